@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# otte: libotte, its tools, and otte.ko. `make help` lists what one can ask for.
+#
+# One fragment per part lives in mk/. A fragment adds its test parts with
+#   CHECK_PARTS += name            and   budget-name := minutes
+# and provides the target check-part-name, whose last line of output is
+# "N passed, N failed, N skipped". CHECK_FAST_PARTS is the inner loop's subset.
+
+SHELL := /bin/bash
+O ?= build
+VERSION := 0.1.0
+
+CACHE := $(or $(OTTE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/otte)
+
+CHECK_PARTS :=
+CHECK_FAST_PARTS :=
+
+.DEFAULT_GOAL := all
+.PHONY: all check check-fast help clean
+
+include $(sort $(wildcard mk/*.mk))
+
+check: ## every test but the named long forms; prints the time of each part
+	@tests/run-parts.sh $(foreach p,$(CHECK_PARTS),$(p):$(budget-$(p)))
+
+check-fast: ## the inner loop, under three minutes
+	@tests/run-parts.sh $(foreach p,$(CHECK_FAST_PARTS),$(p):$(budget-$(p)))
+
+help: ## this list
+	@grep -hE '^[a-z][a-zA-Z0-9_-]*:.*## ' $(MAKEFILE_LIST) | sort | \
+		sed -E 's/^([^:]+):.*## (.*)/\1|\2/' | awk -F'|' '{ printf "  %-22s %s\n", $$1, $$2 }'
+
+clean: ## remove what was built here (caches outside the checkout stay)
+	rm -rf $(O)
