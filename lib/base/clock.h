@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Every instant in the library comes from here, so that unit tests can run on a clock of their own. */
+#ifndef OTTE_BASE_CLOCK_H
+#define OTTE_BASE_CLOCK_H
+
+#include <stdint.h>
+
+#define NSEC_PER_USEC 1000ull
+#define NSEC_PER_MSEC 1000000ull
+#define NSEC_PER_SEC 1000000000ull
+
+/* CLOCK_MONOTONIC in nanoseconds, or what otte_clock_fake() was last given. */
+uint64_t otte_now_ns(void);
+
+/* Tests only: stop the clock at `now_ns`; 0 goes back to the real one. */
+void otte_clock_fake(uint64_t now_ns);
+
+#endif

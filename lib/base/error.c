@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "base/error.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "otte/otte.h"
+
+static _Thread_local char text[256];
+
+const char *otte_error_text(void)
+{
+	return text;
+}
+
+int otte_fail(int code, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	return code;
+}
+
+int otte_fail_within(int code, const char *format, ...)
+{
+	char inner[sizeof(text)];
+	va_list args;
+	int used;
+
+	memcpy(inner, text, sizeof(inner));
+	va_start(args, format);
+	used = vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	if (used >= 0 && (size_t)used < sizeof(text))
+		snprintf(text + used, sizeof(text) - (size_t)used, "%s", inner);
+	return code;
+}
+
+const char *otte_strerror(int code)
+{
+	static const struct {
+		int code;
+		const char *text;
+	} words[] = {
+		{ 0, "success" },
+		{ -EINVAL, "malformed argument" },
+		{ -ENOENT, "unknown region" },
+		{ -ERANGE, "outside a region" },
+		{ -EACCES, "right not granted" },
+		{ -ESTALE, "peer or memory is not the one it was prepared against" },
+		{ -EKEYREVOKED, "revoked or fenced" },
+		{ -EDQUOT, "a budget is full" },
+		{ -EBUSY, "conflicts with live access" },
+		{ -ECANCELED, "cancelled" },
+		{ -ETIME, "deadline passed before dispatch" },
+		{ -ETIMEDOUT, "deadline or time limit passed" },
+		{ -ECONNRESET, "peer lost" },
+		{ -EUCLEAN, "completion unproven, resources retained" },
+		{ -ESHUTDOWN, "closed for that direction" },
+		{ -EPROTO, "the peer broke the protocol" },
+		{ -EPROTONOSUPPORT, "the peer speaks another version" },
+		{ -EKEYREJECTED, "the peer failed authentication" },
+		{ -EOWNERDEAD, "handle belongs to the process before fork" },
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(words); i++)
+		if (words[i].code == code)
+			return words[i].text;
+	return strerror(code < 0 ? -code : code);
+}
+
+const char *otte_version(void)
+{
+	return OTTE_VERSION;
+}

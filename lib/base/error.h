@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The calling thread's last explanation, behind otte_error_text(). */
+#ifndef OTTE_BASE_ERROR_H
+#define OTTE_BASE_ERROR_H
+
+#include <stddef.h>
+
+#include "base/util.h"
+
+/* Remember what was at fault and return `code`, so that a caller can `return otte_fail(...)`. */
+int otte_fail(int code, const char *format, ...) OTTE_PRINTF(2, 3);
+
+/* Put `prefix` before the remembered text; returns `code`. */
+int otte_fail_within(int code, const char *format, ...) OTTE_PRINTF(2, 3);
+
+#endif

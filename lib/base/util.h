@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Small things that no header of the system gives. */
+#ifndef OTTE_BASE_UTIL_H
+#define OTTE_BASE_UTIL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#define OTTE_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+
+#define KIB (1024ull)
+#define MIB (1024ull * KIB)
+#define GIB (1024ull * MIB)
+#define TIB (1024ull * GIB)
+
+static inline uint64_t min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline uint64_t max_u64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* [offset, offset + length) lies inside [0, limit), without overflow. */
+static inline int range_inside(uint64_t offset, uint64_t length, uint64_t limit)
+{
+	return length <= limit && offset <= limit - length;
+}
+
+#endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The ledger: who registered what, who borrowed it, which evidence ended the loan, what is retained.
+ *
+ * One interface, two back ends (DESIGN section 3 is the agreement, docs/architecture.md the prose):
+ *   process.c  the rules inside one process
+ *   kernel.c   the same rules in otte.ko, through /dev/otte
+ * tests/unit/ledger holds one conformance suite that drives every state and event over each.
+ *
+ * Loan states, moved only by the calls below:
+ *   OFFERED -> EXPOSED -> SETTLED        OFFERED -> WITHDRAWN
+ *
+ * All calls are thread-safe, return 0 or a negative errno with the text set, and hold no lock of the
+ * caller. The engine is one client of its ledger.
+ */
+#ifndef OTTE_LEDGER_LEDGER_H
+#define OTTE_LEDGER_LEDGER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct otte_ledger;
+struct otte_ledger_client;
+
+enum otte_evidence {
+	OTTE_EVIDENCE_NONE = 0,
+	OTTE_EVIDENCE_NEVER_EXPOSED = 1,
+	OTTE_EVIDENCE_RETURNED = 2,        /* the borrower's receipt */
+	OTTE_EVIDENCE_UNMAPPED = 3,        /* the module's own mapping and copies are gone */
+	OTTE_EVIDENCE_REVOKED = 4,         /* authority withdrawn and drained by the lender's side */
+	OTTE_EVIDENCE_BORROWER_EXITED = 5, /* only where the lender accepted it */
+	OTTE_EVIDENCE_FORCED = 6,          /* an administrator, after revoke and drain */
+};
+
+#define OTTE_EVIDENCE_BIT(e) (1u << (e))
+#define OTTE_EVIDENCE_DEFAULT                                                                       \
+	(OTTE_EVIDENCE_BIT(OTTE_EVIDENCE_NEVER_EXPOSED) |                                           \
+	 OTTE_EVIDENCE_BIT(OTTE_EVIDENCE_RETURNED) | OTTE_EVIDENCE_BIT(OTTE_EVIDENCE_UNMAPPED) |    \
+	 OTTE_EVIDENCE_BIT(OTTE_EVIDENCE_REVOKED))
+
+enum otte_loan_state {
+	OTTE_LOAN_OFFERED = 0,
+	OTTE_LOAN_EXPOSED = 1,
+	OTTE_LOAN_SETTLED = 2,
+	OTTE_LOAN_WITHDRAWN = 3,
+};
+
+enum otte_loan_right {
+	OTTE_LOAN_READ = 0,  /* the borrower may read; readers share */
+	OTTE_LOAN_WRITE = 1, /* the borrower may write; excludes every overlapping loan */
+};
+
+enum otte_backing {
+	OTTE_BACKING_NONE = 0,  /* bookkeeping */
+	OTTE_BACKING_PAGES = 1, /* pinned by the ledger: kernel back end only, else -EOPNOTSUPP */
+	OTTE_BACKING_FILE = 2,  /* an escrowed object */
+};
+
+/* Who borrows: a local client by id, or one incarnation of a remote peer. */
+struct otte_borrower {
+	uint64_t client;         /* 0: remote */
+	uint8_t incarnation[16]; /* remote: of its process */
+	uint64_t epoch;          /* remote: of its engine */
+};
+
+#define OTTE_LOAN_REVOCABLE 1u
+#define OTTE_LOAN_MAPPABLE 2u
+/*
+ * A standing loan covers many requests of one peer, region and right. The lender orders overlapping
+ * requests itself, so standing loans exclude nothing among each other; one-shot loans still conflict
+ * with them as usual.
+ */
+#define OTTE_LOAN_STANDING 4u
+
+struct otte_loan_terms {
+	uint64_t region;
+	uint64_t offset;
+	uint64_t length;
+	uint32_t right;           /* enum otte_loan_right */
+	uint32_t flags;           /* OTTE_LOAN_* */
+	uint32_t accepted;        /* set of OTTE_EVIDENCE_BIT; 0: the default four */
+	uint32_t reserved;
+	uint64_t tag;             /* the lender's, shown in dumps */
+	struct otte_borrower borrower;
+};
+
+struct otte_region_claim {
+	uint64_t address;
+	uint64_t length;
+	uint32_t access;          /* OTTE_REMOTE_* */
+	uint32_t backing;         /* enum otte_backing */
+};
+
+/* Budgets, each refused with -EDQUOT naming it. 0: none of it. UINT64_MAX: no limit. */
+struct otte_ledger_limits {
+	uint64_t regions;
+	uint64_t registered_bytes;
+	uint64_t loans;
+	uint64_t lent_bytes;
+	uint64_t retained_bytes;
+};
+
+struct otte_ledger_counters {
+	uint64_t clients;
+	uint64_t regions;
+	uint64_t registered_bytes;
+	uint64_t loans;           /* OFFERED or EXPOSED */
+	uint64_t lent_bytes;
+	uint64_t loans_settled;   /* ever */
+	uint64_t retained;        /* records */
+	uint64_t retained_bytes;
+};
+
+enum otte_event_kind {
+	OTTE_EVENT_OFFERED = 1,     /* to the borrower */
+	OTTE_EVENT_WITHDRAWN = 2,   /* to the borrower */
+	OTTE_EVENT_SETTLED = 3,     /* to the lender */
+	OTTE_EVENT_REVOKED = 4,     /* to the borrower */
+	OTTE_EVENT_OWNER_GONE = 5,  /* to the borrower: the backing is retained for it */
+	OTTE_EVENT_REGION_GONE = 6, /* to the owner: an unregistered region's last loan settled */
+};
+
+struct otte_event {
+	uint32_t kind;
+	uint32_t evidence;
+	uint64_t region;
+	uint64_t loan;
+	uint64_t tag;
+};
+
+struct otte_loan_info {
+	uint64_t id;
+	uint64_t lender;          /* client id */
+	uint32_t state;
+	uint32_t evidence;
+	struct otte_loan_terms terms;
+};
+
+enum otte_retained_kind {
+	OTTE_RETAINED_REGION = 1, /* the owner left while loans lacked evidence */
+	OTTE_RETAINED_HOLD = 2,   /* a native object that its owner could not prove drained */
+};
+
+struct otte_retained_info {
+	uint64_t id;
+	uint32_t kind;
+	uint32_t loans;           /* still without evidence */
+	uint64_t bytes;
+	uint64_t owner;           /* client id */
+	uint64_t owner_pid;
+	uint64_t since_ns;
+	char reason[96];
+};
+
+struct otte_ledger_ops {
+	const char *name; /* "process", "kernel" */
+
+	void (*close)(struct otte_ledger *ledger);
+
+	int (*client_open)(struct otte_ledger *ledger, const char *comm,
+			   struct otte_ledger_client **client);
+	uint64_t (*client_id)(const struct otte_ledger_client *client);
+	/*
+	 * The owner leaves: its offers are withdrawn, regions without live loans go, the others are
+	 * retained with their charge until evidence arrives, and borrowers are told. As a borrower it
+	 * leaves its exposed loans without evidence, or with BORROWER_EXITED where that was accepted.
+	 */
+	void (*client_close)(struct otte_ledger_client *client);
+
+	int (*region_add)(struct otte_ledger_client *client, const struct otte_region_claim *claim,
+			  uint64_t *region);
+	/*
+	 * Hides the region at once (no new offers, -ENOENT) and withdraws its offers. 0: it is gone.
+	 * -EINPROGRESS: loans are exposed; OTTE_EVENT_REGION_GONE follows when the last one settles.
+	 */
+	int (*region_del)(struct otte_ledger_client *client, uint64_t region);
+
+	/* -ENOENT region, -ERANGE, -EACCES right, -EBUSY conflict, -EKEYREVOKED fenced, -EDQUOT. */
+	int (*loan_offer)(struct otte_ledger_client *lender, const struct otte_loan_terms *terms,
+			  uint64_t *loan);
+	/* By the named local borrower, once. -ENOENT unknown, -EPERM another's, -EALREADY twice. */
+	int (*loan_accept)(struct otte_ledger_client *borrower, uint64_t loan);
+	/* By the lender, for a remote borrower; -EPERM for a local one. */
+	int (*loan_expose)(struct otte_ledger_client *lender, uint64_t loan);
+	/* -EINVAL: evidence this caller cannot give; -EPERM: not accepted by the lender's terms. */
+	int (*loan_settle)(struct otte_ledger_client *client, uint64_t loan,
+			   enum otte_evidence evidence);
+	int (*loan_withdraw)(struct otte_ledger_client *lender, uint64_t loan);
+	/* REVOCABLE loans: end the borrower's authority and settle as REVOKED. -EPERM otherwise. */
+	int (*loan_revoke)(struct otte_ledger_client *lender, uint64_t loan);
+
+	/* No new loans of this client to `who`. Ends none. */
+	int (*fence)(struct otte_ledger_client *client, const struct otte_borrower *who);
+
+	int (*hold)(struct otte_ledger_client *client, uint64_t bytes, const char *reason,
+		    uint64_t *hold);
+	int (*hold_drop)(struct otte_ledger_client *client, uint64_t hold);
+
+	/* -EAGAIN when there is none. Never lost: each lives in the object it speaks of. */
+	int (*event_next)(struct otte_ledger_client *client, struct otte_event *event);
+
+	/* Rows are copied; returns how many there are, of which at most `capacity` were written. */
+	ssize_t (*dump_loans)(struct otte_ledger *ledger, struct otte_loan_info *rows,
+			      size_t capacity);
+	ssize_t (*dump_retained)(struct otte_ledger *ledger, struct otte_retained_info *rows,
+				 size_t capacity);
+	/* Administrator: revoke, drain, settle as FORCED, drop the record. */
+	int (*release)(struct otte_ledger *ledger, uint64_t retained);
+	void (*counters)(struct otte_ledger *ledger, struct otte_ledger_counters *counters);
+};
+
+/* First member of each back end's own struct. */
+struct otte_ledger {
+	const struct otte_ledger_ops *ops;
+};
+
+/* The process back end. */
+int otte_ledger_process_open(const struct otte_ledger_limits *limits, struct otte_ledger **ledger);
+
+/*
+ * By kind: enum otte_ledger_kind. KERNEL fails closed, naming what is missing (-ENODEV no node,
+ * -EACCES no permission, -EPROTONOSUPPORT another ABI). AUTO logs which it took.
+ */
+int otte_ledger_open(uint32_t kind, const struct otte_ledger_limits *limits,
+		     struct otte_ledger **ledger);
+
+#endif

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# Unit tests: each tests/unit/NAME/*.c makes one cmocka program, linked with libotte.a so that it can
+# reach what the shared library hides.
+
+UNIT_NAMES := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tests/unit/*/*.c)))))
+UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
+
+define unit_rule
+$$(B)/unit/$(1): $$(patsubst %.c,$$(B)/%.o,$$(wildcard tests/unit/$(1)/*.c)) $$(B)/libotte.a
+	@mkdir -p $$(@D)
+	$$(CC) $$(LDFLAGS_OTTE) $$(LDFLAGS) -o $$@.tmp $$^ $$(LDLIBS_OTTE) -lcmocka
+	@mv $$@.tmp $$@
+endef
+$(foreach n,$(UNIT_NAMES),$(eval $(call unit_rule,$(n))))
+
+CHECK_PARTS += unit
+CHECK_FAST_PARTS += unit
+budget-unit := 2
+
+.PHONY: check-part-unit
+check-part-unit: $(UNIT_BIN)
+	@tests/run-programs.sh $(UNIT_BIN)
