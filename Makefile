@@ -17,6 +17,11 @@ CACHE := $(or $(OTTE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/otte)
 CHECK_PARTS :=
 CHECK_FAST_PARTS :=
 CHECK_LONG_PARTS :=
+# Look at what the other parts left behind, so they run at the end.
+CHECK_LAST_PARTS :=
+
+# Error codes that tests have seen (tests/seen.h), for the man pages' check.
+export SEEN_ERRORS := $(abspath $(O))/seen-errors
 
 .DEFAULT_GOAL := all
 .PHONY: all check check-fast check-long help clean
@@ -24,7 +29,8 @@ CHECK_LONG_PARTS :=
 include $(sort $(wildcard mk/*.mk))
 
 check: deps ## every test but the named long forms; prints the time of each part
-	@tests/run-parts.sh $(foreach p,$(CHECK_PARTS),$(p):$(budget-$(p)))
+	@rm -f $(SEEN_ERRORS); mkdir -p $(dir $(SEEN_ERRORS))
+	@tests/run-parts.sh $(foreach p,$(CHECK_PARTS) $(CHECK_LAST_PARTS),$(p):$(budget-$(p)))
 
 check-fast: ## the inner loop, under three minutes
 	@tests/run-parts.sh $(foreach p,$(CHECK_FAST_PARTS),$(p):$(budget-$(p)))

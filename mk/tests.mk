@@ -6,6 +6,8 @@
 UNIT_NAMES := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tests/unit/*/*.c)))))
 UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
 
+$(B)/tests/%.o: CPPFLAGS_OTTE += -Itests
+
 define unit_rule
 $$(B)/unit/$(1): $$(patsubst %.c,$$(B)/%.o,$$(wildcard tests/unit/$(1)/*.c)) $$(B)/libotte.a
 	@mkdir -p $$(@D)
