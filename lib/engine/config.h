@@ -15,14 +15,14 @@ enum otte_config_type {
 	OTTE_CONFIG_TEXT, /* char[], terminated */
 	OTTE_CONFIG_U32,
 	OTTE_CONFIG_U64,
-	OTTE_CONFIG_MS, /* uint64_t nanoseconds, milliseconds in JSON and the environment */
-	OTTE_CONFIG_WORD, /* uint32_t, one of `words` by its index */
+	OTTE_CONFIG_MS,     /* uint64_t nanoseconds, milliseconds in JSON and the environment */
+	OTTE_CONFIG_WORD,   /* uint32_t, one of `words` by its index */
 	OTTE_CONFIG_SWITCH, /* uint32_t 0 or 1, true or false in JSON */
 };
 
 /* One key. Numbers are in the unit of the JSON text; for a text `max` is its longest length. */
 struct otte_config_key {
-	const char *key; /* dotted: "tcp.lanes" */
+	const char *key;     /* dotted: "tcp.lanes" */
 	const char *meaning; /* half a sentence, static storage as all else here */
 	enum otte_config_type type;
 	size_t offset; /* in struct otte_config */
