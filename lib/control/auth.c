@@ -5,6 +5,7 @@
  */
 #include "control/auth.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -70,14 +71,23 @@ void otte_keys_wipe(struct otte_keys *keys)
 	sodium_memzero(keys, sizeof(*keys));
 }
 
+/* libsodium points at the byte, not at the digit of it that is wrong. */
+static size_t bad_column(const char *line, size_t length)
+{
+	size_t i = 0;
+
+	while (i < length && isxdigit((unsigned char)line[i]))
+		i++;
+	return i + 1;
+}
+
 /* `line` without its newline; `number` counts from 1. */
 static int add_key(struct otte_keys *keys, const char *path, unsigned number, const char *line,
 		   size_t length)
 {
 	uint8_t mac[OTTE_MAC_BYTES];
-	const char *end = NULL;
 	struct otte_key *key;
-	size_t bytes = 0;
+	size_t bytes;
 
 	if (keys->count == ARRAY_SIZE(keys->key))
 		return otte_fail(-EINVAL, "%s line %u: a third key, at most two", path, number);
@@ -85,10 +95,9 @@ static int add_key(struct otte_keys *keys, const char *path, unsigned number, co
 		return otte_fail(-EINVAL, "%s line %u: %zu characters, not %d", path, number, length,
 				 KEY_DIGITS);
 	key = &keys->key[keys->count];
-	sodium_hex2bin(key->secret, sizeof(key->secret), line, length, NULL, &bytes, &end);
-	if (end != line + length)
-		return otte_fail(-EINVAL, "%s line %u: column %td is not a hexadecimal digit", path,
-				 number, end - line + 1);
+	if (sodium_hex2bin(key->secret, sizeof(key->secret), line, length, NULL, &bytes, NULL))
+		return otte_fail(-EINVAL, "%s line %u: column %zu is not a hexadecimal digit", path,
+				 number, bad_column(line, length));
 	mac_of(key->secret, label_key_id, NULL, 0, mac);
 	memcpy(key->id, mac, sizeof(key->id));
 	keys->count++;
