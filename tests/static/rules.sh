@@ -124,7 +124,7 @@ rule_layout() {
             length(bytes) > (file ~ /\.[ch]$/ ? 110 : 120) {
                 printf "%s:%d: layout: far over 100 columns\n", file, FNR }'
         case $file in
-        *.[ch]) awk -v file="$file" '/^        / {
+        *.[ch]) awk -v file="$file" '/^        / && !/^ +\\?$/ {
             printf "%s:%d: layout: indented with blanks\n", file, FNR }' "$root/$file" ;;
         esac
         [ -z "$(tail -c 1 "$root/$file")" ] || printf '%s:1: layout: no newline at the end\n' "$file"
@@ -181,12 +181,16 @@ rule_cppcheck() {
     [ ${#list[@]} -ne 0 ] || return 0
     keep=$(realpath -m "${O:-build}")/static/cppcheck
     [ "$root" = "$(pwd)" ] || keep=$(mktemp -d)
-    mkdir -p "$keep"
+    # Macros that declare things: without them it does not understand the files that use them.
+    mkdir -p "$keep" "$keep.include/sys"
+    ln -sf /usr/include/ut*.h "$keep.include/"
+    ln -sf "/usr/include/$(gcc -print-multiarch)/sys/queue.h" "$keep.include/sys/"
     cd "$root"
     cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \
         --suppressions-list="$here/cppcheck-suppressions.txt" --error-exitcode=1 -j "$(nproc)" \
         --cppcheck-build-dir="$keep" --template='{file}:{line}: cppcheck: {message} [{id}]' \
-        -D__x86_64__ -D__linux__ -D_GNU_SOURCE -Iinclude -Iinclude/uapi -Ilib -Itests "${list[@]}" 2>&1
+        -D__x86_64__ -D__linux__ -D_GNU_SOURCE -Iinclude -Iinclude/uapi -Ilib -Itests \
+        -I"$keep.include" "${list[@]}" 2>&1
 }
 
 if [ "${1:-}" = list ]; then
