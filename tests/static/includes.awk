@@ -57,8 +57,14 @@ $1 ~ /^include\/otte\// && $3 !~ /^include\/otte\// {
 	next
 }
 
-$1 ~ /^(tools|examples)\// && $3 !~ /^include\/otte\// && from != "tools/" && $3 ~ /^(lib|kmod)\// {
-	refuse("tools and examples use the public headers only")
+# Of the library's inside, tools may use what keeps no state of an engine; examples use nothing of it.
+$1 ~ /^tools\// && $3 ~ /^(lib|kmod)\// && $3 !~ /^lib\/(base|topo)\// {
+	refuse("tools use the public headers, lib/base and lib/topo")
+	next
+}
+
+$1 ~ /^examples\// && $3 ~ /^(lib|kmod|tools)\// {
+	refuse("examples use the public headers only")
 	next
 }
 

@@ -183,7 +183,7 @@ rule_cppcheck() {
     [ "$root" = "$(pwd)" ] || keep=$(mktemp -d)
     # Macros that declare things: without them it does not understand the files that use them.
     mkdir -p "$keep" "$keep.include/sys"
-    ln -sf /usr/include/ut*.h "$keep.include/"
+    ln -sf /usr/include/ut*.h /usr/include/jansson*.h "$keep.include/"
     ln -sf "/usr/include/$(gcc -print-multiarch)/sys/queue.h" "$keep.include/sys/"
     cd "$root"
     cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \

@@ -47,7 +47,7 @@ clean_tree() {
         '	const char *words = "printf(";' '' "	return words[0] == 'p' ? ONE : 0;" '}'
     put kmod/loan.c GPL-2.0-only '#include <linux/otte.h>' '#include "loan.h"'
     put kmod/loan.h GPL-2.0-only '#define LOAN 1'
-    put tools/otte/main.c "$dual" '#include <stdio.h>' '#include "otte/otte.h"' '' 'int main(void)' '{' \
+    put tools/otte/main.c "$dual" '#include <stdio.h>' '#include "base/util.h"' '#include "otte/otte.h"' '' 'int main(void)' '{' \
         '	return printf("%d\n", otte_one()) < 0;' '}'
     put tests/run.sh "$dual" 'echo "$1"'
 }
@@ -109,7 +109,7 @@ put lib/sched/queue.c "$dual" '#include <linux/otte.h>'
 expect includes lib/sched/queue.c
 
 violation='a tool reaches into the library'
-put tools/otte/pull.c "$dual" '#include "base/util.h"'
+put tools/otte/pull.c "$dual" '#include "control/wire.h"'
 expect includes tools/otte/pull.c
 
 violation='an example reaches into the library'
