@@ -47,8 +47,8 @@ clean_tree() {
         '	const char *words = "printf(";' '' "	return words[0] == 'p' ? ONE : 0;" '}'
     put kmod/loan.c GPL-2.0-only '#include <linux/otte.h>' '#include "loan.h"'
     put kmod/loan.h GPL-2.0-only '#define LOAN 1'
-    put tools/otte/main.c "$dual" '#include <stdio.h>' '#include "base/util.h"' '#include "otte/otte.h"' '' 'int main(void)' '{' \
-        '	return printf("%d\n", otte_one()) < 0;' '}'
+    put tools/otte/main.c "$dual" '#include <stdio.h>' '#include "base/util.h"' '#include "otte/otte.h"' '' \
+        'int main(void)' '{' '	return printf("%d\n", otte_one()) < 0;' '}'
     put tests/run.sh "$dual" 'echo "$1"'
 }
 
