@@ -12,8 +12,11 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -507,10 +510,150 @@ static void an_endpoint_that_is_none_is_refused(void **state)
 	(void)state;
 	open_bench(&b, OTTE_REMOTE_READ, NULL);
 	assert_int_equal(otte_segment_open(b.user, "no port", 0, SECOND, &segment), -EINVAL);
+	assert_int_equal(otte_segment_open(b.user, "nowhere.invalid:1", 0, SECOND, &segment),
+			 -EHOSTUNREACH);
 	assert_int_equal(otte_segment_open(b.user, "127.0.0.1:1", 0, SECOND, &segment), -ECONNREFUSED);
 	assert_int_equal(otte_engine_address(b.source, text, sizeof(text)), 0);
 	assert_int_equal(otte_segment_open(b.user, text, 12345, SECOND, &segment), -ESTALE);
 	close_bench(&b);
+}
+
+static void a_notification_tied_to_a_failed_batch_is_not_sent(void **state)
+{
+	struct otte_task task;
+	struct bench b;
+
+	(void)state;
+	open_bench(&b, OTTE_REMOTE_READ, NULL);
+	b.request.remote_region = 1ull << 40;
+	assert_int_equal(otte_batch_submit(b.batch, &b.request, 1), 0);
+	assert_int_equal(otte_batch_wait(b.batch, 5 * SECOND), 0);
+	assert_int_equal(otte_batch_task(b.batch, 0, &task), 0);
+	assert_int_equal(task.code, -ENOENT);
+	assert_int_equal(otte_notify(b.segment, b.batch, "x", 1), -ECANCELED);
+	close_bench(&b);
+}
+
+/* A listener of plain sockets and its address. */
+static int listen_plainly(char *address, size_t size)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t length = sizeof(in);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(bind(fd, (struct sockaddr *)&in, sizeof(in)), 0);
+	assert_int_equal(listen(fd, 1), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&in, &length), 0);
+	snprintf(address, size, "127.0.0.1:%u", ntohs(in.sin_port));
+	return fd;
+}
+
+struct answer {
+	int listener;
+	const char *text; /* "": hang up at once */
+};
+
+static void *answer_once(void *arg)
+{
+	struct answer *answer = arg;
+	int fd = accept(answer->listener, NULL, NULL);
+
+	if (*answer->text && send(fd, answer->text, strlen(answer->text), MSG_NOSIGNAL) < 0)
+		return arg;
+	if (*answer->text)
+		usleep(200000);
+	close(fd);
+	return NULL;
+}
+
+static int open_one_that_says(struct otte_engine *engine, const char *text)
+{
+	char address[OTTE_ADDRESS_MAX];
+	struct answer answer = { .listener = listen_plainly(address, sizeof(address)), .text = text };
+	struct otte_segment *segment;
+	pthread_t thread;
+	int rc;
+
+	assert_int_equal(pthread_create(&thread, NULL, answer_once, &answer), 0);
+	rc = otte_segment_open(engine, address, 0, 5 * SECOND, &segment);
+	pthread_join(thread, NULL);
+	close(answer.listener);
+	return rc;
+}
+
+static void who_does_not_speak_the_protocol_is_no_peer(void **state)
+{
+	static char garbage[4096];
+	struct otte_config config = config_of(NULL);
+	struct otte_segment *segment;
+	char address[OTTE_ADDRESS_MAX];
+	struct otte_engine *engine;
+	int listener = listen_plainly(address, sizeof(address));
+
+	(void)state;
+	memset(garbage, 'x', sizeof(garbage) - 1);
+	assert_int_equal(otte_engine_create(&config, &engine), 0);
+	assert_int_equal(otte_segment_open(engine, address, 0, SECOND / 20, &segment), -ETIMEDOUT);
+	close(listener);
+	assert_int_equal(open_one_that_says(engine, ""), -ECONNRESET);
+	assert_int_equal(open_one_that_says(engine, garbage), -EPROTO);
+	assert_int_equal(otte_engine_destroy(engine), 0);
+}
+
+static void an_answer_that_may_take_no_time_is_late(void **state)
+{
+	struct otte_stats stats = { .size = sizeof(stats) };
+	struct otte_region_info row;
+	struct bench b;
+	size_t count;
+	int i, rc = 0;
+
+	(void)state;
+	open_bench(&b, OTTE_REMOTE_READ, NULL);
+	/* Unless the answer comes before the caller has begun to wait. */
+	for (i = 0; i < 10000 && rc != -ETIMEDOUT; i++)
+		rc = otte_segment_describe(b.segment, 0, &row, 1, &count);
+	assert_int_equal(rc, -ETIMEDOUT);
+	for (i = 0, rc = 0; i < 10000 && rc != -ETIMEDOUT; i++)
+		rc = otte_segment_stats(b.segment, 0, &stats);
+	assert_int_equal(rc, -ETIMEDOUT);
+	close_bench(&b);
+}
+
+static void a_key_on_one_side_opens_nothing(void **state)
+{
+	char path[] = "/tmp/otte-errors-XXXXXX", address[OTTE_ADDRESS_MAX];
+	struct otte_config config = config_of(NULL);
+	struct otte_engine *locked, *open;
+	struct otte_segment *segment;
+	int i, fd = mkstemp(path);
+
+	(void)state;
+	for (i = 0; i < 32; i++)
+		assert_int_equal(write(fd, "5a", 2), 2);
+	close(fd);
+	assert_int_equal(otte_engine_create(&config, &open), 0);
+	strcpy(config.key_file, path);
+	assert_int_equal(otte_engine_create(&config, &locked), 0);
+	unlink(path);
+	assert_int_equal(otte_engine_address(locked, address, sizeof(address)), 0);
+	assert_int_equal(otte_segment_open(open, address, 0, SECOND, &segment), -EKEYREJECTED);
+	assert_int_equal(otte_engine_destroy(open), 0);
+	assert_int_equal(otte_engine_destroy(locked), 0);
+}
+
+static void a_newer_config_that_says_something_new_is_refused(void **state)
+{
+	struct {
+		struct otte_config config;
+		uint64_t news;
+	} newer;
+	struct otte_engine *engine;
+
+	(void)state;
+	assert_int_equal(otte_config_init(&newer.config, sizeof(newer)), 0);
+	newer.news = 1;
+	assert_int_equal(otte_engine_create(&newer.config, &engine), -E2BIG);
 }
 
 static void a_closed_direction_admits_nothing(void **state)
@@ -549,6 +692,29 @@ static void no_descriptor_is_left_for_an_engine(void **state)
 	assert_int_equal(rc, -EMFILE);
 }
 
+static void no_descriptor_is_left_for_a_peer_or_a_batch(void **state)
+{
+	struct rlimit before, none;
+	struct otte_segment *segment;
+	struct bench b;
+	int fd, opened, waited;
+
+	(void)state;
+	open_bench(&b, OTTE_REMOTE_READ, NULL);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	fd = dup(0);
+	close(fd);
+	none = before;
+	none.rlim_cur = (rlim_t)fd;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	opened = otte_segment_open(b.user, "127.0.0.1:1", 0, SECOND, &segment);
+	waited = otte_batch_eventfd(b.batch);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_int_equal(opened, -EMFILE);
+	assert_int_equal(waited, -EMFILE);
+	close_bench(&b);
+}
+
 static void nothing_waits_in_a_new_engine(void **state)
 {
 	static struct otte_notification notification;
@@ -575,8 +741,14 @@ int main(void)
 		cmocka_unit_test(what_a_transfer_uses_stays_until_it_ends),
 		cmocka_unit_test(a_peer_that_went_is_not_another_one),
 		cmocka_unit_test(an_endpoint_that_is_none_is_refused),
+		cmocka_unit_test(a_notification_tied_to_a_failed_batch_is_not_sent),
+		cmocka_unit_test(who_does_not_speak_the_protocol_is_no_peer),
+		cmocka_unit_test(an_answer_that_may_take_no_time_is_late),
+		cmocka_unit_test(a_key_on_one_side_opens_nothing),
+		cmocka_unit_test(a_newer_config_that_says_something_new_is_refused),
 		cmocka_unit_test(a_closed_direction_admits_nothing),
 		cmocka_unit_test(no_descriptor_is_left_for_an_engine),
+		cmocka_unit_test(no_descriptor_is_left_for_a_peer_or_a_batch),
 		cmocka_unit_test(nothing_waits_in_a_new_engine),
 	};
 
