@@ -19,6 +19,9 @@ deps: ## install the Debian packages that build and tests need (prints their nam
 deps-demo: ## the same, only what `make demo` and `make install` need
 	@tools/deps.sh $(DEPS_DEMO_ALL)
 
+# Whoever asks for these first has nothing yet.
+demo: deps-demo
+
 deps-list: ## names of all these packages, one a line
 	@printf '%s\n' $(DEPS_ALL)
 

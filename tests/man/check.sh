@@ -8,12 +8,12 @@
 #
 # Environment: PAGES the sources, MAN the formatted pages, INCLUDE the headers' root, SEEN_ERRORS what
 # tests/seen.h recorded, UNSEEN the list of codes that no test can provoke, CC the compiler,
-# CONFIG_KEYS the program that prints the config's table.
+# CONFIG_KEYS the program that prints the config's table, OTTE_PROGRAM the tool.
 set -euo pipefail
 shopt -s nullglob
 
 here=$(cd "$(dirname "$0")" && pwd)
-rules=(complete headings lint links synopsis structs errors recorder config)
+rules=(complete headings lint links synopsis structs errors recorder config tool)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -153,6 +153,28 @@ rule_recorder() {
 rule_config() {
     diff <("$CONFIG_KEYS") <(page keys "$PAGES/otte.json.5.scd") |
         sed -n 's/^</otte.json.5 lacks:/p; s/^>/otte.json.5 says:/p' | none
+}
+
+# otte(1) has every command and option that the tool's own help has, and no other.
+rule_tool() {
+    local command
+    [ -n "${OTTE_PROGRAM:-}" ] || return 0
+    "$OTTE_PROGRAM" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' >"$work/commands"
+    {
+        "$OTTE_PROGRAM" --help
+        while read -r command; do
+            "$OTTE_PROGRAM" "$command" --help
+            grep -q "^# ${command^^}$" "$PAGES/otte.1.scd" || echo "no section on $command" >&3
+        done <"$work/commands"
+    } 3>"$work/found" | grep -oE '^  +(-[a-zA-Z], )?--[a-z0-9-]+|, --[a-z0-9-]+' | grep -oE '\-\-[a-z0-9-]+' |
+        sort -u >"$work/helped"
+    { grep -E '^\*-' "$PAGES/otte.1.scd" || true; } | { grep -oE '\*--[a-z0-9-]+' || true; } | tr -d '*' |
+        sort -u >"$work/paged"
+    {
+        cat "$work/found"
+        comm -13 "$work/paged" "$work/helped" | sed 's/^/otte.1 lacks /'
+        comm -23 "$work/paged" "$work/helped" | sed 's/^/otte.1 has, and the help has not, /'
+    } | none
 }
 
 if [ "${1:-}" = list ]; then

@@ -17,6 +17,7 @@ cd "$root" || exit 1
 passed=0 failed=0
 export PAGES=docs/man MAN=$built INCLUDE=include UNSEEN=tests/man/unseen.txt CONFIG_KEYS
 export SEEN_ERRORS=${SEEN_ERRORS:-build/seen-errors}
+export OTTE_PROGRAM=${OTTE_PROGRAM:+$(realpath "$OTTE_PROGRAM")}
 
 if [ ! -s "$SEEN_ERRORS" ]; then
     echo "no $SEEN_ERRORS: the tests that record error codes (unit, e2e) run before this"
@@ -97,6 +98,10 @@ SCD
     printf '#!/bin/sh\necho "*a.b* = true or false; default true"\n' >"$work/keys"
     chmod +x "$work/keys"
     CONFIG_KEYS=$work/keys
+    printf 'otte(1)\n\n# NAME\n\notte - tool\n\n# LS\n\n*-j*, *--json*\n\tJSON.\n' >"$PAGES/otte.1.scd"
+    printf '#!/bin/sh\necho "Commands:"; echo "  ls  list"; echo; echo "  -j, --json  JSON"\n' >"$work/tool"
+    chmod +x "$work/tool"
+    OTTE_PROGRAM=$work/tool
     printf 'otte_do EINVAL\n' >"$SEEN_ERRORS"
     printf '# reasons\notte_do EBUSY cannot be provoked\n' >"$UNSEEN"
     printf '#define otte_do(...) \\\n' >"$RECORDER"
@@ -168,6 +173,13 @@ edit 's/default true/default false/' "$PAGES/otte.json.5.scd"
 wrong config 'another default'
 edit '/^\*a\.b/d' "$PAGES/otte.json.5.scd"
 wrong config 'a key left out'
+
+edit '/json/d' "$PAGES/otte.1.scd"
+wrong tool 'an option left out'
+edit 's/--json/--yaml/' "$PAGES/otte.1.scd"
+wrong tool 'an option that the tool does not have'
+edit '/^# LS/d' "$PAGES/otte.1.scd"
+wrong tool 'a command left out'
 
 printf '%d passed, %d failed, 0 skipped\n' "$passed" "$failed"
 [ "$failed" -eq 0 ]
