@@ -2,8 +2,8 @@
 #
 # make install [PREFIX=/usr/local] [DESTDIR=/staging] [LIBDIR=...]   and make uninstall with the same.
 #
-# Programs stand in INSTALL_BIN, their completions for bash in INSTALL_COMPLETIONS as SOURCE:PROGRAM. The
-# headers are those of include/otte.
+# A fragment that builds a program adds it with  INSTALL_BIN += path  and a completion for bash, named
+# PROGRAM.bash, with  INSTALL_COMPLETIONS += path.  The headers are those of include/otte.
 
 PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
@@ -19,9 +19,6 @@ sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@INCLUDEDIR@|$(INCLUDEDI
 	-e 's|@VERSION@|$(VERSION)|; s|@PRIVATE@|$(strip $(LDLIBS_OTTE) -pthread)|' lib/libotte.pc.in
 endef
 
-INSTALL_BIN += $(OTTE_BIN)
-INSTALL_COMPLETIONS += $(if $(OTTE_BIN),tools/otte/completion.bash:otte)
-
 .PHONY: install uninstall
 install: deps-demo ## library, headers, programs, man pages, completion below DESTDIR and PREFIX
 	@$(MAKE) --no-print-directory lib man $(INSTALL_BIN)
@@ -35,7 +32,7 @@ install: deps-demo ## library, headers, programs, man pages, completion below DE
 	install -m 644 $(wildcard include/otte/*.h) $(DESTDIR)$(INCLUDEDIR)/otte/
 	@for f in $(INSTALL_BIN); do set -x; install -m 755 $$f $(DESTDIR)$(BINDIR)/ || exit 1; done
 	@for f in $(INSTALL_COMPLETIONS); do set -x; \
-		install -m 644 $${f%:*} $(DESTDIR)$(COMPLETIONDIR)/$${f#*:} || exit 1; done
+		install -m 644 $$f $(DESTDIR)$(COMPLETIONDIR)/$$(basename $$f .bash) || exit 1; done
 	@cd $(O)/man && find . -type f | while read -r f; do \
 		install -D -m 644 $$f $(DESTDIR)$(MANDIR)/$$f || exit 1; done
 	@echo "man pages: $(DESTDIR)$(MANDIR)"
@@ -44,7 +41,7 @@ uninstall: man ## remove exactly what install put there
 	rm -f $(addprefix $(DESTDIR)$(LIBDIR)/,$(LIB_FILE) $(SONAME) libotte.so libotte.a pkgconfig/libotte.pc)
 	rm -f $(addprefix $(DESTDIR)$(INCLUDEDIR)/otte/,$(notdir $(wildcard include/otte/*.h)))
 	rm -f $(addprefix $(DESTDIR)$(BINDIR)/,$(notdir $(INSTALL_BIN)))
-	rm -f $(addprefix $(DESTDIR)$(COMPLETIONDIR)/,$(foreach c,$(INSTALL_COMPLETIONS),$(lastword $(subst :, ,$(c)))))
+	rm -f $(addprefix $(DESTDIR)$(COMPLETIONDIR)/,$(basename $(notdir $(INSTALL_COMPLETIONS))))
 	@cd $(O)/man && find . -type f | while read -r f; do rm -f $(DESTDIR)$(MANDIR)/$$f; done
 	@rmdir $(DESTDIR)$(INCLUDEDIR)/otte 2>/dev/null || true
 

@@ -155,7 +155,7 @@ rule_config() {
         sed -n 's/^</otte.json.5 lacks:/p; s/^>/otte.json.5 says:/p' | none
 }
 
-# otte(1) has every command and option that the tool's own help has, and no other.
+# otte(1) describes every command of the tool, and names no option that its help does not have.
 rule_tool() {
     local command
     [ -n "${OTTE_PROGRAM:-}" ] || return 0
@@ -164,15 +164,13 @@ rule_tool() {
         "$OTTE_PROGRAM" --help
         while read -r command; do
             "$OTTE_PROGRAM" "$command" --help
-            grep -q "^# ${command^^}$" "$PAGES/otte.1.scd" || echo "no section on $command" >&3
         done <"$work/commands"
-    } 3>"$work/found" | grep -oE '^  +(-[a-zA-Z], )?--[a-z0-9-]+|, --[a-z0-9-]+' | grep -oE '\-\-[a-z0-9-]+' |
-        sort -u >"$work/helped"
-    { grep -E '^\*-' "$PAGES/otte.1.scd" || true; } | { grep -oE '\*--[a-z0-9-]+' || true; } | tr -d '*' |
-        sort -u >"$work/paged"
+    } | { grep -oE '\-\-[a-z0-9-]+' || true; } | sort -u >"$work/helped"
+    { grep -oE '\*--[a-z0-9-]+' "$PAGES/otte.1.scd" || true; } | tr -d '*' | sort -u >"$work/paged"
     {
-        cat "$work/found"
-        comm -13 "$work/paged" "$work/helped" | sed 's/^/otte.1 lacks /'
+        while read -r command; do
+            grep -qx "\*$command\*" "$PAGES/otte.1.scd" || echo "otte.1 does not describe $command"
+        done <"$work/commands"
         comm -23 "$work/paged" "$work/helped" | sed 's/^/otte.1 has, and the help has not, /'
     } | none
 }
