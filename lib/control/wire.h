@@ -14,7 +14,9 @@
  * `size` is short; decoders return 0, or -EPROTO (-EPROTONOSUPPORT for another version) with the
  * error text naming field and value. Decoders accept exactly what encoders produce: a short or long
  * payload, a non-zero reserved field, an unknown enum value, a string without its terminator or with
- * control characters in it, is refused. They never read outside [data, data + length).
+ * control characters in it, is refused. They never read outside [data, data + length), and leave
+ * their output as it was unless they return 0. Encoders trust their structs, except for strings,
+ * which they make fit (otte_line_clean()).
  */
 #ifndef OTTE_CONTROL_WIRE_H
 #define OTTE_CONTROL_WIRE_H
@@ -51,7 +53,11 @@ enum otte_frame_type {
 	OTTE_FRAME_BYE = 16, /* source: no new requests will be admitted; no payload */
 };
 
-/* magic u32, version u16, type u16, length u32, status i32, id u64 */
+/*
+ * magic u32, version u16, type u16, length u32, status i32, id u64. The length must be one that the
+ * type can have. Requests have status 0, ERROR a negative one; an answer with a negative status
+ * carries a text like ERROR's, or nothing, in place of its payload.
+ */
 struct otte_frame {
 	uint16_t type;
 	uint32_t length;  /* payload bytes that follow */
@@ -64,7 +70,16 @@ void otte_frame_encode(const struct otte_frame *frame, uint8_t out[OTTE_FRAME_HE
 int otte_frame_decode(const uint8_t in[OTTE_FRAME_HEADER], uint32_t max_payload,
 		      struct otte_frame *frame);
 
-#define OTTE_HELLO_AUTH 1u /* a key is in use: key_id names it, MACs are filled in */
+#define OTTE_HELLO_AUTH 1u /* a key is in use: key_id names it, MACs are filled in; else both are zero */
+
+/*
+ * identity: boot_id u8[16], incarnation u8[16], epoch u64, pid u64, name char[OTTE_NAME_MAX]
+ * HELLO:    identity, flags u32, reserved u32, key_id u8[8], nonce u8[32]
+ * WELCOME:  identity, session u64, flags u32, max_payload u32, max_lanes u32, reserved u32,
+ *           nonce u8[32], mac u8[32]
+ * LANE:     session u64, counter u64, mac u8[32]
+ */
+#define OTTE_IDENTITY_BYTES 112
 
 struct otte_hello {
 	struct otte_identity identity;
@@ -77,9 +92,8 @@ struct otte_welcome {
 	struct otte_identity identity;
 	uint64_t session;     /* random; named by lanes */
 	uint32_t flags;       /* OTTE_HELLO_AUTH as in the hello */
-	uint32_t max_payload; /* of a frame, as the server reads it */
-	uint32_t max_lanes;
-	uint32_t reserved;
+	uint32_t max_payload; /* of a frame, as the server reads it; never 0 */
+	uint32_t max_lanes;   /* never 0 */
 	uint8_t nonce[OTTE_NONCE_BYTES];
 	uint8_t mac[OTTE_MAC_BYTES];
 };
@@ -95,7 +109,7 @@ struct otte_lane_hello {
 };
 
 #define OTTE_HELLO_BYTES 160
-#define OTTE_WELCOME_BYTES 208
+#define OTTE_WELCOME_BYTES 200
 #define OTTE_PROOF_BYTES 32
 #define OTTE_LANE_HELLO_BYTES 48
 

@@ -12,6 +12,10 @@
  *
  * All calls are thread-safe, return 0 or a negative errno with the text set, and hold no lock of the
  * caller. The engine is one client of its ledger.
+ *
+ * Ids are never 0, never used again, and different for all objects of a ledger. An id that names
+ * nothing live is -ENOENT in every call (a loan that ended names nothing, whether or not its events
+ * were read); one that names another client's object is -EPERM. -ENOMEM leaves nothing half-done.
  */
 #ifndef OTTE_LEDGER_LEDGER_H
 #define OTTE_LEDGER_LEDGER_H
@@ -35,9 +39,9 @@ enum otte_evidence {
 };
 
 #define OTTE_EVIDENCE_BIT(e) (1u << (e))
-#define OTTE_EVIDENCE_DEFAULT                                                                       \
-	(OTTE_EVIDENCE_BIT(OTTE_EVIDENCE_NEVER_EXPOSED) |                                           \
-	 OTTE_EVIDENCE_BIT(OTTE_EVIDENCE_RETURNED) | OTTE_EVIDENCE_BIT(OTTE_EVIDENCE_UNMAPPED) |    \
+#define OTTE_EVIDENCE_DEFAULT                                                                    \
+	(OTTE_EVIDENCE_BIT(OTTE_EVIDENCE_NEVER_EXPOSED) |                                        \
+	 OTTE_EVIDENCE_BIT(OTTE_EVIDENCE_RETURNED) | OTTE_EVIDENCE_BIT(OTTE_EVIDENCE_UNMAPPED) | \
 	 OTTE_EVIDENCE_BIT(OTTE_EVIDENCE_REVOKED))
 
 enum otte_loan_state {
@@ -55,7 +59,7 @@ enum otte_loan_right {
 enum otte_backing {
 	OTTE_BACKING_NONE = 0,  /* bookkeeping */
 	OTTE_BACKING_PAGES = 1, /* pinned by the ledger: kernel back end only, else -EOPNOTSUPP */
-	OTTE_BACKING_FILE = 2,  /* an escrowed object */
+	OTTE_BACKING_FILE = 2,  /* an escrowed object: kernel back end only, else -EOPNOTSUPP */
 };
 
 /* Who borrows: a local client by id, or one incarnation of a remote peer. */
@@ -65,8 +69,8 @@ struct otte_borrower {
 	uint64_t epoch;          /* remote: of its engine */
 };
 
-#define OTTE_LOAN_REVOCABLE 1u
-#define OTTE_LOAN_MAPPABLE 2u
+#define OTTE_LOAN_REVOCABLE 1u /* the lender may end it with loan_revoke */
+#define OTTE_LOAN_MAPPABLE 2u  /* a region of backing PAGES or FILE only, else -EOPNOTSUPP */
 /*
  * A standing loan covers many requests of one peer, region and right. The lender orders overlapping
  * requests itself, so standing loans exclude nothing among each other; one-shot loans still conflict
@@ -78,22 +82,27 @@ struct otte_loan_terms {
 	uint64_t region;
 	uint64_t offset;
 	uint64_t length;
-	uint32_t right;           /* enum otte_loan_right */
-	uint32_t flags;           /* OTTE_LOAN_* */
-	uint32_t accepted;        /* set of OTTE_EVIDENCE_BIT; 0: the default four */
+	uint32_t right;    /* enum otte_loan_right */
+	uint32_t flags;    /* OTTE_LOAN_* */
+	uint32_t accepted; /* OTTE_EVIDENCE_BIT of all but FORCED; 0: the default four */
 	uint32_t reserved;
-	uint64_t tag;             /* the lender's, shown in dumps */
+	uint64_t tag; /* the lender's, shown in dumps */
 	struct otte_borrower borrower;
 };
 
 struct otte_region_claim {
 	uint64_t address;
 	uint64_t length;
-	uint32_t access;          /* OTTE_REMOTE_* */
-	uint32_t backing;         /* enum otte_backing */
+	uint32_t access;  /* OTTE_REMOTE_* */
+	uint32_t backing; /* enum otte_backing */
 };
 
-/* Budgets, each refused with -EDQUOT naming it. 0: none of it. UINT64_MAX: no limit. */
+/*
+ * Budgets, each refused with -EDQUOT naming it. 0: none of it. UINT64_MAX: no limit. A loan or region
+ * that is over stays charged to `loans` or `regions` until the events that speak of it were read, so
+ * that a client which reads none cannot make the ledger grow. An owner's death is never refused: it
+ * may charge retained_bytes beyond its limit, and while that is so no new loan is offered.
+ */
 struct otte_ledger_limits {
 	uint64_t regions;
 	uint64_t registered_bytes;
@@ -106,33 +115,33 @@ struct otte_ledger_counters {
 	uint64_t clients;
 	uint64_t regions;
 	uint64_t registered_bytes;
-	uint64_t loans;           /* OFFERED or EXPOSED */
+	uint64_t loans; /* OFFERED or EXPOSED */
 	uint64_t lent_bytes;
-	uint64_t loans_settled;   /* ever */
-	uint64_t retained;        /* records */
+	uint64_t loans_settled; /* ever */
+	uint64_t retained;      /* records */
 	uint64_t retained_bytes;
 };
 
 enum otte_event_kind {
 	OTTE_EVENT_OFFERED = 1,     /* to the borrower */
-	OTTE_EVENT_WITHDRAWN = 2,   /* to the borrower */
-	OTTE_EVENT_SETTLED = 3,     /* to the lender */
-	OTTE_EVENT_REVOKED = 4,     /* to the borrower */
+	OTTE_EVENT_WITHDRAWN = 2,   /* to the borrower, or to the lender: the borrower left first */
+	OTTE_EVENT_SETTLED = 3,     /* to the lender, when another than itself settled it */
+	OTTE_EVENT_REVOKED = 4,     /* to the borrower: by its lender, or FORCED */
 	OTTE_EVENT_OWNER_GONE = 5,  /* to the borrower: the backing is retained for it */
 	OTTE_EVENT_REGION_GONE = 6, /* to the owner: an unregistered region's last loan settled */
 };
 
 struct otte_event {
-	uint32_t kind;
-	uint32_t evidence;
+	uint32_t kind;     /* enum otte_event_kind */
+	uint32_t evidence; /* enum otte_evidence, of SETTLED and REVOKED */
 	uint64_t region;
-	uint64_t loan;
+	uint64_t loan; /* 0 in REGION_GONE */
 	uint64_t tag;
 };
 
 struct otte_loan_info {
 	uint64_t id;
-	uint64_t lender;          /* client id */
+	uint64_t lender; /* client id */
 	uint32_t state;
 	uint32_t evidence;
 	struct otte_loan_terms terms;
@@ -146,9 +155,9 @@ enum otte_retained_kind {
 struct otte_retained_info {
 	uint64_t id;
 	uint32_t kind;
-	uint32_t loans;           /* still without evidence */
+	uint32_t loans; /* still without evidence; 0 for a hold */
 	uint64_t bytes;
-	uint64_t owner;           /* client id */
+	uint64_t owner; /* client id */
 	uint64_t owner_pid;
 	uint64_t since_ns;
 	char reason[96];
@@ -157,6 +166,7 @@ struct otte_retained_info {
 struct otte_ledger_ops {
 	const char *name; /* "process", "kernel" */
 
+	/* Frees all of it. After the last client_close; what is retained is forgotten, and logged. */
 	void (*close)(struct otte_ledger *ledger);
 
 	int (*client_open)(struct otte_ledger *ledger, const char *comm,
@@ -165,63 +175,99 @@ struct otte_ledger_ops {
 	/*
 	 * The owner leaves: its offers are withdrawn, regions without live loans go, the others are
 	 * retained with their charge until evidence arrives, and borrowers are told. As a borrower it
-	 * leaves its exposed loans without evidence, or with BORROWER_EXITED where that was accepted.
+	 * leaves its exposed loans without evidence, or with BORROWER_EXITED where that was accepted;
+	 * offers to it are withdrawn and their lenders told. Its holds stay, for release() to end.
 	 */
 	void (*client_close)(struct otte_ledger_client *client);
 
+	/* -EINVAL malformed, -EOPNOTSUPP backing, -EDQUOT. Ranges may overlap other regions'. */
 	int (*region_add)(struct otte_ledger_client *client, const struct otte_region_claim *claim,
 			  uint64_t *region);
 	/*
 	 * Hides the region at once (no new offers, -ENOENT) and withdraws its offers. 0: it is gone.
 	 * -EINPROGRESS: loans are exposed; OTTE_EVENT_REGION_GONE follows when the last one settles.
+	 * Called again: -EALREADY while that is pending, then -ENOENT.
 	 */
 	int (*region_del)(struct otte_ledger_client *client, uint64_t region);
 
-	/* -ENOENT region, -ERANGE, -EACCES right, -EBUSY conflict, -EKEYREVOKED fenced, -EDQUOT. */
+	/*
+	 * -EINVAL malformed, -ENOENT region unknown or hidden, -ERANGE, -EACCES right, -EOPNOTSUPP
+	 * flag, -ESRCH no such local borrower, -EKEYREVOKED fenced, -EBUSY conflict, -EDQUOT. Ranges
+	 * conflict by address, so aliases of one range do as well; an offer excludes like a loan.
+	 */
 	int (*loan_offer)(struct otte_ledger_client *lender, const struct otte_loan_terms *terms,
 			  uint64_t *loan);
-	/* By the named local borrower, once. -ENOENT unknown, -EPERM another's, -EALREADY twice. */
+	/*
+	 * By the named local borrower, once. -ENOENT unknown, -EPERM another's, -EALREADY twice,
+	 * -EKEYREVOKED fenced since it was offered (it stays OFFERED).
+	 */
 	int (*loan_accept)(struct otte_ledger_client *borrower, uint64_t loan);
-	/* By the lender, for a remote borrower; -EPERM for a local one. */
+	/* By the lender, for a remote borrower; -EPERM for a local one. Else as loan_accept. */
 	int (*loan_expose)(struct otte_ledger_client *lender, uint64_t loan);
-	/* -EINVAL: evidence this caller cannot give; -EPERM: not accepted by the lender's terms. */
+	/*
+	 * An EXPOSED loan: by its local borrower with RETURNED, or by the lender of a remote one with
+	 * what it can attest: NEVER_EXPOSED (no byte of the authority left us), RETURNED (the peer's
+	 * receipt), REVOKED (invalidated and drained), BORROWER_EXITED. -EINVAL: evidence this caller
+	 * cannot give, or an offer (withdraw it); -EPERM: not accepted by the lender's terms.
+	 */
 	int (*loan_settle)(struct otte_ledger_client *client, uint64_t loan,
 			   enum otte_evidence evidence);
+	/* By the lender, of an OFFERED loan; -EBUSY for an EXPOSED one, which only evidence ends. */
 	int (*loan_withdraw)(struct otte_ledger_client *lender, uint64_t loan);
-	/* REVOCABLE loans: end the borrower's authority and settle as REVOKED. -EPERM otherwise. */
+	/*
+	 * By the lender, of an EXPOSED loan to a local borrower that was offered as REVOCABLE: ends the
+	 * borrower's authority, settles as REVOKED and tells the borrower. -EPERM: not revocable, not
+	 * accepted, or remote (invalidate it and settle); -EINVAL: an offer (withdraw it). The process
+	 * back end can unmap nothing: there this is the lender's own statement that it has.
+	 */
 	int (*loan_revoke)(struct otte_ledger_client *lender, uint64_t loan);
 
-	/* No new loans of this client to `who`. Ends none. */
+	/* No new loans of this client to `who`, nor offers accepted. Ends none. Again: 0. */
 	int (*fence)(struct otte_ledger_client *client, const struct otte_borrower *who);
 
+	/* Record a native object as retained; -EDQUOT. Dropped by its owner once it is drained. */
 	int (*hold)(struct otte_ledger_client *client, uint64_t bytes, const char *reason,
 		    uint64_t *hold);
 	int (*hold_drop)(struct otte_ledger_client *client, uint64_t hold);
 
-	/* -EAGAIN when there is none. Never lost: each lives in the object it speaks of. */
+	/*
+	 * The client's oldest event. -EAGAIN when there is none (no text). Never lost: each lives in
+	 * the object it speaks of.
+	 */
 	int (*event_next)(struct otte_ledger_client *client, struct otte_event *event);
 
-	/* Rows are copied; returns how many there are, of which at most `capacity` were written. */
+	/*
+	 * Rows are copied in the order of their ids; returns how many there are, of which at most
+	 * `capacity` were written. Loans that are over show until their events were read.
+	 */
 	ssize_t (*dump_loans)(struct otte_ledger *ledger, struct otte_loan_info *rows,
 			      size_t capacity);
 	ssize_t (*dump_retained)(struct otte_ledger *ledger, struct otte_retained_info *rows,
 				 size_t capacity);
-	/* Administrator: revoke, drain, settle as FORCED, drop the record. */
+	/* Administrator: revoke, drain, settle as FORCED, drop the record. -ENOENT: no record. */
 	int (*release)(struct otte_ledger *ledger, uint64_t retained);
 	void (*counters)(struct otte_ledger *ledger, struct otte_ledger_counters *counters);
 };
 
-/* First member of each back end's own struct. */
+/* First members of each back end's own structs. */
 struct otte_ledger {
 	const struct otte_ledger_ops *ops;
 };
 
-/* The process back end. */
+struct otte_ledger_client {
+	struct otte_ledger *ledger;
+};
+
+/* "RETURNED"; "?" for none. Static storage. */
+const char *otte_evidence_name(uint32_t evidence);
+
+/* The process back end. `limits` NULL: none. */
 int otte_ledger_process_open(const struct otte_ledger_limits *limits, struct otte_ledger **ledger);
 
 /*
  * By kind: enum otte_ledger_kind. KERNEL fails closed, naming what is missing (-ENODEV no node,
- * -EACCES no permission, -EPROTONOSUPPORT another ABI). AUTO logs which it took.
+ * -EACCES no permission, -EPROTONOSUPPORT another ABI, -ENOSYS no kernel back end in this build).
+ * AUTO logs which it took.
  */
 int otte_ledger_open(uint32_t kind, const struct otte_ledger_limits *limits,
 		     struct otte_ledger **ledger);

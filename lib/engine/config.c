@@ -1,0 +1,756 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Owns the meaning of struct otte_config: one table says for each key its JSON name, place, unit,
+ * range and default, and everything below walks that table.
+ *
+ * A loader overlays a private copy and gives it back whole, so that an error changes nothing. A value
+ * is checked against its own range when it is loaded; rules between keys only at engine create
+ * (otte_config_check), since a later file or variable may still mend them.
+ *
+ * No state and no lock: threads may call at once on different structs. otte_config_load_env() reads
+ * the environment, which the program must not change meanwhile.
+ */
+#include "engine/config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/util.h"
+
+#define JSON_MAX MIB
+#define KEY_MAX 64 /* bytes of the longest dotted key with its terminator */
+#define HOUR_MS (3600 * 1000ull)
+#define BYTES_MAX (1ull << 60) /* fits JSON's signed integers with room to add */
+
+/* When the struct grows: version 1 keeps this size, and the loaders refuse keys beyond `size`. */
+#define VERSION_1_SIZE \
+	((offsetof(struct otte_config, stats_socket) + sizeof(uint32_t) + 7) & ~(size_t)7)
+_Static_assert(sizeof(struct otte_config) == VERSION_1_SIZE, "struct otte_config is of version 1");
+
+static const char *const ledger_words[] = { "auto", "kernel", "process", NULL };
+static const char *const zerocopy_words[] = { "auto", "off", NULL };
+
+#define PLACE(field) .offset = offsetof(struct otte_config, field)
+#define TEXT(name, field, text, about)                                                      \
+	{                                                                                   \
+		.key = name, .type = OTTE_CONFIG_TEXT, PLACE(field), .standard_text = text, \
+		.max = sizeof(((struct otte_config *)0)->field) - 1, .meaning = about       \
+	}
+#define NUMBER(name, field, kind, low, high, value, about)                        \
+	{                                                                         \
+		.key = name, .type = kind, PLACE(field), .min = low, .max = high, \
+		.standard = value, .meaning = about                               \
+	}
+#define WORD(name, field, list, value, about)                                       \
+	{                                                                           \
+		.key = name, .type = OTTE_CONFIG_WORD, PLACE(field), .words = list, \
+		.max = ARRAY_SIZE(list) - 2, .standard = value, .meaning = about    \
+	}
+#define U32(name, field, low, high, value, about) \
+	NUMBER(name, field, OTTE_CONFIG_U32, low, high, value, about)
+#define U64(name, field, low, high, value, about) \
+	NUMBER(name, field, OTTE_CONFIG_U64, low, high, value, about)
+#define MS(name, field, low, high, value, about) \
+	NUMBER(name, field, OTTE_CONFIG_MS, low, high, value, about)
+#define SWITCH(name, field, value, about) \
+	NUMBER(name, field, OTTE_CONFIG_SWITCH, 0, 1, value, about)
+
+static const struct otte_config_key keys[] = {
+	TEXT("name", name, "", "shown to peers; empty: the process's comm"),
+	WORD("ledger", ledger, ledger_words, OTTE_LEDGER_AUTO, "who keeps the ledger"),
+	TEXT("listen.address", listen_address, "127.0.0.1",
+	     "host or address to listen on; empty: no listener"),
+	U32("listen.port", listen_port, 0, 65535, 0, "port to listen on; 0: any free one"),
+	TEXT("listen.advertise", advertise, "", "host[:port] given to peers; empty: as bound"),
+	TEXT("auth.key_file", key_file, "", "file of pre-shared keys; empty: no authentication"),
+	U32("control.connections", control_connections, 1, 65536, 256,
+	    "control connections accepted at a time"),
+	U32("control.frame_bytes", control_frame_bytes, 8 * KIB, MIB, 64 * KIB,
+	    "longest control frame"),
+	MS("control.timeout_ms", control_timeout_ns, 1, HOUR_MS, 5000,
+	   "longest wait for a hello or an answer"),
+	MS("control.reconnect_min_ms", reconnect_min_ns, 1, HOUR_MS, 50,
+	   "first pause before connecting again"),
+	MS("control.reconnect_max_ms", reconnect_max_ns, 1, HOUR_MS, 5000,
+	   "longest pause before connecting again"),
+	U64("limits.regions", max_regions, 1, 1ull << 24, 65536, "regions registered at a time"),
+	U64("limits.registered_bytes", max_registered_bytes, 1, BYTES_MAX, TIB,
+	    "bytes registered at a time, aliases counted each"),
+	U64("limits.requests", max_requests, 1, 1ull << 24, 65536, "requests outstanding"),
+	U64("limits.bytes", max_bytes, 1, BYTES_MAX, GIB, "bytes of requests outstanding"),
+	U64("limits.loans", max_loans, 1, 1ull << 24, 65536, "loans live at a time"),
+	U64("limits.retained_bytes", max_retained_bytes, 0, BYTES_MAX, 16 * GIB,
+	    "bytes kept for want of evidence"),
+	U64("limits.notifications", max_notifications, 1, 65536, 1024,
+	    "notifications queued in each direction"),
+	U32("window.requests", window_requests, 1, 65536, 64, "requests dispatched to one peer"),
+	U64("window.bytes", window_bytes, 4 * KIB, BYTES_MAX, 64 * MIB,
+	    "bytes dispatched to one peer"),
+	MS("deadline.default_ms", default_deadline_ns, 0, 24 * HOUR_MS, 30000,
+	   "deadline of requests that state none; 0: none"),
+	U32("retry.budget", retry_budget, 0, 16, 1, "times a drained READ is tried again"),
+	U32("tcp.lanes", tcp_lanes, 1, 16, 2, "payload connections to one peer"),
+	U32("tcp.workers", tcp_workers, 1, 16, 1, "threads that serve peers"),
+	TEXT("tcp.congestion", tcp_congestion, "",
+	     "congestion control of payload connections; empty: the system's"),
+	U64("tcp.block_bytes", tcp_block_bytes, 4 * KIB, 16 * MIB, 64 * KIB, "base of slicing"),
+	U32("tcp.max_slices", tcp_max_slices, 1, 4096, 64, "slices of one request"),
+	WORD("tcp.zerocopy", tcp_zerocopy, zerocopy_words, OTTE_ZEROCOPY_AUTO,
+	     "send without copying, off loopback only"),
+	U64("tcp.zerocopy_min_bytes", tcp_zerocopy_min_bytes, 4 * KIB, BYTES_MAX, MIB,
+	    "shortest payload sent without copying"),
+	U64("tcp.send_buffer_bytes", tcp_send_buffer, 0, GIB, 0, "SO_SNDBUF; 0: the system's"),
+	U64("tcp.receive_buffer_bytes", tcp_receive_buffer, 0, GIB, 0,
+	    "SO_RCVBUF; 0: the system's"),
+	MS("tcp.stall_timeout_ms", tcp_stall_ns, 1, HOUR_MS, 10000,
+	   "longest time without a byte moved"),
+	SWITCH("stats.socket", stats_socket, 1, "answer on the abstract UNIX socket otte/PID"),
+};
+
+int otte_config_describe(size_t index, struct otte_config_key *key)
+{
+	if (index >= ARRAY_SIZE(keys))
+		return -ENOENT;
+	*key = keys[index];
+	return 0;
+}
+
+void otte_config_variable(const char *key, char *name, size_t size)
+{
+	char *c;
+
+	snprintf(name, size, "OTTE_%s", key);
+	for (c = name; *c; c++)
+		*c = *c == '.' ? '_' : (char)toupper((unsigned char)*c);
+}
+
+static const struct otte_config_key *find_key(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(keys); i++)
+		if (!strcmp(keys[i].key, name))
+			return &keys[i];
+	return NULL;
+}
+
+/* "tcp" is a group because some key starts with "tcp.". */
+static int is_group(const char *name)
+{
+	size_t length = strlen(name), i;
+
+	for (i = 0; i < ARRAY_SIZE(keys); i++)
+		if (!strncmp(keys[i].key, name, length) && keys[i].key[length] == '.')
+			return 1;
+	return 0;
+}
+
+/* What came from outside stands in texts of one line: make control characters visible as '?'. */
+static void printable(char *to, size_t size, const char *from)
+{
+	size_t i;
+
+	for (i = 0; i + 1 < size && from[i]; i++)
+		to[i] = iscntrl((unsigned char)from[i]) ? '?' : from[i];
+	to[i] = 0;
+}
+
+/* ---- Values ---------------------------------------------------------------------------------- */
+
+static uint64_t scale_of(const struct otte_config_key *key)
+{
+	return key->type == OTTE_CONFIG_MS ? NSEC_PER_MSEC : 1;
+}
+
+static int is_wide(const struct otte_config_key *key)
+{
+	return key->type == OTTE_CONFIG_U64 || key->type == OTTE_CONFIG_MS;
+}
+
+/* In the struct's unit. Through memcpy: the caller's struct may have any alignment and size. */
+static uint64_t get_number(const struct otte_config *config, const struct otte_config_key *key)
+{
+	const char *place = (const char *)config + key->offset;
+	uint64_t wide;
+	uint32_t narrow;
+
+	if (is_wide(key)) {
+		memcpy(&wide, place, sizeof(wide));
+		return wide;
+	}
+	memcpy(&narrow, place, sizeof(narrow));
+	return narrow;
+}
+
+static void put_number(struct otte_config *config, const struct otte_config_key *key,
+		       uint64_t value)
+{
+	char *place = (char *)config + key->offset;
+	uint64_t wide = value * scale_of(key);
+	uint32_t narrow = (uint32_t)value;
+
+	if (is_wide(key))
+		memcpy(place, &wide, sizeof(wide));
+	else
+		memcpy(place, &narrow, sizeof(narrow));
+}
+
+static void put_text(struct otte_config *config, const struct otte_config_key *key,
+		     const char *value)
+{
+	char *place = (char *)config + key->offset;
+
+	memset(place, 0, key->max + 1);
+	memcpy(place, value, strlen(value));
+}
+
+static int refuse_number(const struct otte_config_key *key, const char *value)
+{
+	return otte_fail(-EINVAL, "%s: %s is out of range, allowed are %" PRIu64 " to %" PRIu64,
+			 key->key, value, key->min, key->max);
+}
+
+static int refuse_word(const struct otte_config_key *key, const char *value)
+{
+	char list[64] = "", shown[64];
+	size_t i, used = 0;
+
+	for (i = 0; key->words[i] && used < sizeof(list); i++)
+		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "",
+					 key->words[i]);
+	printable(shown, sizeof(shown), value);
+	return otte_fail(-EINVAL, "%s: '%s' is none of %s", key->key, shown, list);
+}
+
+static int set_number(struct otte_config *config, const struct otte_config_key *key, uint64_t value,
+		      const char *shown)
+{
+	if (value < key->min || value > key->max)
+		return refuse_number(key, shown);
+	put_number(config, key, value);
+	return 0;
+}
+
+static int set_text(struct otte_config *config, const struct otte_config_key *key,
+		    const char *value)
+{
+	size_t length = strlen(value);
+
+	if (length > key->max)
+		return otte_fail(-EINVAL, "%s: %zu bytes are too long, allowed are 0 to %" PRIu64,
+				 key->key, length, key->max);
+	put_text(config, key, value);
+	return 0;
+}
+
+static int set_word(struct otte_config *config, const struct otte_config_key *key,
+		    const char *value)
+{
+	size_t i;
+
+	for (i = 0; key->words[i]; i++) {
+		if (!strcmp(key->words[i], value)) {
+			put_number(config, key, i);
+			return 0;
+		}
+	}
+	return refuse_word(key, value);
+}
+
+/* ---- The struct itself ----------------------------------------------------------------------- */
+
+static void fill_defaults(struct otte_config *config)
+{
+	size_t i;
+
+	memset(config, 0, sizeof(*config));
+	config->size = sizeof(*config);
+	config->version = OTTE_CONFIG_VERSION;
+	for (i = 0; i < ARRAY_SIZE(keys); i++) {
+		if (keys[i].type == OTTE_CONFIG_TEXT)
+			put_text(config, &keys[i], keys[i].standard_text);
+		else
+			put_number(config, &keys[i], keys[i].standard);
+	}
+}
+
+int otte_config_init(struct otte_config *config, size_t size)
+{
+	struct otte_config whole;
+
+	if (!config)
+		return otte_fail(-EINVAL, "config: NULL");
+	if (size < VERSION_1_SIZE || size > UINT32_MAX)
+		return otte_fail(-EINVAL,
+				 "config: a size of %zu bytes, allowed are %zu and more, "
+				 "sizeof(struct otte_config) of the program",
+				 size, VERSION_1_SIZE);
+	fill_defaults(&whole);
+	whole.size = (uint32_t)size;
+	memset(config, 0, size);
+	memcpy(config, &whole, size < sizeof(whole) ? size : sizeof(whole));
+	return 0;
+}
+
+/* Only the header: that the rest may be read at all, and read as this version. */
+static int check_header(const struct otte_config *config)
+{
+	const char *tail = (const char *)config;
+	size_t i;
+
+	if (!config)
+		return otte_fail(-EINVAL, "config: NULL");
+	if (config->size < VERSION_1_SIZE)
+		return otte_fail(-EINVAL,
+				 "config.size: %" PRIu32
+				 " is less than %zu, the size of version 1; "
+				 "otte_config_init() sets it",
+				 config->size, VERSION_1_SIZE);
+	if (config->version < 1 || config->version > OTTE_CONFIG_VERSION)
+		return otte_fail(-EINVAL, "config.version: %" PRIu32 ", this library knows 1 to %d",
+				 config->version, OTTE_CONFIG_VERSION);
+	for (i = sizeof(*config); i < config->size; i++)
+		if (tail[i])
+			return otte_fail(-E2BIG,
+					 "config.size: %" PRIu32 ", and byte %zu is set, but this "
+					 "library knows %zu bytes only",
+					 config->size, i, sizeof(*config));
+	return 0;
+}
+
+static int check_text(const struct otte_config *config, const struct otte_config_key *key)
+{
+	if (memchr((const char *)config + key->offset, 0, key->max + 1))
+		return 0;
+	return otte_fail(-EINVAL, "%s: not terminated, allowed are 0 to %" PRIu64 " bytes",
+			 key->key, key->max);
+}
+
+static int check_number(const struct otte_config *config, const struct otte_config_key *key)
+{
+	uint64_t value = get_number(config, key), scale = scale_of(key);
+	char shown[40];
+
+	if (value >= key->min * scale && value <= key->max * scale)
+		return 0;
+	snprintf(shown, sizeof(shown), scale == 1 ? "%" PRIu64 : "%" PRIu64 " ns", value);
+	return refuse_number(key, shown);
+}
+
+int otte_config_check(const struct otte_config *config)
+{
+	int rc = check_header(config);
+	size_t i;
+
+	for (i = 0; !rc && i < ARRAY_SIZE(keys); i++)
+		rc = keys[i].type == OTTE_CONFIG_TEXT ? check_text(config, &keys[i]) :
+							check_number(config, &keys[i]);
+	if (rc)
+		return rc;
+	if (config->reconnect_min_ns > config->reconnect_max_ns)
+		return otte_fail(-EINVAL,
+				 "control.reconnect_min_ms: %" PRIu64 " ns, allowed is at most "
+				 "control.reconnect_max_ms, %" PRIu64 " ns",
+				 config->reconnect_min_ns, config->reconnect_max_ns);
+	return 0;
+}
+
+/* A whole copy of the caller's struct; what the caller's does not have is at its default. */
+static int copy_in(struct otte_config *whole, const struct otte_config *config)
+{
+	int rc = check_header(config);
+
+	if (rc)
+		return rc;
+	fill_defaults(whole);
+	memcpy(whole, config, min_u64(config->size, sizeof(*whole)));
+	return 0;
+}
+
+static void copy_out(struct otte_config *config, const struct otte_config *whole)
+{
+	memcpy(config, whole, min_u64(config->size, sizeof(*whole)));
+}
+
+int otte_config_take(struct otte_config *to, const struct otte_config *from)
+{
+	struct otte_config whole;
+	int rc;
+
+	if (from) {
+		rc = copy_in(&whole, from);
+		if (rc)
+			return rc;
+		whole.size = sizeof(whole);
+	} else {
+		fill_defaults(&whole);
+	}
+	rc = otte_config_check(&whole);
+	if (rc)
+		return rc;
+	*to = whole;
+	return 0;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static const char *type_name(const json_t *value)
+{
+	switch (json_typeof(value)) {
+	case JSON_OBJECT:
+		return "an object";
+	case JSON_ARRAY:
+		return "an array";
+	case JSON_STRING:
+		return "a string";
+	case JSON_INTEGER:
+		return "an integer";
+	case JSON_REAL:
+		return "a real number";
+	case JSON_TRUE:
+	case JSON_FALSE:
+		return "a boolean";
+	default:
+		return "null";
+	}
+}
+
+static int wrong_type(const char *key, const char *wanted, const json_t *value)
+{
+	return otte_fail(-EINVAL, "%s: %s is wanted, not %s", key, wanted, type_name(value));
+}
+
+static int set_json_number(struct otte_config *config, const struct otte_config_key *key,
+			   const json_t *value)
+{
+	char wanted[80], shown[24];
+	json_int_t number;
+
+	if (!json_is_integer(value)) {
+		snprintf(wanted, sizeof(wanted), "an integer of %" PRIu64 " to %" PRIu64, key->min,
+			 key->max);
+		return wrong_type(key->key, wanted, value);
+	}
+	number = json_integer_value(value);
+	snprintf(shown, sizeof(shown), "%" JSON_INTEGER_FORMAT, number);
+	if (number < 0)
+		return refuse_number(key, shown);
+	return set_number(config, key, (uint64_t)number, shown);
+}
+
+static int set_json(struct otte_config *config, const struct otte_config_key *key,
+		    const json_t *value)
+{
+	switch (key->type) {
+	case OTTE_CONFIG_TEXT:
+		if (!json_is_string(value))
+			return wrong_type(key->key, "a string", value);
+		return set_text(config, key, json_string_value(value));
+	case OTTE_CONFIG_WORD:
+		if (!json_is_string(value))
+			return wrong_type(key->key, "a string", value);
+		return set_word(config, key, json_string_value(value));
+	case OTTE_CONFIG_SWITCH:
+		if (!json_is_boolean(value))
+			return wrong_type(key->key, "true or false", value);
+		put_number(config, key, json_is_true(value));
+		return 0;
+	default:
+		return set_json_number(config, key, value);
+	}
+}
+
+static int unknown_key(const char *name)
+{
+	char shown[KEY_MAX];
+
+	printable(shown, sizeof(shown), name);
+	if (find_key(shown))
+		return otte_fail(-EINVAL,
+				 "%s: unknown key; a dot stands for an object in an object", shown);
+	return otte_fail(-EINVAL, "%s: unknown key", shown);
+}
+
+/* `prefix` is "" at the top, else "group."; groups do not nest, so this goes one level down. */
+static int load_object(struct otte_config *config, const char *prefix, json_t *object)
+{
+	const struct otte_config_key *key;
+	char path[KEY_MAX * 2];
+	const char *name;
+	json_t *value;
+	int rc;
+
+	json_object_foreach(object, name, value) {
+		snprintf(path, sizeof(path), "%s%s", prefix, name);
+		if (strlen(name) >= KEY_MAX || strchr(name, '.'))
+			return unknown_key(path);
+		key = find_key(path);
+		if (key) {
+			rc = set_json(config, key, value);
+		} else if (!*prefix && is_group(name)) {
+			if (!json_is_object(value))
+				return wrong_type(name, "an object", value);
+			snprintf(path, sizeof(path), "%s.", name);
+			rc = load_object(config, path, value);
+		} else {
+			rc = unknown_key(path);
+		}
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static int parse_json(const char *text, size_t length, json_t **root)
+{
+	json_error_t error;
+	char shown[JSON_ERROR_TEXT_LENGTH];
+
+	*root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+	if (!*root) {
+		if (json_error_code(&error) == json_error_out_of_memory)
+			return otte_fail(-ENOMEM, "config: no memory for its JSON");
+		printable(shown, sizeof(shown), error.text);
+		return otte_fail(-EINVAL, "line %d column %d: %s", error.line, error.column, shown);
+	}
+	if (json_is_object(*root))
+		return 0;
+	wrong_type("config", "an object", *root);
+	json_decref(*root);
+	return -EINVAL;
+}
+
+/* Overlays a whole private copy, which an error leaves in any state. */
+static int overlay_json(struct otte_config *whole, const char *text, size_t length)
+{
+	json_t *root;
+	int rc;
+
+	if (length > JSON_MAX)
+		return otte_fail(-E2BIG, "config: %zu bytes of JSON, allowed are %llu", length,
+				 JSON_MAX);
+	rc = parse_json(text, length, &root);
+	if (rc)
+		return rc;
+	rc = load_object(whole, "", root);
+	json_decref(root);
+	return rc;
+}
+
+int otte_config_load_json(struct otte_config *config, const char *text, size_t length)
+{
+	struct otte_config whole;
+	int rc = copy_in(&whole, config);
+
+	if (rc)
+		return rc;
+	if (!text)
+		return otte_fail(-EINVAL, "config: no JSON text");
+	rc = overlay_json(&whole, text, length);
+	if (rc)
+		return rc;
+	copy_out(config, &whole);
+	return 0;
+}
+
+/* ---- Files ----------------------------------------------------------------------------------- */
+
+/* Up to one byte more than is allowed, which is how a file that is too long shows. */
+static ssize_t read_all(int fd, char *buffer, size_t size)
+{
+	size_t used = 0;
+	ssize_t got;
+
+	while (used < size) {
+		got = read(fd, buffer + used, size - used);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return -errno;
+		if (!got)
+			break;
+		used += (size_t)got;
+	}
+	return (ssize_t)used;
+}
+
+static int read_file(const char *path, char **text, size_t *length)
+{
+	char shown[96];
+	ssize_t got;
+	int fd;
+
+	printable(shown, sizeof(shown), path);
+	*text = malloc(JSON_MAX + 1);
+	if (!*text)
+		return otte_fail(-ENOMEM, "%s: no memory to read it", shown);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	got = fd < 0 ? -errno : read_all(fd, *text, JSON_MAX + 1);
+	if (fd >= 0)
+		close(fd);
+	if (got >= 0) {
+		*length = (size_t)got;
+		return 0;
+	}
+	free(*text);
+	return otte_fail((int)got, "%s: %s", shown, strerror((int)-got));
+}
+
+static int overlay_file(struct otte_config *whole, const char *path)
+{
+	char *text, shown[96];
+	size_t length = 0;
+	int rc;
+
+	rc = read_file(path, &text, &length);
+	if (rc)
+		return rc;
+	rc = overlay_json(whole, text, length);
+	free(text);
+	printable(shown, sizeof(shown), path);
+	return rc ? otte_fail_within(rc, "%s: ", shown) : 0;
+}
+
+int otte_config_load_file(struct otte_config *config, const char *path)
+{
+	struct otte_config whole;
+	int rc = copy_in(&whole, config);
+
+	if (rc)
+		return rc;
+	if (!path)
+		return otte_fail(-EINVAL, "config: no path");
+	rc = overlay_file(&whole, path);
+	if (rc)
+		return rc;
+	copy_out(config, &whole);
+	return 0;
+}
+
+/* ---- Environment ----------------------------------------------------------------------------- */
+
+static int set_variable_number(struct otte_config *config, const struct otte_config_key *key,
+			       const char *value)
+{
+	char shown[40], *end;
+	uint64_t number;
+
+	printable(shown, sizeof(shown), value);
+	if (!*value || strspn(value, "0123456789") != strlen(value))
+		return otte_fail(-EINVAL,
+				 "%s: '%s' is not an integer, allowed are %" PRIu64 " to %" PRIu64,
+				 key->key, shown, key->min, key->max);
+	errno = 0;
+	number = strtoull(value, &end, 10);
+	if (errno)
+		return refuse_number(key, shown);
+	return set_number(config, key, number, shown);
+}
+
+static int set_variable_switch(struct otte_config *config, const struct otte_config_key *key,
+			       const char *value)
+{
+	char shown[40];
+
+	if (!strcmp(value, "true") || !strcmp(value, "1")) {
+		put_number(config, key, 1);
+		return 0;
+	}
+	if (!strcmp(value, "false") || !strcmp(value, "0")) {
+		put_number(config, key, 0);
+		return 0;
+	}
+	printable(shown, sizeof(shown), value);
+	return otte_fail(-EINVAL, "%s: '%s' is none of true, false, 1, 0", key->key, shown);
+}
+
+static int set_variable(struct otte_config *config, const struct otte_config_key *key,
+			const char *value)
+{
+	switch (key->type) {
+	case OTTE_CONFIG_TEXT:
+		return set_text(config, key, value);
+	case OTTE_CONFIG_WORD:
+		return set_word(config, key, value);
+	case OTTE_CONFIG_SWITCH:
+		return set_variable_switch(config, key, value);
+	default:
+		return set_variable_number(config, key, value);
+	}
+}
+
+static int overlay_variables(struct otte_config *whole)
+{
+	char name[KEY_MAX + 8];
+	const char *value;
+	size_t i;
+	int rc;
+
+	for (i = 0; i < ARRAY_SIZE(keys); i++) {
+		otte_config_variable(keys[i].key, name, sizeof(name));
+		value = getenv(name);
+		rc = value ? set_variable(whole, &keys[i], value) : 0;
+		if (rc)
+			return otte_fail_within(rc, "%s: ", name);
+	}
+	return 0;
+}
+
+static int is_variable(const char *entry, size_t length)
+{
+	char name[KEY_MAX + 8];
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(keys); i++) {
+		otte_config_variable(keys[i].key, name, sizeof(name));
+		if (strlen(name) == length && !memcmp(name, entry, length))
+			return 1;
+	}
+	return length == strlen("OTTE_CONFIG") && !memcmp(entry, "OTTE_CONFIG", length);
+}
+
+static void warn_unknown_variables(void)
+{
+	char shown[KEY_MAX];
+	size_t length;
+	char **entry;
+
+	for (entry = environ; entry && *entry; entry++) {
+		length = strcspn(*entry, "=");
+		if (strncmp(*entry, "OTTE_", 5) || is_variable(*entry, length))
+			continue;
+		printable(shown, min_u64(sizeof(shown), length + 1), *entry);
+		otte_log(OTTE_LOG_WARNING, "config: %s names no key, ignored", shown);
+	}
+}
+
+int otte_config_load_env(struct otte_config *config)
+{
+	struct otte_config whole;
+	const char *path;
+	int rc = copy_in(&whole, config);
+
+	if (rc)
+		return rc;
+	warn_unknown_variables();
+	path = getenv("OTTE_CONFIG");
+	rc = path ? overlay_file(&whole, path) : 0;
+	if (rc)
+		return otte_fail_within(rc, "OTTE_CONFIG: ");
+	rc = overlay_variables(&whole);
+	if (rc)
+		return rc;
+	copy_out(config, &whole);
+	return 0;
+}

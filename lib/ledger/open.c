@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Owns the choice of a back end. No state, no lock; called at engine create. */
+#include "ledger/open.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "ledger/ledger.h"
+#include "otte/otte.h"
+
+static int refuse_node(const char *path, int error)
+{
+	switch (error) {
+	case ENOENT:
+	case ENXIO:
+	case ENODEV:
+		return otte_fail(-ENODEV, "ledger: %s: no such device, is the otte module loaded?",
+				 path);
+	case EACCES:
+	case EPERM:
+		return otte_fail(-EACCES, "ledger: %s: no permission to read and write it", path);
+	default:
+		return otte_fail(-error, "ledger: %s: %s", path, strerror(error));
+	}
+}
+
+int otte_ledger_node_open(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+	struct stat st;
+
+	if (fd < 0)
+		return refuse_node(path, errno);
+	if (fstat(fd, &st) == 0 && S_ISCHR(st.st_mode))
+		return fd;
+	close(fd);
+	return otte_fail(-ENODEV, "ledger: %s: not a character device", path);
+}
+
+static int open_kernel(void)
+{
+	int fd = otte_ledger_node_open(OTTE_LEDGER_NODE);
+
+	if (fd < 0)
+		return fd;
+	close(fd);
+	return otte_fail(-ENOSYS, "ledger: this build of libotte has no kernel back end");
+}
+
+static int open_auto(const struct otte_ledger_limits *limits, struct otte_ledger **ledger)
+{
+	int rc = otte_ledger_process_open(limits, ledger);
+
+	if (!rc)
+		otte_log(OTTE_LOG_INFO, "ledger: process (this build has no kernel back end)");
+	return rc;
+}
+
+int otte_ledger_open(uint32_t kind, const struct otte_ledger_limits *limits,
+		     struct otte_ledger **ledger)
+{
+	switch (kind) {
+	case OTTE_LEDGER_AUTO:
+		return open_auto(limits, ledger);
+	case OTTE_LEDGER_KERNEL:
+		return open_kernel();
+	case OTTE_LEDGER_PROCESS:
+		return otte_ledger_process_open(limits, ledger);
+	default:
+		return otte_fail(-EINVAL, "ledger: kind %" PRIu32, kind);
+	}
+}
