@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The decoders of everything that a peer sends. The first byte selects one, the rest is its input.
+ * The decoders of everything that comes from a peer, on the wire or as a line of text. The first byte selects one, the rest is its input.
  * Whatever a decoder accepts must encode to the same bytes again: then no two inputs mean the same,
  * and nothing that a peer sent is lost or invented on the way through a struct.
  */
@@ -11,6 +11,8 @@
 
 #include "base/error.h"
 #include "base/util.h"
+#include "control/descriptor.h"
+#include "control/endpoint.h"
 #include "control/wire.h"
 
 #define MAX_PAYLOAD 65536
@@ -110,12 +112,56 @@ static void lane_answer(const uint8_t *in, size_t length)
 	same("lane answer", in, length, OTTE_LANE_ANSWER_BYTES);
 }
 
+/* The input as a string of its own, in a block that ends with it. */
+static char *string(const uint8_t *in, size_t length)
+{
+	char *text = malloc(length + 1);
+
+	if (!text)
+		abort();
+	if (length)
+		memcpy(text, in, length);
+	text[length] = '\0';
+	return text;
+}
+
+static void endpoint(const uint8_t *in, size_t length)
+{
+	char *text = string(in, length);
+	struct otte_endpoint got;
+
+	if (!otte_endpoint_parse(text, 0, &got))
+		same("endpoint", in, strlen(text),
+		     otte_endpoint_format(&got, (char *)out, OTTE_ADDRESS_MAX) ?
+			     -1 :
+			     (ssize_t)strlen((char *)out));
+	if (!otte_endpoint_parse(text, 1, &got) && otte_descriptor_is(text))
+		abort();
+	free(text);
+}
+
+static void descriptor(const uint8_t *in, size_t length)
+{
+	char *text = string(in, length);
+	struct otte_descriptor got;
+
+	if (!otte_descriptor_decode(text, &got)) {
+		if (!otte_descriptor_is(text))
+			abort();
+		same("descriptor", in, strlen(text),
+		     otte_descriptor_encode(&got, (char *)out, OTTE_DESCRIPTOR_MAX) ?
+			     -1 :
+			     (ssize_t)strlen((char *)out));
+	}
+	free(text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	/* New ones go to the end: the corpus names them by number. */
 	static void (*const decoders[])(const uint8_t *, size_t) = {
-		frame,   hello, welcome, proof,        lane_hello,  text,
-		describe, regions, stats, lane_request, lane_answer,
+		frame,    hello,   welcome, proof,        lane_hello,  text,
+		describe, regions, stats, lane_request, lane_answer, endpoint, descriptor,
 	};
 
 	if (size)

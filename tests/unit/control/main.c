@@ -9,5 +9,7 @@ int main(void)
 	failed += run_wire_rule_tests();
 	failed += run_auth_tests();
 	failed += run_identity_tests();
+	failed += run_endpoint_tests();
+	failed += run_descriptor_tests();
 	return failed != 0;
 }

@@ -13,5 +13,7 @@ int run_wire_format_tests(void);
 int run_wire_rule_tests(void);
 int run_auth_tests(void);
 int run_identity_tests(void);
+int run_endpoint_tests(void);
+int run_descriptor_tests(void);
 
 #endif
