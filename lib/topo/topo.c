@@ -16,11 +16,15 @@
 #define VENDOR_AMD 0x1002
 #define VENDOR_INTEL 0x8086
 
+struct source {
+	hwloc_obj_t object;
+};
+
 /* A snapshot while it is made: rows and the hwloc objects that they come from. */
 struct reading {
 	hwloc_topology_t hwloc;
 	struct otte_topo *topo;
-	hwloc_obj_t *nic_objects, *gpu_objects;
+	struct source *nic_sources, *gpu_sources;
 };
 
 static void copy_name(char *to, size_t size, const char *from)
@@ -154,14 +158,14 @@ static struct otte_topo_nic *add_nic(struct reading *reading, hwloc_obj_t object
 {
 	struct otte_topo *topo = reading->topo;
 	struct otte_topo_nic *nic;
-	hwloc_obj_t *source;
+	struct source *source;
 	size_t count = topo->nic_count;
 
-	source = append((void **)&reading->nic_objects, &count, sizeof(*source));
+	source = append((void **)&reading->nic_sources, &count, sizeof(*source));
 	nic = source ? append((void **)&topo->nics, &topo->nic_count, sizeof(*nic)) : NULL;
 	if (!nic)
 		return NULL;
-	*source = object;
+	source->object = object;
 	copy_name(nic->name, sizeof(nic->name), object->name);
 	pci_text(pci_parent(object), nic->pci);
 	nic->node = node_of(reading, object);
@@ -188,7 +192,7 @@ static int read_verbs_device(struct reading *reading, hwloc_obj_t object)
 	size_t i;
 
 	for (i = 0; i < reading->topo->nic_count; i++) {
-		if (!pci || pci_parent(reading->nic_objects[i]) != pci)
+		if (!pci || pci_parent(reading->nic_sources[i].object) != pci)
 			continue;
 		nic = &reading->topo->nics[i];
 		copy_name(nic->rdma, sizeof(nic->rdma), object->name);
@@ -267,14 +271,14 @@ static int add_gpu(struct reading *reading, hwloc_obj_t pci)
 {
 	struct otte_topo *topo = reading->topo;
 	struct otte_topo_gpu *gpu;
-	hwloc_obj_t *source;
+	struct source *source;
 	size_t count = topo->gpu_count;
 
-	source = append((void **)&reading->gpu_objects, &count, sizeof(*source));
+	source = append((void **)&reading->gpu_sources, &count, sizeof(*source));
 	gpu = source ? append((void **)&topo->gpus, &topo->gpu_count, sizeof(*gpu)) : NULL;
 	if (!gpu)
 		return -ENOMEM;
-	*source = pci;
+	source->object = pci;
 	pci_text(pci, gpu->pci);
 	name_gpu(reading, gpu, pci);
 	gpu->node = node_of(reading, pci);
@@ -334,9 +338,10 @@ static int read_paths(struct reading *reading)
 	for (i = 0; i < count; i++) {
 		gpu = i / topo->nic_count;
 		nic = i % topo->nic_count;
-		topo->paths[i] =
-			(uint8_t)path_between(reading->gpu_objects[gpu], topo->gpus[gpu].node,
-					      reading->nic_objects[nic], topo->nics[nic].node);
+		topo->paths[i] = (uint8_t)path_between(reading->gpu_sources[gpu].object,
+						       topo->gpus[gpu].node,
+						       reading->nic_sources[nic].object,
+						       topo->nics[nic].node);
 	}
 	return 0;
 }
@@ -402,8 +407,8 @@ int otte_topo_read(const char *xml_path, struct otte_topo **topo)
 		rc = read_all(&reading);
 	if (reading.hwloc)
 		hwloc_topology_destroy(reading.hwloc);
-	free(reading.nic_objects);
-	free(reading.gpu_objects);
+	free(reading.nic_sources);
+	free(reading.gpu_sources);
 	if (rc)
 		otte_topo_free(reading.topo);
 	else
