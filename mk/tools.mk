@@ -6,6 +6,9 @@ OTTE_SRC := $(sort $(wildcard tools/otte/*.c))
 OTTE_OBJ = $(OTTE_SRC:%.c=$(B)/%.o)
 OTTE_BIN = $(B)/otte
 
+DEPS_DEMO := util-linux
+STATIC_BUILD += tools
+
 .PHONY: tools
 tools: $(OTTE_BIN) ## the program otte
 

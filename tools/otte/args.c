@@ -143,7 +143,7 @@ bool args_cpus(const char *option, const char *text, int *first, int *second)
 	char copy[32], *comma;
 
 	if (strlen(text) < sizeof(copy)) {
-		strcpy(copy, text);
+		memcpy(copy, text, strlen(text) + 1);
 		comma = strchr(copy, ',');
 		if (comma)
 			*comma = '\0';

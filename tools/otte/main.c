@@ -16,7 +16,13 @@ static const struct {
 	const char *summary;
 	int (*run)(int argc, char **argv);
 } commands[] = {
+	{ "serve", "publish files and memory, and serve peers", cmd_serve },
+	{ "pull", "read a region of a peer into a file", cmd_pull },
+	{ "push", "write a file into a region of a peer", cmd_push },
+	{ "ls", "list what a peer publishes", cmd_ls },
+	{ "stats", "print the counters of a process or a peer", cmd_stats },
 	{ "bench", "measure transfers between two processes, beside plain sockets", cmd_bench },
+	{ "topo", "show memory nodes, NICs and GPUs", cmd_topo },
 };
 
 static void print_message(const char *kind, const char *colour, const char *format, va_list args)
@@ -71,6 +77,17 @@ static void print_help(void)
 	     "  4  the peer refused");
 }
 
+/* getopt_long() says argv[0] in its complaints. */
+static int run_command(size_t index, int argc, char **argv)
+{
+	static char name[32];
+
+	tool_command = commands[index].name;
+	snprintf(name, sizeof(name), "otte %s", tool_command);
+	argv[0] = name;
+	return commands[index].run(argc, argv);
+}
+
 int main(int argc, char **argv)
 {
 	size_t i;
@@ -87,11 +104,8 @@ int main(int argc, char **argv)
 		printf("otte %s (libotte %s)\n", OTTE_VERSION, otte_version());
 		return EXIT_OK;
 	}
-	for (i = 0; i < ARRAY_SIZE(commands); i++) {
-		if (strcmp(argv[1], commands[i].name))
-			continue;
-		tool_command = commands[i].name;
-		return commands[i].run(argc - 1, argv + 1);
-	}
+	for (i = 0; i < ARRAY_SIZE(commands); i++)
+		if (!strcmp(argv[1], commands[i].name))
+			return run_command(i, argc - 1, argv + 1);
 	return complain(EXIT_USAGE, "unknown command \"%s\"; see otte --help", argv[1]);
 }

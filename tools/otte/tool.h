@@ -20,6 +20,12 @@ enum exit_code {
 
 /* A subcommand gets its own name and arguments, and returns an exit code. */
 int cmd_bench(int argc, char **argv);
+int cmd_ls(int argc, char **argv);
+int cmd_pull(int argc, char **argv);
+int cmd_push(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
+int cmd_stats(int argc, char **argv);
+int cmd_topo(int argc, char **argv);
 
 /* Print "otte COMMAND: message" on standard error and return `code`. */
 int complain(enum exit_code code, const char *format, ...) OTTE_PRINTF(2, 3);
