@@ -17,3 +17,13 @@ $(OTTE_BIN): $(OTTE_OBJ) $(B)/libotte.a
 	@mv $@.tmp $@
 
 -include $(OTTE_OBJ:.o=.d)
+
+
+# The bars of docs/performance.md. REPORT=FILE appends the table there; BENCH_FLAGS adds options.
+BENCH_CPU ?= $(shell taskset -cp $$$$ | sed -E 's/.*: *([0-9]+).*/\1/')
+
+.PHONY: bench
+bench: tools ## speed and latency beside plain sockets, fails below the bars; REPORT=FILE keeps a table
+	$(OTTE_BIN) bench --floor --op both --sizes 4K,64K,1M,16M --pin $(BENCH_CPU) --congestion reno \
+		--duration 6s --rounds 31 --require 64K=0.90,1M=0.95,16M=0.95 --require-latency 4K=1.25 \
+		$(if $(REPORT),--report $(REPORT)) $(BENCH_FLAGS)

@@ -6,7 +6,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,8 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "pin.h"
 
 #define FLOOR_BATCH_MAX 1024
 
@@ -180,7 +181,6 @@ static int listen_on_loopback(const struct floor_options *options, uint16_t *por
 
 int floor_start(struct floor *floor, const struct floor_options *options)
 {
-	cpu_set_t cpus;
 	int listener;
 
 	floor->options = *options;
@@ -195,12 +195,8 @@ int floor_start(struct floor *floor, const struct floor_options *options)
 	}
 	if (floor->server == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (options->server_cpu >= 0) {
-			CPU_ZERO(&cpus);
-			CPU_SET(options->server_cpu, &cpus);
-			if (sched_setaffinity(0, sizeof(cpus), &cpus))
-				_exit(1);
-		}
+		if (pin_to(options->server_cpu))
+			_exit(1);
 		serve(listener, options);
 	}
 	close(listener);
