@@ -22,6 +22,8 @@ static const struct {
 	{ "ls", "list what a peer publishes", cmd_ls },
 	{ "stats", "print the counters of a process or a peer", cmd_stats },
 	{ "bench", "measure transfers between two processes, beside plain sockets", cmd_bench },
+	{ "replay", "follow a trace of LLM requests with a prefill and a decode process",
+	  cmd_replay },
 	{ "topo", "show memory nodes, NICs and GPUs", cmd_topo },
 };
 

@@ -23,6 +23,7 @@ int cmd_bench(int argc, char **argv);
 int cmd_ls(int argc, char **argv);
 int cmd_pull(int argc, char **argv);
 int cmd_push(int argc, char **argv);
+int cmd_replay(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
 int cmd_stats(int argc, char **argv);
 int cmd_topo(int argc, char **argv);
