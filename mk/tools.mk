@@ -18,6 +18,9 @@ $(OTTE_BIN): $(OTTE_OBJ) $(B)/libotte.a
 
 -include $(OTTE_OBJ:.o=.d)
 
+.PHONY: demo
+demo: tools ## two processes move a real file there and back, checked; a short benchmark
+	@tools/demo.sh $(OTTE_BIN)
 
 # The bars of docs/performance.md. REPORT=FILE appends the table there; BENCH_FLAGS adds options.
 BENCH_CPU ?= $(shell taskset -cp $$$$ | sed -E 's/.*: *([0-9]+).*/\1/')
