@@ -34,6 +34,8 @@ struct otte_lane {
 	uint64_t length; /* of the requests made */
 	unsigned count;
 	bool write;
+	enum otte_transport_kind route;
+	struct otte_failure failure; /* the last one */
 };
 
 struct bench_otte {
@@ -46,10 +48,8 @@ struct bench_otte {
 	struct otte_region *region;
 	struct otte_lane *lanes;
 	struct measured side;
-	enum otte_transport_kind route;
 	uint64_t seed;
 	bool verified;
-	struct otte_failure failure; /* the last one */
 };
 
 /* ---- Exchanges ------------------------------------------------------------------------------- */
@@ -83,13 +83,13 @@ static int check_tasks(struct otte_lane *lane)
 	for (i = 0; i < lane->count; i++) {
 		rc = otte_batch_task(lane->batch, i, &task);
 		if (!rc && task.state != OTTE_TASK_COMPLETED) {
-			otte_batch_failure(lane->batch, &lane->bench->failure);
+			otte_batch_failure(lane->batch, &lane->failure);
 			rc = task.code ? task.code : -EIO;
 		}
 		if (rc)
 			return rc;
 	}
-	lane->bench->route = (enum otte_transport_kind)task.transport;
+	lane->route = (enum otte_transport_kind)task.transport;
 	return 0;
 }
 
@@ -112,8 +112,12 @@ static int exchange(void *arg, bool write, uint64_t length, unsigned batch)
 
 int bench_otte_complain(const struct bench_otte *bench, int code)
 {
-	const char *text = bench->failure.code == code ? bench->failure.text : otte_error_text();
+	const char *text = otte_error_text();
+	unsigned i;
 
+	for (i = 0; i < bench->options->threads; i++)
+		if (bench->lanes[i].failure.code == code)
+			text = bench->lanes[i].failure.text;
 	return complain(EXIT_TRANSFER, "%s: %s", bench->remote.endpoint,
 			*text ? text : otte_strerror(code));
 }
@@ -384,7 +388,9 @@ const char *bench_otte_route(const struct bench_otte *bench)
 {
 	static const char *const names[] = { "unknown", "tcp", "local", "rdma", "nvlink" };
 
-	return names[bench->route < ARRAY_SIZE(names) ? bench->route : 0];
+	enum otte_transport_kind route = bench->lanes[0].route;
+
+	return names[route < ARRAY_SIZE(names) ? route : 0];
 }
 
 bool bench_otte_is_verified(const struct bench_otte *bench)
