@@ -8,6 +8,8 @@ OTTE_BIN = $(B)/otte
 
 DEPS_DEMO := util-linux
 STATIC_BUILD += tools
+INSTALL_BIN += $(OTTE_BIN)
+INSTALL_COMPLETIONS += tools/otte/otte.bash
 
 .PHONY: tools
 tools: $(OTTE_BIN) ## the program otte
@@ -29,4 +31,5 @@ BENCH_CPU ?= $(shell taskset -cp $$$$ | sed -E 's/.*: *([0-9]+).*/\1/')
 bench: tools ## speed and latency beside plain sockets, fails below the bars; REPORT=FILE keeps a table
 	$(OTTE_BIN) bench --floor --op both --sizes 4K,64K,1M,16M --pin $(BENCH_CPU) --congestion reno \
 		--duration 6s --rounds 31 --require 64K=0.90,1M=0.95,16M=0.95 --require-latency 4K=1.25 \
+		--note "commit $$(git describe --always --dirty)" \
 		$(if $(REPORT),--report $(REPORT)) $(BENCH_FLAGS)

@@ -45,7 +45,8 @@ static const char help[] =
 	"  --require LIST        fail unless READs reach this part of the floor's speed: 1M=0.95,...\n"
 	"  --require-latency LIST  fail if the median latency of READs is more than this multiple\n"
 	"                        of the floor's: 4K=1.25,...\n"
-	"  --report FILE         append the results as a table\n" COMMON_HELP;
+	"  --report FILE         append the results as a table\n"
+	"  --note TEXT           shown with the results\n" COMMON_HELP;
 
 enum {
 	OPT_PEER = OPT_OWN,
@@ -67,6 +68,7 @@ enum {
 	OPT_REQUIRE,
 	OPT_REQUIRE_LATENCY,
 	OPT_REPORT,
+	OPT_NOTE,
 };
 
 static const struct option long_options[] = {
@@ -89,6 +91,7 @@ static const struct option long_options[] = {
 	{ "require", required_argument, NULL, OPT_REQUIRE },
 	{ "require-latency", required_argument, NULL, OPT_REQUIRE_LATENCY },
 	{ "report", required_argument, NULL, OPT_REPORT },
+	{ "note", required_argument, NULL, OPT_NOTE },
 	COMMON_LONG_OPTIONS,
 };
 
@@ -223,6 +226,9 @@ static bool parse_option(struct bench_options *options, int option, const char *
 				  &options->latency_bar_count);
 	case OPT_REPORT:
 		options->report = text;
+		return true;
+	case OPT_NOTE:
+		options->note = text;
 		return true;
 	default:
 		return common_option(&options->common, option, text);

@@ -49,6 +49,7 @@ struct bench_options {
 	bool verify;
 	const char *peer; /* ENDPOINT/NAME, or NULL: a process of our own */
 	const char *report; /* file to append a table to */
+	const char *note; /* shown with the results, or NULL */
 	struct bench_bar speed_bars[BENCH_BARS_MAX], latency_bars[BENCH_BARS_MAX];
 	size_t speed_bar_count, latency_bar_count;
 };

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -62,14 +63,34 @@ static const char *pinning(const struct bench_options *options, char text[64])
 	return text;
 }
 
+/* "Intel(R) Xeon(R) ..., 2 CPUs, Linux 6.1.0-amd64" */
+static const char *machine(char *text, size_t size)
+{
+	char line[256], model[128] = "unknown CPU";
+	struct utsname kernel = { 0 };
+	FILE *file = fopen("/proc/cpuinfo", "re");
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "model name : %127[^\n]", model) == 1)
+			break;
+	if (file)
+		fclose(file);
+	uname(&kernel);
+	snprintf(text, size, "%s, %ld CPUs, %.32s %.64s", model, sysconf(_SC_NPROCESSORS_ONLN),
+		 kernel.sysname, kernel.release);
+	return text;
+}
+
 static json_t *make_report(const struct bench_options *options, const struct bench_otte *bench)
 {
-	char congestion[64], pin[64];
+	char congestion[64], pin[64], host[256];
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:s, s:o}", "version",
-			 otte_version(), "route", bench ? bench_otte_route(bench) : "sockets",
-			 "congestion", congestion_in_use(options, congestion), "pinning",
-			 pinning(options, pin), "threads", (int)options->threads, "lanes",
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:s, s:o}", "version",
+			 otte_version(), "note", options->note ? options->note : "", "machine",
+			 machine(host, sizeof(host)), "route",
+			 bench ? bench_otte_route(bench) : "sockets", "congestion",
+			 congestion_in_use(options, congestion), "pinning", pinning(options, pin),
+			 "threads", (int)options->threads, "lanes",
 			 bench ? (int)bench_otte_lanes(bench) : (int)options->threads, "rounds",
 			 (int)options->rounds, "verified", bench && bench_otte_is_verified(bench),
 			 "cpu_of", options->peer ? "this process" : "both processes", "results",
@@ -88,12 +109,14 @@ static int number_of(const json_t *report, const char *key)
 
 static void print_facts(FILE *to, const json_t *report)
 {
+	if (*text_of(report, "note"))
+		fprintf(to, "%s; ", text_of(report, "note"));
 	fprintf(to,
-		"route %s; congestion control %s; pinning: %s; threads %d; lanes %d; "
+		"%s;\nroute %s; congestion control %s; pinning: %s; threads %d; lanes %d; "
 		"medians of %d rounds;\nCPU time of %s; content %s\n",
-		text_of(report, "route"), text_of(report, "congestion"), text_of(report, "pinning"),
-		number_of(report, "threads"), number_of(report, "lanes"),
-		number_of(report, "rounds"), text_of(report, "cpu_of"),
+		text_of(report, "machine"), text_of(report, "route"), text_of(report, "congestion"),
+		text_of(report, "pinning"), number_of(report, "threads"),
+		number_of(report, "lanes"), number_of(report, "rounds"), text_of(report, "cpu_of"),
 		json_is_true(json_object_get(report, "verified")) ? "verified" : "not verified");
 }
 
