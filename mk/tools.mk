@@ -15,10 +15,15 @@ INSTALL_COMPLETIONS += tools/otte/otte.bash
 tools: $(OTTE_BIN) ## the program otte
 
 $(OTTE_BIN): $(OTTE_OBJ) $(B)/libotte.a
-	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE) -lm
+	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE)
 	@mv $@.tmp $@
 
 -include $(OTTE_OBJ:.o=.d)
+
+# Its unit tests take those objects that stand alone.
+CFLAGS_tests_unit_tool_tool := -Itools
+$(B)/unit/tool: $(addprefix $(B)/tools/otte/,args.o lru.o pattern.o samples.o)
+$(OTTE_BIN) $(B)/unit/tool: LDLIBS_OTTE += -lm
 
 .PHONY: demo
 demo: tools ## two processes move a real file there and back, checked; a short benchmark

@@ -154,6 +154,7 @@ test_a_bad_argument_is_named_and_exits_with_1() {
     exits 1 "$OTTE" ls 'no port/at:all' && says 'no port'
     exits 1 "$OTTE" replay && says TRACE
     exits 1 "$OTTE" replay --generate 0 && says --generate
+    exits 1 "$OTTE" replay --generate 9 --block-bytes 2G && says --block-bytes
     exits 1 "$OTTE" ls 127.0.0.1:1 --log-level loud && says loud
     exits 1 "$OTTE" ls 127.0.0.1:1 --set tcp.lanes && says tcp.lanes
     exits 1 "$OTTE" ls 127.0.0.1:1 --set tcp.lanes=1000 && says tcp.lanes
@@ -161,6 +162,11 @@ test_a_bad_argument_is_named_and_exits_with_1() {
     printf '{ "tcp": { "lanes": "many" } }' >"$scratch/config"
     exits 1 "$OTTE" ls 127.0.0.1:1 --config "$scratch/config" && says tcp.lanes
     exits 1 "$OTTE" ls 127.0.0.1:1 --config "$scratch/none" && says "$scratch/none"
+}
+
+test_more_memory_than_there_is_exits_with_5() {
+    exits 5 "$OTTE" bench --sizes 64G --batch 1024 && says --sizes
+    exits 5 "$OTTE" replay --generate 1000 --block-bytes 1G && says --block-bytes
 }
 
 test_help_and_version_exit_with_0() {

@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "tool.h"
 
+#define SIZE_LIMIT ((double)(1ull << 44)) /* 16 TiB: times batch and threads it still is a number */
+
 static bool refuse(const char *option, const char *text, const char *wanted)
 {
 	complain(EXIT_USAGE, "%s: \"%s\" is not %s", option, text, wanted);
@@ -28,7 +30,8 @@ static bool leading_decimal(const char *text, double *value, const char **rest)
 	errno = 0;
 	*value = strtod(text, &end);
 	*rest = end;
-	return end != text && !errno && isfinite(*value);
+	/* strtod() would take hexadecimal and exponents too. */
+	return end == text + strspn(text, "0123456789.") && !errno && isfinite(*value);
 }
 
 static bool size_unit(const char *unit, double *factor)
@@ -55,7 +58,7 @@ bool args_size(const char *option, const char *text, uint64_t *bytes)
 	if (!leading_decimal(text, &value, &unit) || !size_unit(unit, &factor))
 		return refuse(option, text, wanted);
 	value *= factor;
-	if (value < 1 || value > ldexp(1, 62) || value != floor(value))
+	if (value < 1 || value > SIZE_LIMIT || value != floor(value))
 		return refuse(option, text, wanted);
 	*bytes = (uint64_t)value;
 	return true;

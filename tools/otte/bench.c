@@ -15,6 +15,7 @@
 #include "args.h"
 #include "base/clock.h"
 #include "bench.h"
+#include "memory.h"
 #include "pin.h"
 #include "tool.h"
 
@@ -345,12 +346,25 @@ static int start_sides(struct bench *bench)
 	return options->floor_only ? EXIT_OK : bench_otte_start(options, &bench->otte);
 }
 
+/* Each side has that much in each of its two processes. */
+static uint64_t memory_of_all(const struct bench_options *options)
+{
+	unsigned processes = (options->floor ? 2 : 0) + (options->floor_only ? 0 :
+							 options->peer	     ? 1 :
+									       2);
+
+	return bench_memory_bytes(options) * processes;
+}
+
 static int run(const struct bench_options *options)
 {
 	static struct bench bench; /* large */
 	int rc;
 
 	bench.options = options;
+	rc = check_memory(memory_of_all(options), "give smaller --sizes, --batch or --threads");
+	if (rc)
+		return rc;
 	rc = start_sides(&bench);
 	if (!rc) {
 		bench.report = bench_report_begin(options, bench.otte);

@@ -11,6 +11,7 @@
 
 #define DEFAULT_BLOCK_BYTES (16 * KIB)
 #define DEFAULT_CACHE_BLOCKS 4096
+#define BLOCK_BYTES_MAX GIB
 #define CACHE_BLOCKS_MAX (1u << 26)
 #define GENERATE_MAX 10000000
 
@@ -65,6 +66,16 @@ static bool parse_ready_fd(struct replay_options *options, const char *text)
 	return true;
 }
 
+static bool parse_block_bytes(struct replay_options *options, const char *text)
+{
+	if (!args_size("--block-bytes", text, &options->block_bytes))
+		return false;
+	if (options->block_bytes <= BLOCK_BYTES_MAX)
+		return true;
+	complain(EXIT_USAGE, "--block-bytes: \"%s\" is more than 1G", text);
+	return false;
+}
+
 static bool parse_option(struct replay_options *options, int option, const char *text)
 {
 	switch (option) {
@@ -72,7 +83,7 @@ static bool parse_option(struct replay_options *options, int option, const char 
 		return args_number("--cache-blocks", text, 1, CACHE_BLOCKS_MAX,
 				   &options->cache_blocks);
 	case OPT_BLOCK_BYTES:
-		return args_size("--block-bytes", text, &options->block_bytes);
+		return parse_block_bytes(options, text);
 	case OPT_TIME_SCALE:
 		return args_decimal("--time-scale", text, &options->time_scale);
 	case OPT_GENERATE:

@@ -17,6 +17,7 @@
 #include "child.h"
 #include "endpoint.h"
 #include "lru.h"
+#include "memory.h"
 #include "output.h"
 #include "pattern.h"
 #include "progress.h"
@@ -337,29 +338,6 @@ static int make_cache(struct decode *decode)
 	return rc ? complain_library(rc, "cache") : EXIT_OK;
 }
 
-/* Before anything is filled: a machine that runs out of memory kills without saying why. */
-static int check_memory(const struct replay_options *options, const struct trace *trace)
-{
-	uint64_t wanted = (trace->block_count + options->cache_blocks) * options->block_bytes;
-	uint64_t available_kib = UINT64_MAX / KIB;
-	char line[128], needs[32], has[32];
-	FILE *file = fopen("/proc/meminfo", "re");
-
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "MemAvailable: %" SCNu64, &available_kib) == 1)
-			break;
-	if (file)
-		fclose(file);
-	if (wanted < available_kib * KIB / 10 * 9)
-		return EXIT_OK;
-	return complain(EXIT_LOCAL,
-			"%zu blocks and a cache of %" PRIu64
-			" need %s, and %s are free: give a smaller "
-			"--block-bytes",
-			trace->block_count, options->cache_blocks, format_bytes(wanted, needs),
-			format_bytes(available_kib * KIB, has));
-}
-
 static void end(struct decode *decode)
 {
 	if (decode->batch) {
@@ -388,7 +366,8 @@ int replay_decode(const struct replay_options *options, const struct trace *trac
 	decode.options = options;
 	decode.trace = trace;
 	decode.prefill.pid = -1;
-	rc = check_memory(options, trace);
+	rc = check_memory((trace->block_count + options->cache_blocks) * options->block_bytes,
+			  "give a smaller --block-bytes or --cache-blocks");
 	if (rc)
 		return rc;
 	if (stopping_begin())

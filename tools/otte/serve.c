@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -461,6 +462,7 @@ int cmd_serve(int argc, char **argv)
 	rc = configure(&serve);
 	if (rc)
 		return rc;
+	signal(SIGPIPE, SIG_IGN); /* whoever waits for the endpoint may be gone */
 	if (stopping_begin())
 		return complain(EXIT_LOCAL, "signals: %s", strerror(errno));
 	say_who_may_come(&serve);
