@@ -398,7 +398,7 @@ static bool make_sense(struct bench_options *options)
 
 int cmd_bench(int argc, char **argv)
 {
-	struct bench_options options;
+	static struct bench_options options;
 	int option, rc;
 
 	set_defaults(&options);
