@@ -21,7 +21,6 @@ $(OTTE_BIN): $(OTTE_OBJ) $(B)/libotte.a
 -include $(OTTE_OBJ:.o=.d)
 
 # Its unit tests take those objects that stand alone.
-CFLAGS_tests_unit_tool_tool := -Itools
 $(B)/unit/tool: $(addprefix $(B)/tools/otte/,args.o lru.o pattern.o samples.o)
 $(OTTE_BIN) $(B)/unit/tool: LDLIBS_OTTE += -lm
 

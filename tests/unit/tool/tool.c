@@ -7,11 +7,11 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "otte/args.h"
-#include "otte/lru.h"
-#include "otte/pattern.h"
-#include "otte/samples.h"
-#include "otte/tool.h"
+#include "../../../tools/otte/args.h"
+#include "../../../tools/otte/lru.h"
+#include "../../../tools/otte/pattern.h"
+#include "../../../tools/otte/samples.h"
+#include "../../../tools/otte/tool.h"
 
 static unsigned complaints;
 
