@@ -66,8 +66,8 @@ done
 endpoint=$(cat "$scratch/port") || die "the server did not start"
 
 show ls "$endpoint"
-show pull "$endpoint/weights" -o "$scratch/copy" --sha256
-show push "$scratch/copy" "$endpoint/returned" --sha256
+show pull "$endpoint/weights" -o "$scratch/copy"
+show push "$scratch/copy" "$endpoint/returned"
 kill -TERM "$server"
 wait "$server" || die "the server did not end cleanly"
 server=
