@@ -326,6 +326,8 @@ int otte_peer_check_region(struct otte_peer *peer, uint64_t id, uint64_t offset,
 	struct otte_known_region *region;
 	int ret = 0;
 
+	if (!atomic_load(&peer->described))
+		return 0;
 	pthread_mutex_lock(&peer->lock);
 	HASH_FIND(hh, peer->regions, &id, sizeof(id), region);
 	if (region && !range_inside(offset, length, region->length))

@@ -130,6 +130,7 @@ static void remember(struct otte_peer *peer, const struct otte_region_info *row,
 			return;
 		}
 	}
+	atomic_store(&peer->described, true);
 	region->length = row->length;
 	region->access = row->access;
 	region->described = describe;

@@ -147,7 +147,7 @@ static void *serve_main(void *arg)
 	uint64_t tick_ns = 0;
 
 	while (!atomic_load(&engine->serve_stop)) {
-		uint64_t now_ns = otte_now_ns();
+		uint64_t now_ns = otte_coarse_ns();
 		int ms = TICK_MS;
 
 		if (now_ns >= tick_ns || atomic_load(&engine->serve_bye)) {

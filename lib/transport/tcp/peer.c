@@ -72,16 +72,6 @@ void tcp_peer_connect(struct otte_transport_peer *base)
 		peer->changed(peer->arg);
 }
 
-static enum tcp_lane_state lane_state(struct tcp_lane *lane)
-{
-	enum tcp_lane_state state;
-
-	pthread_mutex_lock(&lane->lock);
-	state = lane->state;
-	pthread_mutex_unlock(&lane->lock);
-	return state;
-}
-
 int tcp_peer_ready(struct otte_transport_peer *base)
 {
 	struct tcp_peer *peer = to_peer(base);
@@ -89,7 +79,7 @@ int tcp_peer_ready(struct otte_transport_peer *base)
 	int code;
 
 	for (i = 0; i < peer->lane_count; i++) {
-		enum tcp_lane_state state = lane_state(&peer->lanes[i]);
+		enum tcp_lane_state state = atomic_load(&peer->lanes[i].state);
 
 		ready += state == TCP_LANE_READY;
 		connecting += state == TCP_LANE_CONNECTING || state == TCP_LANE_HELLO;
@@ -125,7 +115,7 @@ void tcp_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
 
 	for (i = 0; i < peer->lane_count; i++) {
 		struct tcp_lane *lane = &peer->lanes[i];
-		enum tcp_lane_state state = lane_state(lane);
+		enum tcp_lane_state state = atomic_load(&lane->state);
 		uint64_t quiet_ns = now_ns - min_u64(now_ns, atomic_load(&lane->progress_ns));
 
 		if (state == TCP_LANE_READY && atomic_load(&lane->queued_bytes) &&
