@@ -413,7 +413,7 @@ enum otte_intent {
 	OTTE_INTENT_STAGING_INTERNAL = 6,
 };
 
-enum otte_transport {
+enum otte_transport_kind {
 	OTTE_TRANSPORT_ANY = 0,
 	OTTE_TRANSPORT_TCP = 1,
 	OTTE_TRANSPORT_LOCAL = 2,
@@ -436,7 +436,7 @@ struct otte_request {
 	uint8_t op;              /* enum otte_op */
 	uint8_t priority;        /* enum otte_priority */
 	uint8_t intent;          /* enum otte_intent */
-	uint8_t transport;       /* enum otte_transport */
+	uint8_t transport;       /* enum otte_transport_kind */
 	uint32_t reserved;       /* 0 */
 };
 
@@ -459,7 +459,7 @@ struct otte_task {
 	int32_t code;            /* 0 or a negative errno */
 	uint32_t remote_effect;  /* enum otte_remote_effect */
 	uint32_t locally_drained; /* 1: nothing will touch the local range any more */
-	uint32_t transport;      /* enum otte_transport: the route taken */
+	uint32_t transport;      /* enum otte_transport_kind: the route taken */
 	uint32_t reserved;
 	uint64_t user_data;
 	uint64_t latency_ns;     /* submission to terminal state; 0 before */

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "base/line.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+static bool continues(const uint8_t *text, size_t length, size_t count)
+{
+	size_t i;
+
+	if (length <= count)
+		return false;
+	for (i = 1; i <= count; i++)
+		if ((text[i] & 0xc0) != 0x80)
+			return false;
+	return true;
+}
+
+/* Bytes of the character that `text` starts with, or 0 if it is none that a line can have. */
+static size_t character(const uint8_t *text, size_t length)
+{
+	uint32_t code;
+
+	if (text[0] < 0x80)
+		return text[0] >= 0x20 && text[0] != 0x7f;
+	if ((text[0] & 0xe0) == 0xc0) {
+		if (!continues(text, length, 1))
+			return 0;
+		code = (text[0] & 0x1fu) << 6 | (text[1] & 0x3fu);
+		return code >= 0xa0 ? 2 : 0; /* below: overlong, or C1 */
+	}
+	if ((text[0] & 0xf0) == 0xe0) {
+		if (!continues(text, length, 2))
+			return 0;
+		code = (text[0] & 0x0fu) << 12 | (text[1] & 0x3fu) << 6 | (text[2] & 0x3fu);
+		return code >= 0x800 && (code < 0xd800 || code > 0xdfff) ? 3 : 0;
+	}
+	if ((text[0] & 0xf8) == 0xf0) {
+		if (!continues(text, length, 3))
+			return 0;
+		code = (text[0] & 0x07u) << 18 | (text[1] & 0x3fu) << 12 | (text[2] & 0x3fu) << 6 |
+		       (text[3] & 0x3fu);
+		return code >= 0x10000 && code <= 0x10ffff ? 4 : 0;
+	}
+	return 0;
+}
+
+ssize_t otte_line_fault(const char *text, size_t length)
+{
+	size_t at = 0, bytes;
+
+	while (at < length) {
+		bytes = character((const uint8_t *)text + at, length - at);
+		if (!bytes)
+			return (ssize_t)at;
+		at += bytes;
+	}
+	return -1;
+}
+
+size_t otte_line_clean(char *out, size_t size, const char *text)
+{
+	size_t length = strlen(text), from = 0, used = 0, bytes;
+
+	while (from < length) {
+		bytes = character((const uint8_t *)text + from, length - from);
+		if (used + (bytes ? bytes : 1) >= size)
+			break;
+		if (bytes)
+			memcpy(out + used, text + from, bytes);
+		else
+			out[used] = '?';
+		used += bytes ? bytes : 1;
+		from += bytes ? bytes : 1;
+	}
+	out[used] = '\0';
+	return used;
+}

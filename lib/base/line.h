@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Text that may be shown on a terminal or in a log: one line of valid UTF-8 without control
+ * characters (C0, DEL and C1), because some of it comes from peers.
+ */
+#ifndef OTTE_BASE_LINE_H
+#define OTTE_BASE_LINE_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+/* Offset of the first byte of `length` that such a line cannot have, or -1 if there is none. */
+ssize_t otte_line_fault(const char *text, size_t length);
+
+/*
+ * Copy `text` as such a line into `out`, always terminated: each unfit byte becomes '?', and what
+ * does not fit in size - 1 bytes is cut between characters. Returns the length of the copy.
+ */
+size_t otte_line_clean(char *out, size_t size, const char *text);
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "base/loop.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+#define EVENTS_A_ROUND 32
+
+static void wake_ready(struct otte_watch *watch, uint32_t events)
+{
+	uint64_t count;
+
+	(void)events;
+	if (read(watch->fd, &count, sizeof(count)) < 0)
+		return; /* another round took it */
+}
+
+int otte_loop_init(struct otte_loop *loop)
+{
+	int ret;
+
+	loop->retired = NULL;
+	loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (loop->epoll_fd < 0)
+		return otte_fail(-errno, "epoll_create1: %m");
+	loop->wake.ready = wake_ready;
+	loop->wake.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (loop->wake.fd < 0) {
+		ret = otte_fail(-errno, "eventfd: %m");
+		goto close_epoll;
+	}
+	ret = otte_loop_add(loop, &loop->wake, EPOLLIN);
+	if (ret)
+		goto close_wake;
+	pthread_mutex_init(&loop->lock, NULL);
+	return 0;
+
+close_wake:
+	close(loop->wake.fd);
+close_epoll:
+	close(loop->epoll_fd);
+	return ret;
+}
+
+static void free_retired(struct otte_loop *loop)
+{
+	struct otte_retired *retired, *next;
+
+	pthread_mutex_lock(&loop->lock);
+	retired = loop->retired;
+	__atomic_store_n(&loop->retired, NULL, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&loop->lock);
+	for (; retired; retired = next) {
+		next = retired->next;
+		retired->free(retired);
+	}
+}
+
+void otte_loop_fini(struct otte_loop *loop)
+{
+	free_retired(loop);
+	pthread_mutex_destroy(&loop->lock);
+	close(loop->wake.fd);
+	close(loop->epoll_fd);
+}
+
+static int control(struct otte_loop *loop, int op, struct otte_watch *watch, uint32_t events)
+{
+	struct epoll_event event = { .events = events, .data.ptr = watch };
+
+	if (epoll_ctl(loop->epoll_fd, op, watch->fd, &event) < 0)
+		return otte_fail(-errno, "epoll_ctl on descriptor %d: %m", watch->fd);
+	return 0;
+}
+
+int otte_loop_add(struct otte_loop *loop, struct otte_watch *watch, uint32_t events)
+{
+	return control(loop, EPOLL_CTL_ADD, watch, events);
+}
+
+int otte_loop_change(struct otte_loop *loop, struct otte_watch *watch, uint32_t events)
+{
+	return control(loop, EPOLL_CTL_MOD, watch, events);
+}
+
+void otte_loop_remove(struct otte_loop *loop, struct otte_watch *watch)
+{
+	epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
+}
+
+void otte_loop_run(struct otte_loop *loop, int timeout_ms)
+{
+	struct epoll_event events[EVENTS_A_ROUND];
+	int i, n;
+
+	n = epoll_wait(loop->epoll_fd, events, EVENTS_A_ROUND, timeout_ms);
+	for (i = 0; i < n; i++) {
+		struct otte_watch *watch = events[i].data.ptr;
+
+		watch->ready(watch, events[i].events);
+	}
+	if (__atomic_load_n(&loop->retired, __ATOMIC_RELAXED))
+		free_retired(loop);
+}
+
+void otte_loop_wake(struct otte_loop *loop)
+{
+	uint64_t one = 1;
+
+	if (write(loop->wake.fd, &one, sizeof(one)) < 0)
+		return; /* the counter is full: a wake is pending already */
+}
+
+void otte_loop_retire(struct otte_loop *loop, struct otte_retired *retired)
+{
+	pthread_mutex_lock(&loop->lock);
+	retired->next = loop->retired;
+	__atomic_store_n(&loop->retired, retired, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&loop->lock);
+}

@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "control/server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+
+/* A peer may let this many frames' worth of answers pile up before it is cut off. */
+#define TX_FRAMES 16
+#define DESCRIPTOR_PAUSE_NS (100 * NSEC_PER_MSEC)
+#define ROWS_A_FRAME(payload) (((payload) - OTTE_REGIONS_HEADER) / OTTE_REGION_ROW_BYTES)
+
+static void free_session(struct otte_retired *retired)
+{
+	struct otte_session *session = container_of(retired, struct otte_session, retired);
+
+	otte_stream_fini(&session->stream);
+	free(session);
+}
+
+/* The one way out of the table. keep_fd: the descriptor has a new owner. */
+static void end_session(struct otte_session *session, bool keep_fd)
+{
+	struct otte_control_server *server = session->server;
+
+	if (session->state == OTTE_SESSION_CLOSED)
+		return;
+	if (session->state == OTTE_SESSION_OPEN) {
+		atomic_fetch_sub(&server->open_sessions, 1);
+		server->handlers.closed(server->handlers.arg, session);
+	}
+	session->state = OTTE_SESSION_CLOSED;
+	DL_DELETE(server->sessions, session);
+	server->connections--;
+	otte_loop_remove(server->loop, &session->watch);
+	if (!keep_fd)
+		close(session->stream.fd);
+	otte_loop_retire(server->loop, &session->retired);
+}
+
+/* 0, or negative when the session has ended. */
+static int after_send(struct otte_session *session, int ret)
+{
+	bool wait = ret == 1;
+
+	if (ret < 0) {
+		end_session(session, false);
+		return ret;
+	}
+	if (wait != session->waits_for_room) {
+		session->waits_for_room = wait;
+		ret = otte_loop_change(session->server->loop, &session->watch,
+				       EPOLLIN | (wait ? EPOLLOUT : 0u));
+		if (ret) {
+			end_session(session, false);
+			return ret;
+		}
+	}
+	return 0;
+}
+
+static int answer(struct otte_session *session, uint16_t type, uint64_t id, int32_t status,
+		  const void *payload, size_t length)
+{
+	struct otte_frame frame = {
+		.type = type, .length = (uint32_t)length, .status = status, .id = id,
+	};
+
+	return after_send(session, otte_stream_send(&session->stream, &frame, payload));
+}
+
+/* Say why, then hang up. */
+static int refuse(struct otte_session *session, int code)
+{
+	uint8_t text[OTTE_TEXT_MAX];
+	char line[OTTE_TEXT_MAX];
+	ssize_t length;
+
+	snprintf(line, sizeof(line), "%s", otte_error_text());
+	length = otte_text_encode(line, text, sizeof(text));
+	if (answer(session, OTTE_FRAME_ERROR, 0, code, text, length < 0 ? 0 : (size_t)length) == 0)
+		end_session(session, false);
+	return code;
+}
+
+static int open_session(struct otte_session *session)
+{
+	struct otte_control_server *server = session->server;
+	int ret;
+
+	ret = server->handlers.opened(server->handlers.arg, session);
+	if (ret)
+		return ret;
+	session->state = OTTE_SESSION_OPEN;
+	atomic_fetch_add(&server->open_sessions, 1);
+	return answer(session, OTTE_FRAME_READY, 0, 0, NULL, 0);
+}
+
+/* Which key both sides are to prove, or NULL where no key is in use. */
+static int choose_key(struct otte_control_server *server, const struct otte_hello *hello,
+		      const struct otte_key **key)
+{
+	*key = NULL;
+	if (!server->keys->count && !(hello->flags & OTTE_HELLO_AUTH))
+		return 0;
+	if (!server->keys->count)
+		return otte_fail(-EKEYREJECTED, "this engine has no key, the peer wants one");
+	if (!(hello->flags & OTTE_HELLO_AUTH))
+		return otte_fail(-EKEYREJECTED, "this engine wants a key, the peer has none");
+	*key = otte_keys_find(server->keys, hello->key_id);
+	if (!*key)
+		return otte_fail(-EKEYREJECTED, "the peer's key is not one of ours");
+	return 0;
+}
+
+static int welcome(struct otte_session *session, const uint8_t *payload,
+		   const struct otte_hello *hello)
+{
+	struct otte_control_server *server = session->server;
+	struct otte_welcome reply = {
+		.identity = *server->identity,
+		.max_payload = server->max_payload,
+		.max_lanes = server->max_lanes,
+	};
+	uint8_t out[OTTE_WELCOME_BYTES];
+	const struct otte_key *key;
+	int ret;
+
+	ret = choose_key(server, hello, &key);
+	if (!ret)
+		ret = otte_random(&session->id, sizeof(session->id));
+	if (!ret)
+		ret = otte_random(reply.nonce, sizeof(reply.nonce));
+	if (ret)
+		return ret;
+	session->peer = hello->identity;
+	reply.session = session->id;
+	if (key) {
+		reply.flags = OTTE_HELLO_AUTH;
+		otte_welcome_encode(&reply, out, sizeof(out));
+		otte_hello_mac(key, true, payload, out, reply.mac);
+		otte_hello_mac(key, false, payload, out, session->expected_proof);
+		otte_session_key(key, hello->nonce, reply.nonce, session->session_key);
+	}
+	otte_welcome_encode(&reply, out, sizeof(out));
+	session->state = OTTE_SESSION_PROOF;
+	ret = answer(session, OTTE_FRAME_WELCOME, 0, 0, out, sizeof(out));
+	if (ret || key)
+		return ret;
+	return open_session(session);
+}
+
+static int take_hello(struct otte_session *session, const struct otte_frame *frame,
+		      const uint8_t *payload)
+{
+	struct otte_hello hello;
+	int ret;
+
+	ret = otte_hello_decode(payload, frame->length, &hello);
+	if (ret)
+		return ret;
+	return welcome(session, payload, &hello);
+}
+
+static int take_proof(struct otte_session *session, const struct otte_frame *frame,
+		      const uint8_t *payload)
+{
+	struct otte_proof proof;
+	int ret;
+
+	ret = otte_proof_decode(payload, frame->length, &proof);
+	if (ret)
+		return ret;
+	if (!otte_mac_equal(proof.mac, session->expected_proof)) {
+		atomic_fetch_add(&session->server->refused_hellos, 1);
+		return otte_fail(-EKEYREJECTED, "the peer does not have the key");
+	}
+	session->authenticated = true;
+	return open_session(session);
+}
+
+static struct otte_session *find_session(struct otte_control_server *server, uint64_t id)
+{
+	struct otte_session *session;
+
+	DL_FOREACH(server->sessions, session)
+		if (session->state == OTTE_SESSION_OPEN && session->id == id)
+			return session;
+	return NULL;
+}
+
+/* Each counter once. Lanes are connections of their own, so they may overtake each other a little. */
+static bool take_counter(struct otte_session *session, uint64_t counter)
+{
+	uint64_t behind;
+
+	if (counter > session->last_lane) {
+		uint64_t ahead = counter - session->last_lane;
+
+		session->taken_lanes = ahead < 64 ? session->taken_lanes << ahead | 1 : 1;
+		session->last_lane = counter;
+		return true;
+	}
+	behind = session->last_lane - counter;
+	if (behind >= 64 || session->taken_lanes & 1ull << behind)
+		return false;
+	session->taken_lanes |= 1ull << behind;
+	return true;
+}
+
+/* The first frame of a connection said LANE: its descriptor goes to the transport. */
+static int take_lane(struct otte_session *connection, const struct otte_frame *frame,
+		     const uint8_t *payload)
+{
+	struct otte_control_server *server = connection->server;
+	struct otte_session *session;
+	struct otte_lane_hello hello;
+	uint8_t mac[OTTE_MAC_BYTES] = { 0 };
+	int ret;
+
+	ret = otte_lane_hello_decode(payload, frame->length, &hello);
+	if (ret)
+		return ret;
+	session = find_session(server, hello.session);
+	if (!session)
+		return otte_fail(-ESTALE, "no session %016lx for a lane", (unsigned long)hello.session);
+	if (session->authenticated)
+		otte_lane_mac(session->session_key, hello.session, hello.counter, mac);
+	if (!otte_mac_equal(mac, hello.mac))
+		return otte_fail(-EKEYREJECTED, "a lane does not have its session's key");
+	if (!take_counter(session, hello.counter))
+		return otte_fail(-EPROTO, "lane %lu of a session came twice or too late",
+				 (unsigned long)hello.counter);
+	ret = answer(connection, OTTE_FRAME_LANE_READY, frame->id, 0, NULL, 0);
+	if (ret)
+		return ret;
+	/* The watch goes first: the descriptor gets another one, perhaps in this very loop. */
+	otte_loop_remove(server->loop, &connection->watch);
+	connection->watch.fd = -1;
+	ret = server->handlers.lane(server->handlers.arg, session, connection->stream.fd);
+	end_session(connection, ret == 0);
+	return 0;
+}
+
+static int send_regions(struct otte_session *session, const struct otte_frame *frame,
+			const uint8_t *payload)
+{
+	struct otte_control_server *server = session->server;
+	struct otte_regions regions = { 0 };
+	struct otte_describe describe;
+	ssize_t length;
+	int ret;
+
+	ret = otte_describe_decode(payload, frame->length, &describe);
+	if (ret)
+		return ret;
+	ret = server->handlers.describe(server->handlers.arg, describe.after, server->rows,
+					ROWS_A_FRAME(server->max_payload), &regions);
+	if (ret)
+		return answer(session, OTTE_FRAME_REGIONS, frame->id, ret, NULL, 0);
+	length = otte_regions_encode(&regions, server->rows, server->frame, server->max_payload);
+	if (length < 0)
+		return (int)length;
+	return answer(session, OTTE_FRAME_REGIONS, frame->id, 0, server->frame, (size_t)length);
+}
+
+static int send_stats(struct otte_session *session, const struct otte_frame *frame)
+{
+	struct otte_control_server *server = session->server;
+	struct otte_stats stats = { .size = sizeof(stats) };
+	ssize_t length;
+
+	server->handlers.stats(server->handlers.arg, &stats);
+	length = otte_stats_encode(&stats, server->frame, server->max_payload);
+	if (length < 0)
+		return (int)length;
+	return answer(session, OTTE_FRAME_STATS_REPLY, frame->id, 0, server->frame, (size_t)length);
+}
+
+static int take_notify(struct otte_session *session, const struct otte_frame *frame,
+		       const uint8_t *payload)
+{
+	struct otte_control_server *server = session->server;
+	int ret;
+
+	if (frame->length == 0 || frame->length > OTTE_NOTIFY_MAX)
+		return otte_fail(-EPROTO, "a notification of %u bytes", frame->length);
+	ret = server->handlers.notify(server->handlers.arg, session, payload, frame->length);
+	return answer(session, OTTE_FRAME_NOTIFIED, frame->id, ret, NULL, 0);
+}
+
+static int handle_open(struct otte_session *session, const struct otte_frame *frame,
+		       const uint8_t *payload)
+{
+	switch (frame->type) {
+	case OTTE_FRAME_DESCRIBE:
+		return send_regions(session, frame, payload);
+	case OTTE_FRAME_STATS:
+		return send_stats(session, frame);
+	case OTTE_FRAME_NOTIFY:
+		return take_notify(session, frame, payload);
+	case OTTE_FRAME_PING:
+		return answer(session, OTTE_FRAME_PONG, frame->id, 0, NULL, 0);
+	default:
+		return otte_fail(-EPROTO, "frame type %u in an open session", frame->type);
+	}
+}
+
+static int handle(struct otte_session *session, const struct otte_frame *frame,
+		  const uint8_t *payload)
+{
+	if (session->state == OTTE_SESSION_OPEN)
+		return handle_open(session, frame, payload);
+	if (session->state == OTTE_SESSION_PROOF && frame->type == OTTE_FRAME_PROOF)
+		return take_proof(session, frame, payload);
+	if (session->state == OTTE_SESSION_NEW && frame->type == OTTE_FRAME_HELLO)
+		return take_hello(session, frame, payload);
+	if (session->state == OTTE_SESSION_NEW && frame->type == OTTE_FRAME_LANE)
+		return take_lane(session, frame, payload);
+	return otte_fail(-EPROTO, "frame type %u came out of order", frame->type);
+}
+
+static void session_ready(struct otte_watch *watch, uint32_t events)
+{
+	struct otte_session *session = container_of(watch, struct otte_session, watch);
+	struct otte_control_server *server = session->server;
+	struct otte_frame frame;
+	const uint8_t *payload;
+	int ret;
+
+	if (session->state == OTTE_SESSION_CLOSED)
+		return;
+	if ((events & EPOLLOUT) && after_send(session, otte_stream_flush(&session->stream)))
+		return;
+	while (session->state != OTTE_SESSION_CLOSED) {
+		ret = otte_stream_receive(&session->stream, &frame, &payload);
+		if (ret == 0)
+			return;
+		if (ret == -ECONNRESET) {
+			end_session(session, false);
+			return;
+		}
+		if (ret == 1)
+			ret = handle(session, &frame, payload);
+		if (ret < 0 && session->state != OTTE_SESSION_CLOSED) {
+			atomic_fetch_add(&server->bad_frames, 1);
+			otte_log(OTTE_LOG_WARNING, "a peer is cut off: %s", otte_error_text());
+			refuse(session, ret);
+		}
+	}
+}
+
+static int add_connection(struct otte_control_server *server, int fd)
+{
+	struct otte_session *session;
+	int ret;
+
+	session = calloc(1, sizeof(*session));
+	if (!session)
+		return otte_fail(-ENOMEM, "no memory for a connection");
+	session->server = server;
+	session->retired.free = free_session;
+	session->watch.fd = fd;
+	session->watch.ready = session_ready;
+	session->deadline_ns = otte_now_ns() + server->timeout_ns;
+	otte_stream_init(&session->stream, fd, server->max_payload,
+			 (size_t)TX_FRAMES * (server->max_payload + OTTE_FRAME_HEADER));
+	ret = otte_loop_add(server->loop, &session->watch, EPOLLIN);
+	if (ret) {
+		free_session(&session->retired);
+		return ret;
+	}
+	DL_APPEND(server->sessions, session);
+	server->connections++;
+	return 0;
+}
+
+static void pause_listener(struct otte_control_server *server)
+{
+	if (server->paused_until_ns)
+		return;
+	otte_log(OTTE_LOG_WARNING, "accept: %m; the listener pauses");
+	server->paused_until_ns = otte_now_ns() + DESCRIPTOR_PAUSE_NS;
+	otte_loop_remove(server->loop, &server->listener);
+}
+
+static void listener_ready(struct otte_watch *watch, uint32_t events)
+{
+	struct otte_control_server *server =
+		container_of(watch, struct otte_control_server, listener);
+	int fd;
+
+	(void)events;
+	fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if (fd < 0) {
+		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+			pause_listener(server);
+		return;
+	}
+	if (server->connections >= server->max_connections) {
+		otte_log(OTTE_LOG_WARNING, "control.connections (%u) is full: a peer is turned away",
+			 server->max_connections);
+		close(fd);
+		return;
+	}
+	if (add_connection(server, fd)) {
+		otte_log(OTTE_LOG_WARNING, "a peer is turned away: %s", otte_error_text());
+		close(fd);
+	}
+}
+
+int otte_control_server_open(struct otte_control_server *server, int fd)
+{
+	int ret;
+
+	server->sessions = NULL;
+	server->connections = 0;
+	server->paused_until_ns = 0;
+	server->listener.fd = -1;
+	server->rows = calloc(ROWS_A_FRAME(server->max_payload), sizeof(*server->rows));
+	server->frame = malloc(server->max_payload);
+	if (!server->rows || !server->frame) {
+		ret = otte_fail(-ENOMEM, "no memory for frames of %u bytes", server->max_payload);
+		goto free_scratch;
+	}
+	if (fd >= 0) {
+		server->listener.fd = fd;
+		server->listener.ready = listener_ready;
+		ret = otte_loop_add(server->loop, &server->listener, EPOLLIN);
+		if (ret) {
+			server->listener.fd = -1;
+			goto free_scratch;
+		}
+	}
+	return 0;
+
+free_scratch:
+	free(server->rows);
+	free(server->frame);
+	server->rows = NULL;
+	server->frame = NULL;
+	return ret;
+}
+
+int otte_control_server_tick(struct otte_control_server *server, uint64_t now_ns)
+{
+	struct otte_session *session, *next;
+	uint64_t due = UINT64_MAX;
+
+	DL_FOREACH_SAFE(server->sessions, session, next) {
+		if (session->state >= OTTE_SESSION_OPEN)
+			continue;
+		if (session->deadline_ns <= now_ns) {
+			atomic_fetch_add(&server->bad_frames, 1);
+			end_session(session, false);
+		} else {
+			due = min_u64(due, session->deadline_ns);
+		}
+	}
+	if (server->paused_until_ns && server->paused_until_ns <= now_ns) {
+		server->paused_until_ns = 0;
+		if (otte_loop_add(server->loop, &server->listener, EPOLLIN))
+			server->paused_until_ns = now_ns + DESCRIPTOR_PAUSE_NS;
+	}
+	if (server->paused_until_ns)
+		due = min_u64(due, server->paused_until_ns);
+	if (due == UINT64_MAX)
+		return -1;
+	return (int)((due - now_ns) / NSEC_PER_MSEC) + 1;
+}
+
+void otte_control_server_bye(struct otte_control_server *server)
+{
+	struct otte_session *session, *next;
+
+	DL_FOREACH_SAFE(server->sessions, session, next)
+		if (session->state == OTTE_SESSION_OPEN)
+			answer(session, OTTE_FRAME_BYE, 0, 0, NULL, 0);
+}
+
+void otte_control_server_close(struct otte_control_server *server)
+{
+	struct otte_session *session, *next;
+
+	DL_FOREACH_SAFE(server->sessions, session, next)
+		end_session(session, false);
+	if (server->listener.fd >= 0) {
+		otte_loop_remove(server->loop, &server->listener);
+		close(server->listener.fd);
+		server->listener.fd = -1;
+	}
+	free(server->rows);
+	free(server->frame);
+	server->rows = NULL;
+	server->frame = NULL;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Lane requests and answers. Regions, ranges and epochs are for the source engine to judge. */
+#include "control/wire.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "control/le.h"
+#include "control/wire_private.h"
+
+_Static_assert(OTTE_LANE_REQUEST_BYTES == 4 + 4 * 1 + 5 * 8 + 2 * 8, "lane request layout");
+_Static_assert(OTTE_LANE_ANSWER_BYTES == 4 + 1 + 1 + 2 + 8 + 4 + 4 + 8, "lane answer layout");
+
+static int check_magic(const char *what, uint32_t magic)
+{
+	if (magic == OTTE_LANE_MAGIC)
+		return 0;
+	return otte_fail(-EPROTO, "%s: magic is 0x%08" PRIx32 ", not 0x%08x", what, magic,
+			 OTTE_LANE_MAGIC);
+}
+
+void otte_lane_request_encode(const struct otte_lane_request *request,
+			      uint8_t out[OTTE_LANE_REQUEST_BYTES])
+{
+	uint8_t *at = out;
+
+	at = put_le32(at, OTTE_LANE_MAGIC);
+	at = put_u8(at, request->op);
+	at = put_u8(at, request->priority);
+	at = put_u8(at, request->intent);
+	at = put_u8(at, 0);
+	at = put_le64(at, request->id);
+	at = put_le64(at, request->epoch);
+	at = put_le64(at, request->region);
+	at = put_le64(at, request->offset);
+	at = put_le64(at, request->length);
+	at = put_le64(at, 0);
+	put_le64(at, 0);
+}
+
+static int check_request(const struct otte_lane_request *request)
+{
+	int rc = otte_wire_at_most("lane request", "op", request->op, OTTE_WRITE);
+
+	if (!rc)
+		rc = otte_wire_at_most("lane request", "priority", request->priority,
+				       OTTE_PRIORITY_LOW);
+	if (!rc)
+		rc = otte_wire_at_most("lane request", "intent", request->intent,
+				       OTTE_INTENT_STAGING_INTERNAL);
+	if (!rc)
+		rc = otte_wire_not_zero("lane request", "length", request->length);
+	return rc;
+}
+
+int otte_lane_request_decode(const uint8_t in[OTTE_LANE_REQUEST_BYTES],
+			     struct otte_lane_request *request)
+{
+	struct otte_lane_request got;
+	uint64_t reserved[2];
+	const uint8_t *at;
+	uint8_t reserved8;
+	uint32_t magic;
+	int rc;
+
+	at = get_le32(in, &magic);
+	at = get_u8(at, &got.op);
+	at = get_u8(at, &got.priority);
+	at = get_u8(at, &got.intent);
+	at = get_u8(at, &reserved8);
+	at = get_le64(at, &got.id);
+	at = get_le64(at, &got.epoch);
+	at = get_le64(at, &got.region);
+	at = get_le64(at, &got.offset);
+	at = get_le64(at, &got.length);
+	at = get_le64(at, &reserved[0]);
+	get_le64(at, &reserved[1]);
+
+	rc = check_magic("lane request", magic);
+	if (!rc)
+		rc = check_request(&got);
+	if (!rc)
+		rc = otte_wire_zero("lane request", "reserved", reserved8);
+	if (!rc)
+		rc = otte_wire_zero("lane request", "reserved[0]", reserved[0]);
+	if (!rc)
+		rc = otte_wire_zero("lane request", "reserved[1]", reserved[1]);
+	if (!rc)
+		*request = got;
+	return rc;
+}
+
+void otte_lane_answer_encode(const struct otte_lane_answer *answer,
+			     uint8_t out[OTTE_LANE_ANSWER_BYTES])
+{
+	uint8_t *at = out;
+
+	at = put_le32(at, OTTE_LANE_MAGIC);
+	at = put_u8(at, answer->op);
+	at = put_u8(at, answer->effect);
+	at = put_le16(at, 0);
+	at = put_le64(at, answer->id);
+	at = put_le32(at, (uint32_t)answer->status);
+	at = put_le32(at, 0);
+	put_le64(at, answer->length);
+}
+
+static int check_answer(const struct otte_lane_answer *answer)
+{
+	int rc = otte_wire_at_most("lane answer", "op", answer->op, OTTE_WRITE);
+
+	if (!rc)
+		rc = otte_wire_at_most("lane answer", "effect", answer->effect,
+				       OTTE_EFFECT_UNKNOWN);
+	if (!rc)
+		rc = otte_wire_status("lane answer", answer->status);
+	if (rc)
+		return rc;
+	if (answer->effect != OTTE_EFFECT_NONE && (answer->op != OTTE_WRITE || !answer->status))
+		return otte_fail(-EPROTO, "lane answer: effect is %u with op %u and status %" PRId32,
+				 answer->effect, answer->op, answer->status);
+	if (answer->status)
+		return otte_wire_zero("lane answer", "length", answer->length);
+	return otte_wire_not_zero("lane answer", "length", answer->length);
+}
+
+int otte_lane_answer_decode(const uint8_t in[OTTE_LANE_ANSWER_BYTES],
+			    struct otte_lane_answer *answer)
+{
+	uint32_t magic, status, reserved32;
+	struct otte_lane_answer got;
+	uint16_t reserved16;
+	const uint8_t *at;
+	int rc;
+
+	at = get_le32(in, &magic);
+	at = get_u8(at, &got.op);
+	at = get_u8(at, &got.effect);
+	at = get_le16(at, &reserved16);
+	at = get_le64(at, &got.id);
+	at = get_le32(at, &status);
+	at = get_le32(at, &reserved32);
+	get_le64(at, &got.length);
+	got.status = (int32_t)status;
+
+	rc = check_magic("lane answer", magic);
+	if (!rc)
+		rc = check_answer(&got);
+	if (!rc)
+		rc = otte_wire_zero("lane answer", "reserved16", reserved16);
+	if (!rc)
+		rc = otte_wire_zero("lane answer", "reserved32", reserved32);
+	if (!rc)
+		*answer = got;
+	return rc;
+}

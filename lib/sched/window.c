@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "sched/window.h"
+
+#include <stddef.h>
+#include <utlist.h>
+
+void otte_window_push(struct otte_window *window, struct otte_window_entry *entry)
+{
+	DL_APPEND(window->queue[entry->priority], entry);
+	entry->queued = true;
+}
+
+static bool fits(const struct otte_window *window, const struct otte_window_entry *entry)
+{
+	if (window->requests == 0)
+		return true;
+	return window->requests < window->max_requests && entry->bytes <= window->max_bytes &&
+	       window->bytes <= window->max_bytes - entry->bytes;
+}
+
+struct otte_window_entry *otte_window_next(struct otte_window *window)
+{
+	struct otte_window_entry *entry = NULL;
+	int i;
+
+	for (i = 0; i < OTTE_PRIORITIES && !entry; i++)
+		entry = window->queue[i];
+	if (!entry || !fits(window, entry))
+		return NULL;
+	otte_window_remove(window, entry);
+	window->requests++;
+	window->bytes += entry->bytes;
+	return entry;
+}
+
+bool otte_window_remove(struct otte_window *window, struct otte_window_entry *entry)
+{
+	if (!entry->queued)
+		return false;
+	DL_DELETE(window->queue[entry->priority], entry);
+	entry->queued = false;
+	return true;
+}
+
+void otte_window_done(struct otte_window *window, struct otte_window_entry *entry)
+{
+	window->requests--;
+	window->bytes -= entry->bytes;
+}

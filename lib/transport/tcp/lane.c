@@ -1,0 +1,638 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * One payload connection to a peer.
+ *
+ * Slices are sent in the order of the queue and answered in that order. Sending is done by whoever
+ * enqueues or by the loop, under `lock`; receiving by the loop, under `rx_lock`, straight into the memory of
+ * the slice at the head. A receive reads exactly what is known to belong there: the rest of a payload
+ * and then the next answer, or an answer and, if it is the last one expected and so nothing else can
+ * follow it, its payload.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "transport/tcp/tcp.h"
+
+#define IOV_SLICES 32
+/* One lane may take this much of a round before the others have their turn. */
+#define ROUND_BYTES (4 * MIB)
+
+static void lane_ready(struct otte_watch *watch, uint32_t events);
+
+void tcp_lane_init(struct tcp_lane *lane, struct tcp_peer *peer)
+{
+	memset(lane, 0, sizeof(*lane));
+	lane->watch.fd = -1;
+	lane->watch.ready = lane_ready;
+	lane->peer = peer;
+	lane->backoff_ns = peer->tcp->env.config->reconnect_min_ns;
+	pthread_mutex_init(&lane->lock, NULL);
+	pthread_mutex_init(&lane->rx_lock, NULL);
+}
+
+void tcp_lane_fini(struct tcp_lane *lane)
+{
+	pthread_mutex_destroy(&lane->lock);
+	pthread_mutex_destroy(&lane->rx_lock);
+}
+
+static struct otte_loop *lane_loop(struct tcp_lane *lane)
+{
+	return lane->peer->tcp->env.loop;
+}
+
+static void add_done(struct tcp_slice **done, struct tcp_slice *slice, int code, uint8_t effect,
+		     bool leaves)
+{
+	slice->code = code;
+	slice->effect = effect;
+	slice->leaves = leaves;
+	slice->done_next = *done;
+	*done = slice;
+}
+
+/* Without locks. */
+static void finish_all(struct tcp_slice *done)
+{
+	while (done) {
+		struct tcp_slice *slice = done;
+		struct tcp_plan *plan = slice->plan;
+		bool leaves = slice->leaves;
+
+		done = slice->done_next;
+		tcp_slice_finish(slice, slice->code, slice->effect);
+		if (leaves)
+			tcp_plan_put(plan);
+	}
+}
+
+/* ---- Sending ---- */
+
+/* Under lock. */
+static int ask_for_room(struct tcp_lane *lane, bool want)
+{
+	if (lane->wants_room == want)
+		return 0;
+	lane->wants_room = want;
+	return otte_loop_change(lane_loop(lane), &lane->watch, EPOLLIN | (want ? EPOLLOUT : 0u));
+}
+
+static int gather(struct tcp_slice *slice, struct iovec *iov)
+{
+	int n = 0;
+
+	for (; slice && n + 2 <= 2 * IOV_SLICES; slice = slice->next) {
+		uint64_t payload = 0;
+
+		if (slice->sent < OTTE_LANE_REQUEST_BYTES) {
+			iov[n].iov_base = slice->request + slice->sent;
+			iov[n++].iov_len = OTTE_LANE_REQUEST_BYTES - slice->sent;
+		} else {
+			payload = slice->sent - OTTE_LANE_REQUEST_BYTES;
+		}
+		if (slice->plan->op == OTTE_WRITE) {
+			iov[n].iov_base = slice->local + payload;
+			iov[n++].iov_len = slice->length - payload;
+		}
+	}
+	return n;
+}
+
+/* Under lock: `bytes` more of the queue are on their way. */
+static void advance(struct tcp_lane *lane, uint64_t bytes)
+{
+	while (bytes) {
+		struct tcp_slice *slice = lane->unsent;
+		uint64_t part = min_u64(bytes, tcp_slice_wire_bytes(slice) - slice->sent);
+
+		slice->sent += part;
+		bytes -= part;
+		if (slice->sent == tcp_slice_wire_bytes(slice))
+			lane->unsent = slice->next;
+	}
+	atomic_store_explicit(&lane->progress_ns, otte_now_ns(), memory_order_relaxed);
+}
+
+/* Under lock. Takes the connection down for the loop to bury. */
+static void shut(struct tcp_lane *lane)
+{
+	lane->broken = true;
+	shutdown(lane->watch.fd, SHUT_RDWR);
+}
+
+/* Under lock. */
+static void flush(struct tcp_lane *lane)
+{
+	struct iovec iov[2 * IOV_SLICES];
+	struct msghdr message = { .msg_iov = iov };
+	ssize_t n;
+
+	while (lane->unsent && !lane->broken) {
+		message.msg_iovlen = (size_t)gather(lane->unsent, iov);
+		n = sendmsg(lane->watch.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n > 0) {
+			advance(lane, (uint64_t)n);
+		} else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+			if (ask_for_room(lane, true))
+				shut(lane);
+			return;
+		} else if (errno != EINTR) {
+			/* Local memory went away in the middle of a frame: the frame cannot be ended. */
+			if (errno == EFAULT)
+				lane->unsent->abandon = -ESTALE;
+			shut(lane);
+			return;
+		}
+	}
+	if (!lane->broken && ask_for_room(lane, false))
+		shut(lane);
+}
+
+bool tcp_lane_enqueue(struct tcp_lane *lane, struct tcp_slice *slice)
+{
+	bool ready;
+
+	pthread_mutex_lock(&lane->lock);
+	ready = lane->state == TCP_LANE_READY && !lane->broken &&
+		!atomic_load(&slice->plan->abandon);
+	if (ready) {
+		if (!lane->queue)
+			atomic_store(&lane->progress_ns, otte_now_ns());
+		DL_APPEND(lane->queue, slice);
+		if (!lane->unsent)
+			lane->unsent = slice;
+		atomic_fetch_add(&lane->queued_bytes, slice->length);
+		if (!lane->wants_room)
+			flush(lane);
+	}
+	pthread_mutex_unlock(&lane->lock);
+	return ready;
+}
+
+/* ---- Receiving ---- */
+
+/* The oldest slice if its answer may come; *alone: nothing else can follow that answer. */
+static struct tcp_slice *answered_next(struct tcp_lane *lane, bool *alone)
+{
+	struct tcp_slice *head;
+
+	pthread_mutex_lock(&lane->lock);
+	head = lane->queue;
+	if (head == lane->unsent)
+		head = NULL;
+	*alone = head && (!head->next || head->next == lane->unsent);
+	pthread_mutex_unlock(&lane->lock);
+	return head;
+}
+
+/* Under rx_lock: the head is answered. */
+static void pop(struct tcp_lane *lane, struct tcp_slice *slice, int code, uint8_t effect,
+		struct tcp_slice **done)
+{
+	pthread_mutex_lock(&lane->lock);
+	DL_DELETE(lane->queue, slice);
+	pthread_mutex_unlock(&lane->lock);
+	atomic_fetch_sub(&lane->queued_bytes, slice->length);
+	if (slice->finished) {
+		tcp_plan_put(slice->plan);
+		return;
+	}
+	slice->finished = true;
+	if (slice->abandon && !code) {
+		code = slice->abandon;
+		effect = OTTE_EFFECT_UNKNOWN;
+	}
+	add_done(done, slice, code, effect, true);
+}
+
+static int bad(struct tcp_lane *lane, const char *what)
+{
+	atomic_fetch_add(&lane->peer->tcp->counters.bad_frames, 1);
+	return otte_fail(-EPROTO, "a peer's answer %s", what);
+}
+
+/* Under rx_lock: a whole answer is in, and `extra` bytes of what follows it. */
+static int take_answer(struct tcp_lane *lane, struct tcp_slice *head, uint64_t extra,
+		       struct tcp_slice **done)
+{
+	struct otte_lane_answer answer;
+	int ret;
+
+	lane->answer_got = 0;
+	ret = otte_lane_answer_decode(lane->answer, &answer);
+	if (ret)
+		return bad(lane, "is malformed");
+	if (!head || answer.id != (uint64_t)(uintptr_t)head || answer.op != head->plan->op)
+		return bad(lane, "is to no request of ours");
+	if (answer.status == 0 && answer.length != head->length)
+		return bad(lane, "has another length than was asked for");
+	if (answer.op == OTTE_READ && answer.status == 0) {
+		lane->current = head;
+		lane->current_got = extra;
+		return 0;
+	}
+	if (extra)
+		return bad(lane, "is followed by bytes that nobody asked for");
+	pop(lane, head, answer.status, answer.effect, done);
+	return 0;
+}
+
+/* Under rx_lock. */
+static void end_payload(struct tcp_lane *lane, struct tcp_slice **done)
+{
+	struct tcp_slice *slice = lane->current;
+
+	if (!slice || lane->current_got < slice->length)
+		return;
+	lane->current = NULL;
+	pop(lane, slice, 0, OTTE_EFFECT_NONE, done);
+}
+
+/* Payload of a slice that was given up: the kernel drops it. */
+static ssize_t receive_nothing(struct tcp_lane *lane)
+{
+	struct tcp_slice *slice = lane->current;
+	ssize_t n;
+
+	n = recv(lane->watch.fd, NULL, slice->length - lane->current_got,
+		 MSG_DONTWAIT | MSG_TRUNC);
+	if (n > 0)
+		lane->current_got += (uint64_t)n;
+	return n;
+}
+
+static ssize_t receive_payload(struct tcp_lane *lane)
+{
+	struct tcp_slice *slice = lane->current;
+	uint64_t rest = slice->length - lane->current_got;
+	struct iovec iov[2] = {
+		{ slice->local + lane->current_got, rest },
+		{ lane->answer, sizeof(lane->answer) },
+	};
+	struct msghdr message = { .msg_iov = iov, .msg_iovlen = 1 };
+	bool alone;
+	ssize_t n;
+
+	if (answered_next(lane, &alone) && !alone)
+		message.msg_iovlen = 2;
+	n = recvmsg(lane->watch.fd, &message, MSG_DONTWAIT);
+	if (n > 0) {
+		uint64_t part = min_u64((uint64_t)n, rest);
+
+		lane->current_got += part;
+		lane->answer_got = (uint32_t)((uint64_t)n - part);
+	}
+	return n;
+}
+
+static ssize_t receive_answer(struct tcp_lane *lane, struct tcp_slice **done)
+{
+	struct iovec iov[2] = {
+		{ lane->answer + lane->answer_got, sizeof(lane->answer) - lane->answer_got },
+	};
+	struct msghdr message = { .msg_iov = iov, .msg_iovlen = 1 };
+	struct tcp_slice *head;
+	bool alone;
+	ssize_t n;
+	int ret;
+
+	head = answered_next(lane, &alone);
+	if (alone && head->plan->op == OTTE_READ && !head->finished) {
+		iov[1].iov_base = head->local;
+		iov[1].iov_len = head->length;
+		message.msg_iovlen = 2;
+	}
+	n = recvmsg(lane->watch.fd, &message, MSG_DONTWAIT);
+	if (n > 0) {
+		uint64_t part = min_u64((uint64_t)n, iov[0].iov_len);
+
+		lane->answer_got += (uint32_t)part;
+		if (lane->answer_got == sizeof(lane->answer)) {
+			/* Asked again: it may have been sent while we received. */
+			head = answered_next(lane, &alone);
+			ret = take_answer(lane, head, (uint64_t)n - part, done);
+			if (ret)
+				return ret;
+		}
+	}
+	return n;
+}
+
+/* Local memory of the current slice went away: the rest of its payload is dropped. */
+static void lose_memory(struct tcp_lane *lane, struct tcp_slice **done)
+{
+	struct tcp_slice *slice = lane->current;
+
+	slice->finished = true;
+	add_done(done, slice, -ESTALE, OTTE_EFFECT_NONE, false);
+}
+
+/* Under rx_lock. 1: go on; 0: nothing more now; negative: the connection is of no use. */
+static int receive(struct tcp_lane *lane, struct tcp_slice **done)
+{
+	struct tcp_slice *current = lane->current;
+	ssize_t n;
+	int ret;
+
+	if (current)
+		n = current->finished ? receive_nothing(lane) : receive_payload(lane);
+	else
+		n = receive_answer(lane, done);
+	if (n == 0)
+		return otte_fail(-ECONNRESET, "the peer closed a lane");
+	if (n == -EPROTO)
+		return (int)n;
+	if (n < 0) {
+		if (errno == EFAULT && current && !current->finished) {
+			lose_memory(lane, done);
+			return 1;
+		}
+		if (errno == EINTR)
+			return 1;
+		return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : otte_fail(-errno, "recv: %m");
+	}
+	atomic_store_explicit(&lane->progress_ns, otte_now_ns(), memory_order_relaxed);
+	end_payload(lane, done);
+	if (!lane->current && lane->answer_got == sizeof(lane->answer)) {
+		bool alone;
+
+		ret = take_answer(lane, answered_next(lane, &alone), 0, done);
+		if (ret)
+			return ret;
+	}
+	return 1;
+}
+
+/* Nothing is expected: what a receive would find can only be the end. */
+static bool idle(struct tcp_lane *lane)
+{
+	return !lane->current && !lane->answer_got && !atomic_load(&lane->queued_bytes);
+}
+
+/* Under rx_lock. 0 or negative. */
+static int receive_round(struct tcp_lane *lane, struct tcp_slice **done)
+{
+	unsigned turns = ROUND_BYTES / (64 * KIB);
+	int ret;
+
+	do {
+		ret = receive(lane, done);
+	} while (ret > 0 && --turns && !idle(lane));
+	return ret < 0 ? ret : 0;
+}
+
+/* ---- Connecting ---- */
+
+static int open_socket(struct tcp_lane *lane, const struct otte_client_address *to)
+{
+	int fd, ret;
+
+	fd = socket(to->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return otte_fail(-errno, "socket: %m");
+	ret = tcp_socket_prepare(lane->peer->tcp->env.config, fd);
+	if (!ret && connect(fd, (const struct sockaddr *)&to->address, to->length) < 0 &&
+	    errno != EINPROGRESS)
+		ret = otte_fail(-errno, "connect: %m");
+	if (!ret) {
+		lane->watch.fd = fd;
+		ret = otte_loop_add(lane_loop(lane), &lane->watch, EPOLLIN | EPOLLOUT);
+	}
+	if (ret) {
+		lane->watch.fd = -1;
+		close(fd);
+		return ret;
+	}
+	lane->wants_room = true;
+	return 0;
+}
+
+static int send_hello(struct tcp_lane *lane)
+{
+	struct otte_frame frame = { .type = OTTE_FRAME_LANE, .length = OTTE_LANE_HELLO_BYTES };
+	uint8_t out[OTTE_LANE_HELLO_BYTES];
+	int ret;
+
+	otte_lane_hello_encode(&lane->greeting, out, sizeof(out));
+	lane->state = TCP_LANE_HELLO;
+	ret = otte_stream_send(&lane->hello, &frame, out);
+	return ret < 0 ? ret : 0;
+}
+
+int tcp_lane_connect(struct tcp_lane *lane)
+{
+	struct otte_client_address to;
+	int ret;
+
+	ret = otte_control_client_lane(lane->peer->control, &lane->greeting, &to);
+	if (ret)
+		return ret;
+
+	pthread_mutex_lock(&lane->rx_lock);
+	pthread_mutex_lock(&lane->lock);
+	if (lane->state == TCP_LANE_DOWN) {
+		ret = open_socket(lane, &to);
+		if (!ret) {
+			lane->state = TCP_LANE_CONNECTING;
+			otte_stream_init(&lane->hello, lane->watch.fd, 4096, 4096);
+		}
+		atomic_store(&lane->progress_ns, otte_now_ns());
+	}
+	pthread_mutex_unlock(&lane->lock);
+	pthread_mutex_unlock(&lane->rx_lock);
+	return ret;
+}
+
+/* Under both locks, CONNECTING or HELLO. 1: READY now; 0: not yet. */
+static int shake_hands(struct tcp_lane *lane)
+{
+	socklen_t length = sizeof(int);
+	struct otte_frame frame;
+	const uint8_t *payload;
+	int error = 0, ret;
+
+	if (lane->state == TCP_LANE_CONNECTING) {
+		getsockopt(lane->watch.fd, SOL_SOCKET, SO_ERROR, &error, &length);
+		if (error)
+			return otte_fail(-error, "connect: %s", strerror(error));
+		ret = send_hello(lane);
+		return ret ? ret : ask_for_room(lane, false);
+	}
+	ret = otte_stream_receive(&lane->hello, &frame, &payload);
+	if (ret <= 0)
+		return ret;
+	if (frame.type != OTTE_FRAME_LANE_READY)
+		return otte_fail(-EPROTO, "a lane's hello is answered with frame type %u", frame.type);
+	otte_stream_fini(&lane->hello);
+	lane->state = TCP_LANE_READY;
+	lane->backoff_ns = lane->peer->tcp->env.config->reconnect_min_ns;
+	return 1;
+}
+
+/* ---- The loop's side ---- */
+
+static void connecting_ready(struct tcp_lane *lane)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&lane->rx_lock);
+	pthread_mutex_lock(&lane->lock);
+	if (lane->state == TCP_LANE_CONNECTING || lane->state == TCP_LANE_HELLO)
+		ret = shake_hands(lane);
+	pthread_mutex_unlock(&lane->lock);
+	pthread_mutex_unlock(&lane->rx_lock);
+	if (ret < 0) {
+		tcp_lane_kill(lane, ret, false);
+	} else if (ret == 1) {
+		atomic_fetch_add(&lane->peer->tcp->counters.lanes, 1);
+		lane->peer->changed(lane->peer->arg);
+	}
+}
+
+static void lane_ready(struct otte_watch *watch, uint32_t events)
+{
+	struct tcp_lane *lane = container_of(watch, struct tcp_lane, watch);
+	struct tcp_slice *done = NULL;
+	enum tcp_lane_state state;
+	int ret = 0;
+
+	pthread_mutex_lock(&lane->lock);
+	state = lane->state;
+	if (state == TCP_LANE_READY && (events & EPOLLOUT))
+		flush(lane);
+	pthread_mutex_unlock(&lane->lock);
+	if (state == TCP_LANE_CONNECTING || state == TCP_LANE_HELLO) {
+		connecting_ready(lane);
+		return;
+	}
+	if (state != TCP_LANE_READY || !(events & ~(uint32_t)EPOLLOUT))
+		return;
+	pthread_mutex_lock(&lane->rx_lock);
+	if (lane->watch.fd >= 0)
+		ret = receive_round(lane, &done);
+	pthread_mutex_unlock(&lane->rx_lock);
+	finish_all(done);
+	if (ret < 0)
+		tcp_lane_kill(lane, -ECONNRESET, true);
+}
+
+void tcp_lane_break(struct tcp_lane *lane)
+{
+	pthread_mutex_lock(&lane->lock);
+	if (lane->state != TCP_LANE_DOWN && !lane->broken)
+		shut(lane);
+	pthread_mutex_unlock(&lane->lock);
+}
+
+/* ---- Ending ---- */
+
+bool tcp_lane_abandon(struct tcp_lane *lane, const struct tcp_plan *plan, int code)
+{
+	struct tcp_slice *slice, *next, *done = NULL;
+	bool drained = true;
+
+	pthread_mutex_lock(&lane->rx_lock);
+	pthread_mutex_lock(&lane->lock);
+	DL_FOREACH_SAFE(lane->queue, slice, next) {
+		if (slice->plan != plan || slice->finished)
+			continue;
+		if (slice->sent == 0) {
+			if (lane->unsent == slice)
+				lane->unsent = next;
+			DL_DELETE(lane->queue, slice);
+			atomic_fetch_sub(&lane->queued_bytes, slice->length);
+			add_done(&done, slice, code, OTTE_EFFECT_NONE, true);
+		} else if (plan->op == OTTE_WRITE && slice->sent < tcp_slice_wire_bytes(slice)) {
+			slice->abandon = code;
+			drained = false;
+			continue;
+		} else {
+			add_done(&done, slice, code, plan->op == OTTE_WRITE ? OTTE_EFFECT_UNKNOWN :
+									     OTTE_EFFECT_NONE,
+				 false);
+		}
+		slice->finished = true;
+	}
+	pthread_mutex_unlock(&lane->lock);
+	pthread_mutex_unlock(&lane->rx_lock);
+	finish_all(done);
+	return drained;
+}
+
+/* A slice that fell out of a dead lane. */
+static void bury(struct tcp_lane *lane, struct tcp_slice *slice, int code, bool retry)
+{
+	struct tcp_plan *plan = slice->plan;
+	uint8_t effect = plan->op == OTTE_WRITE && slice->sent ? OTTE_EFFECT_UNKNOWN :
+								 OTTE_EFFECT_NONE;
+
+	if (slice->finished) {
+		tcp_plan_put(plan);
+		return;
+	}
+	if (retry && !slice->abandon && effect == OTTE_EFFECT_NONE) {
+		uint32_t left = slice->sent ? atomic_load(&plan->retries) : 1;
+
+		while (slice->sent && left &&
+		       !atomic_compare_exchange_weak(&plan->retries, &left, left - 1))
+			;
+		if (left) {
+			if (slice->sent)
+				atomic_fetch_add(&lane->peer->tcp->counters.retries, 1);
+			slice->sent = 0;
+			tcp_peer_place(lane->peer, slice);
+			return;
+		}
+	}
+	slice->finished = true;
+	tcp_slice_finish(slice, slice->abandon ? slice->abandon : code, effect);
+	tcp_plan_put(plan);
+}
+
+void tcp_lane_kill(struct tcp_lane *lane, int code, bool retry)
+{
+	struct tcp_slice *queue, *slice, *next;
+	enum tcp_lane_state state;
+
+	pthread_mutex_lock(&lane->rx_lock);
+	pthread_mutex_lock(&lane->lock);
+	state = lane->state;
+	if (state == TCP_LANE_DOWN) {
+		pthread_mutex_unlock(&lane->lock);
+		pthread_mutex_unlock(&lane->rx_lock);
+		return;
+	}
+	if (state != TCP_LANE_READY)
+		otte_stream_fini(&lane->hello);
+	otte_loop_remove(lane_loop(lane), &lane->watch);
+	close(lane->watch.fd);
+	lane->watch.fd = -1;
+	lane->state = TCP_LANE_DOWN;
+	lane->broken = false;
+	lane->retry_at_ns = otte_now_ns() + lane->backoff_ns;
+	lane->backoff_ns = min_u64(lane->backoff_ns * 2,
+				   lane->peer->tcp->env.config->reconnect_max_ns);
+	queue = lane->queue;
+	lane->queue = NULL;
+	lane->unsent = NULL;
+	lane->current = NULL;
+	lane->answer_got = 0;
+	atomic_store(&lane->queued_bytes, 0);
+	pthread_mutex_unlock(&lane->lock);
+	pthread_mutex_unlock(&lane->rx_lock);
+
+	if (state == TCP_LANE_READY)
+		atomic_fetch_sub(&lane->peer->tcp->counters.lanes, 1);
+	otte_log(OTTE_LOG_INFO, "a lane is down: %s", otte_error_text());
+	DL_FOREACH_SAFE(queue, slice, next)
+		bury(lane, slice, code, retry);
+	lane->peer->changed(lane->peer->arg);
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A peer we ask: which lanes it has, and on which of them a slice goes.
+ *
+ * Lanes are connected when the control connection opens and again, with a growing pause, when one is
+ * lost while it is open. stop() ends everything at once; a later connect() begins anew.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "transport/tcp/tcp.h"
+
+static struct tcp_peer *to_peer(struct otte_transport_peer *peer)
+{
+	return container_of(peer, struct tcp_peer, base);
+}
+
+int tcp_peer_open(struct otte_transport *transport, struct otte_control_client *control,
+		  void (*changed)(void *arg), void *arg, struct otte_transport_peer **out)
+{
+	struct tcp *tcp = container_of(transport, struct tcp, base);
+	struct tcp_peer *peer;
+	uint32_t i;
+
+	peer = calloc(1, sizeof(*peer));
+	if (!peer)
+		return otte_fail(-ENOMEM, "no memory for a peer");
+	peer->base.ops = transport->ops;
+	peer->tcp = tcp;
+	peer->control = control;
+	peer->changed = changed;
+	peer->arg = arg;
+	peer->stopped = true;
+	peer->code = -ECONNRESET;
+	peer->lane_count = tcp->env.config->tcp_lanes;
+	pthread_mutex_init(&peer->lock, NULL);
+	for (i = 0; i < peer->lane_count; i++)
+		tcp_lane_init(&peer->lanes[i], peer);
+	*out = &peer->base;
+	return 0;
+}
+
+void tcp_peer_close(struct otte_transport_peer *base)
+{
+	struct tcp_peer *peer = to_peer(base);
+	uint32_t i;
+
+	for (i = 0; i < peer->lane_count; i++)
+		tcp_lane_fini(&peer->lanes[i]);
+	pthread_mutex_destroy(&peer->lock);
+	free(peer);
+}
+
+void tcp_peer_connect(struct otte_transport_peer *base)
+{
+	struct tcp_peer *peer = to_peer(base);
+	int ret = 0;
+	uint32_t i;
+
+	pthread_mutex_lock(&peer->lock);
+	peer->stopped = false;
+	peer->code = 0;
+	for (i = 0; i < peer->lane_count; i++) {
+		ret = tcp_lane_connect(&peer->lanes[i]);
+		if (ret)
+			peer->code = ret;
+	}
+	pthread_mutex_unlock(&peer->lock);
+	if (ret)
+		peer->changed(peer->arg);
+}
+
+static enum tcp_lane_state lane_state(struct tcp_lane *lane)
+{
+	enum tcp_lane_state state;
+
+	pthread_mutex_lock(&lane->lock);
+	state = lane->state;
+	pthread_mutex_unlock(&lane->lock);
+	return state;
+}
+
+int tcp_peer_ready(struct otte_transport_peer *base)
+{
+	struct tcp_peer *peer = to_peer(base);
+	uint32_t i, ready = 0, connecting = 0;
+	int code;
+
+	for (i = 0; i < peer->lane_count; i++) {
+		enum tcp_lane_state state = lane_state(&peer->lanes[i]);
+
+		ready += state == TCP_LANE_READY;
+		connecting += state == TCP_LANE_CONNECTING || state == TCP_LANE_HELLO;
+	}
+	if (connecting)
+		return 0;
+	if (ready)
+		return 1;
+	pthread_mutex_lock(&peer->lock);
+	code = peer->code ? peer->code : -ECONNRESET;
+	pthread_mutex_unlock(&peer->lock);
+	return code;
+}
+
+void tcp_peer_stop(struct otte_transport_peer *base, int code)
+{
+	struct tcp_peer *peer = to_peer(base);
+	uint32_t i;
+
+	pthread_mutex_lock(&peer->lock);
+	peer->stopped = true;
+	peer->code = code;
+	pthread_mutex_unlock(&peer->lock);
+	for (i = 0; i < peer->lane_count; i++)
+		tcp_lane_kill(&peer->lanes[i], code, false);
+}
+
+void tcp_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
+{
+	struct tcp_peer *peer = to_peer(base);
+	const struct otte_config *config = peer->tcp->env.config;
+	uint32_t i;
+
+	for (i = 0; i < peer->lane_count; i++) {
+		struct tcp_lane *lane = &peer->lanes[i];
+		enum tcp_lane_state state = lane_state(lane);
+		uint64_t quiet_ns = now_ns - min_u64(now_ns, atomic_load(&lane->progress_ns));
+
+		if (state == TCP_LANE_READY && atomic_load(&lane->queued_bytes) &&
+		    quiet_ns > config->tcp_stall_ns) {
+			otte_fail(-ETIMEDOUT, "no byte moved for tcp.stall_timeout_ms");
+			tcp_lane_kill(lane, -ECONNRESET, true);
+		} else if ((state == TCP_LANE_CONNECTING || state == TCP_LANE_HELLO) &&
+			   quiet_ns > config->control_timeout_ns) {
+			otte_fail(-ETIMEDOUT, "a lane's hello was not answered");
+			tcp_lane_kill(lane, -ETIMEDOUT, false);
+		} else if (state == TCP_LANE_DOWN && lane->retry_at_ns <= now_ns) {
+			pthread_mutex_lock(&peer->lock);
+			if (!peer->stopped && tcp_lane_connect(lane))
+				lane->retry_at_ns = now_ns + config->reconnect_max_ns;
+			pthread_mutex_unlock(&peer->lock);
+		}
+	}
+}
+
+/* The READY lane with the fewest bytes ahead; lower numbers win ties, so that an idle peer stays on one. */
+static struct tcp_lane *pick(struct tcp_peer *peer, uint32_t refused)
+{
+	uint64_t least = UINT64_MAX;
+	struct tcp_lane *best = NULL;
+	uint32_t i;
+
+	for (i = 0; i < peer->lane_count; i++) {
+		uint64_t bytes = atomic_load_explicit(&peer->lanes[i].queued_bytes,
+						      memory_order_relaxed);
+
+		if (refused & 1u << i || bytes >= least)
+			continue;
+		least = bytes;
+		best = &peer->lanes[i];
+	}
+	return best;
+}
+
+void tcp_peer_place(struct tcp_peer *peer, struct tcp_slice *slice)
+{
+	struct tcp_plan *plan = slice->plan;
+	struct tcp_lane *lane;
+	uint32_t refused = 0;
+	int code;
+
+	while (!atomic_load(&plan->abandon) && (lane = pick(peer, refused))) {
+		if (tcp_lane_enqueue(lane, slice))
+			return;
+		refused |= 1u << (lane - peer->lanes);
+	}
+	code = atomic_load(&plan->abandon);
+	slice->finished = true;
+	tcp_slice_finish(slice, code ? code : -ECONNRESET, OTTE_EFFECT_NONE);
+	tcp_plan_put(plan);
+}
+
+int tcp_peer_plan(struct otte_transport_peer *base, struct otte_work *work)
+{
+	return tcp_plan_create(to_peer(base)->tcp->env.config, work);
+}
+
+void tcp_peer_unplan(struct otte_work *work)
+{
+	free(work->native);
+	work->native = NULL;
+}
+
+void tcp_peer_start(struct otte_transport_peer *base, struct otte_work *work)
+{
+	struct tcp_plan *plan = work->native;
+	uint32_t i, count = plan->count;
+
+	/* The last slice may end the work and its plan before this returns from placing it. */
+	atomic_fetch_add(&plan->refs, 1);
+	for (i = 0; i < count; i++)
+		tcp_peer_place(to_peer(base), &plan->slices[i]);
+	tcp_plan_put(plan);
+}
+
+void *tcp_peer_pin(struct otte_work *work)
+{
+	struct tcp_plan *plan = work->native;
+
+	atomic_fetch_add(&plan->refs, 1);
+	return plan;
+}
+
+void tcp_peer_cancel(struct otte_transport_peer *base, void *pinned, int code)
+{
+	struct tcp_peer *peer = to_peer(base);
+	struct tcp_plan *plan = pinned;
+	uint32_t i;
+
+	atomic_store(&plan->abandon, code);
+	for (i = 0; i < peer->lane_count; i++)
+		if (!tcp_lane_abandon(&peer->lanes[i], plan, code) && code == -ETIMEDOUT)
+			tcp_lane_break(&peer->lanes[i]);
+	tcp_plan_put(plan);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "transport/tcp/tcp.h"
+
+static void encode(const struct otte_work *work, uint64_t offset, struct tcp_slice *slice)
+{
+	const struct otte_lane_request request = {
+		.op = work->op,
+		.priority = work->priority,
+		.intent = work->intent,
+		.id = (uint64_t)(uintptr_t)slice, /* a name only: compared, never followed */
+		.epoch = work->epoch,
+		.region = work->region,
+		.offset = work->offset + offset,
+		.length = slice->length,
+	};
+
+	otte_lane_request_encode(&request, slice->request);
+}
+
+int tcp_plan_create(const struct otte_config *config, struct otte_work *work)
+{
+	struct otte_slicing slicing;
+	struct tcp_plan *plan;
+	uint64_t offset;
+	uint32_t i;
+
+	slicing = otte_slice_plan(work->length, config->tcp_block_bytes, config->tcp_max_slices);
+	plan = calloc(1, sizeof(*plan) + slicing.count * sizeof(plan->slices[0]));
+	if (!plan)
+		return otte_fail(-ENOMEM, "no memory for %u slices", slicing.count);
+	plan->work = work;
+	plan->op = work->op;
+	plan->count = slicing.count;
+	plan->unfinished = slicing.count;
+	plan->refs = slicing.count;
+	plan->retries = work->retries;
+	for (i = 0; i < plan->count; i++) {
+		struct tcp_slice *slice = &plan->slices[i];
+
+		otte_slice_range(&slicing, work->length, i, &offset, &slice->length);
+		slice->plan = plan;
+		slice->local = work->local + offset;
+		encode(work, offset, slice);
+	}
+	work->native = plan;
+	return 0;
+}
+
+void tcp_plan_put(struct tcp_plan *plan)
+{
+	if (atomic_fetch_sub(&plan->refs, 1) == 1)
+		free(plan);
+}
+
+uint64_t tcp_slice_wire_bytes(const struct tcp_slice *slice)
+{
+	return OTTE_LANE_REQUEST_BYTES + (slice->plan->op == OTTE_WRITE ? slice->length : 0);
+}
+
+void tcp_slice_finish(struct tcp_slice *slice, int code, uint8_t effect)
+{
+	struct tcp_plan *plan = slice->plan;
+	struct otte_work *work = plan->work;
+	int none = 0;
+
+	if (code)
+		atomic_compare_exchange_strong(&plan->code, &none, code);
+	if (plan->op == OTTE_WRITE && (!code || effect == OTTE_EFFECT_UNKNOWN))
+		atomic_store(&plan->touched, true);
+	if (atomic_fetch_sub(&plan->unfinished, 1) != 1)
+		return;
+	work->code = atomic_load(&plan->code);
+	work->effect = work->code && atomic_load(&plan->touched) ? OTTE_EFFECT_UNKNOWN :
+								   OTTE_EFFECT_NONE;
+	work->drained = true;
+	work->done(work);
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A payload connection that a peer opened, served in order.
+ *
+ *   REQUEST --READ--> ANSWER --sent--> REQUEST
+ *   REQUEST --WRITE--> PAYLOAD --in--> ANSWER       (refused: DROP instead of PAYLOAD)
+ *
+ * Everything in the struct belongs to the thread of the lane's loop, but for what tcp.lock protects:
+ * the list, and the descriptor while it is on the list, so that drop() cannot shut down a number that
+ * has become another file.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "transport/tcp/tcp.h"
+
+#define ROUND_BYTES (4 * MIB)
+
+enum source_state {
+	SOURCE_REQUEST = 0,
+	SOURCE_PAYLOAD = 1,
+	SOURCE_DROP = 2,
+	SOURCE_ANSWER = 3,
+};
+
+struct source_lane {
+	struct otte_watch watch;
+	struct otte_retired retired;
+	struct source_lane *prev, *next;
+	struct tcp *tcp;
+	struct otte_loop *loop;
+	unsigned loop_index;
+	void *peer;
+	enum source_state state;
+	bool wants_room;
+	bool eager;                     /* the last request was followed by another at once */
+	uint8_t header[OTTE_LANE_REQUEST_BYTES];
+	uint8_t answer[OTTE_LANE_ANSWER_BYTES];
+	struct otte_lane_request request;
+	struct otte_source_use *use;    /* NULL: refused, or between requests */
+	uint8_t *address;
+	uint64_t moved;                 /* of header, payload or answer, by state */
+	int32_t status;
+	uint8_t effect;
+	uint64_t progress_ns;
+};
+
+static void free_lane(struct otte_retired *retired)
+{
+	free(container_of(retired, struct source_lane, retired));
+}
+
+static void end_use(struct source_lane *lane, bool complete)
+{
+	struct otte_source_use *use = lane->use;
+
+	lane->use = NULL;
+	if (use)
+		lane->tcp->env.source.end(use, complete);
+}
+
+static void close_lane(struct source_lane *lane)
+{
+	struct tcp *tcp = lane->tcp;
+
+	end_use(lane, false);
+	otte_loop_remove(lane->loop, &lane->watch);
+	pthread_mutex_lock(&tcp->lock);
+	DL_DELETE(tcp->lanes, lane);
+	close(lane->watch.fd);
+	lane->watch.fd = -1;
+	pthread_mutex_unlock(&tcp->lock);
+	atomic_fetch_sub(&tcp->counters.lanes, 1);
+	tcp->env.source.lane_closed(lane->peer);
+	otte_loop_retire(lane->loop, &lane->retired);
+}
+
+static void become(struct source_lane *lane, enum source_state state)
+{
+	lane->state = state;
+	lane->moved = 0;
+}
+
+static void prepare_answer(struct source_lane *lane)
+{
+	const struct otte_lane_answer answer = {
+		.op = lane->request.op,
+		.effect = lane->effect,
+		.id = lane->request.id,
+		.status = lane->status,
+		.length = lane->status ? 0 : lane->request.length,
+	};
+
+	otte_lane_answer_encode(&answer, lane->answer);
+	become(lane, SOURCE_ANSWER);
+}
+
+static void admit(struct source_lane *lane)
+{
+	lane->effect = OTTE_EFFECT_NONE;
+	lane->status = lane->tcp->env.source.begin(lane->peer, &lane->request, &lane->use,
+						   &lane->address);
+	if (lane->request.op == OTTE_READ)
+		prepare_answer(lane);
+	else
+		become(lane, lane->status ? SOURCE_DROP : SOURCE_PAYLOAD);
+}
+
+/* Each step: 1 go on, 0 the socket has nothing or no room, negative the connection is of no use. */
+
+static int received(struct source_lane *lane, ssize_t n)
+{
+	if (n > 0) {
+		lane->moved += (uint64_t)n;
+		return 1;
+	}
+	if (n == 0)
+		return otte_fail(-ECONNRESET, "the peer closed a lane");
+	if (errno == EINTR)
+		return 1;
+	return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : otte_fail(-errno, "recv: %m");
+}
+
+static int take_request(struct source_lane *lane)
+{
+	int ret;
+
+	ret = received(lane, recv(lane->watch.fd, lane->header + lane->moved,
+				  sizeof(lane->header) - lane->moved, MSG_DONTWAIT));
+	if (ret <= 0 || lane->moved < sizeof(lane->header))
+		return ret;
+	ret = otte_lane_request_decode(lane->header, &lane->request);
+	if (ret) {
+		atomic_fetch_add(&lane->tcp->counters.bad_frames, 1);
+		return ret;
+	}
+	admit(lane);
+	return 1;
+}
+
+static int take_payload(struct source_lane *lane)
+{
+	uint64_t rest = lane->request.length - lane->moved;
+	ssize_t n;
+	int ret;
+
+	n = recv(lane->watch.fd, lane->address + lane->moved, rest, MSG_DONTWAIT);
+	if (n < 0 && errno == EFAULT) {
+		/* The memory went away under the mapping; what follows belongs nowhere. */
+		end_use(lane, false);
+		lane->status = -ESTALE;
+		lane->effect = lane->moved ? OTTE_EFFECT_UNKNOWN : OTTE_EFFECT_NONE;
+		lane->state = SOURCE_DROP;
+		return 1;
+	}
+	ret = received(lane, n);
+	if (ret > 0 && lane->moved == lane->request.length) {
+		end_use(lane, true);
+		prepare_answer(lane);
+	}
+	return ret;
+}
+
+static int drop_payload(struct source_lane *lane)
+{
+	uint64_t rest = lane->request.length - lane->moved;
+	int ret;
+
+	ret = received(lane, recv(lane->watch.fd, NULL, rest, MSG_DONTWAIT | MSG_TRUNC));
+	if (ret > 0 && lane->moved == lane->request.length)
+		prepare_answer(lane);
+	return ret;
+}
+
+static int ask_for_room(struct source_lane *lane, bool want)
+{
+	if (lane->wants_room == want)
+		return 0;
+	lane->wants_room = want;
+	/* While an answer cannot be sent, no further request is taken. */
+	return otte_loop_change(lane->loop, &lane->watch, want ? EPOLLOUT : EPOLLIN);
+}
+
+static int send_answer(struct source_lane *lane)
+{
+	uint64_t payload = lane->request.op == OTTE_READ && !lane->status ? lane->request.length : 0;
+	uint64_t total = sizeof(lane->answer) + payload;
+	struct iovec iov[2];
+	struct msghdr message = { .msg_iov = iov };
+	uint64_t into = 0;
+	ssize_t n;
+	int ret;
+
+	if (lane->moved < sizeof(lane->answer)) {
+		iov[message.msg_iovlen].iov_base = lane->answer + lane->moved;
+		iov[message.msg_iovlen++].iov_len = sizeof(lane->answer) - lane->moved;
+	} else {
+		into = lane->moved - sizeof(lane->answer);
+	}
+	if (payload) {
+		iov[message.msg_iovlen].iov_base = lane->address + into;
+		iov[message.msg_iovlen++].iov_len = payload - into;
+	}
+	n = sendmsg(lane->watch.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+		ret = ask_for_room(lane, true);
+		return ret;
+	}
+	if (n < 0)
+		return errno == EINTR ? 1 : otte_fail(-errno, "send: %m");
+	lane->moved += (uint64_t)n;
+	if (lane->moved < total)
+		return 1;
+	end_use(lane, true);
+	become(lane, SOURCE_REQUEST);
+	ret = ask_for_room(lane, false);
+	return ret ? ret : 1;
+}
+
+static int step(struct source_lane *lane)
+{
+	switch (lane->state) {
+	case SOURCE_REQUEST:
+		return take_request(lane);
+	case SOURCE_PAYLOAD:
+		return take_payload(lane);
+	case SOURCE_DROP:
+		return drop_payload(lane);
+	default:
+		return send_answer(lane);
+	}
+}
+
+static void source_ready(struct otte_watch *watch, uint32_t events)
+{
+	struct source_lane *lane = container_of(watch, struct source_lane, watch);
+	unsigned served = 0;
+	uint64_t bytes = 0;
+	int ret;
+
+	(void)events;
+	if (watch->fd < 0)
+		return;
+	do {
+		enum source_state before = lane->state;
+
+		ret = step(lane);
+		if (before == SOURCE_ANSWER && lane->state == SOURCE_REQUEST) {
+			bytes += lane->request.length;
+			/* A peer that waits for each answer is not worth a look that finds nothing. */
+			if (!served++ && !lane->eager)
+				break;
+		}
+	} while (ret > 0 && bytes < ROUND_BYTES);
+	if (ret < 0) {
+		otte_log(OTTE_LOG_DEBUG, "a peer's lane ends: %s", otte_error_text());
+		close_lane(lane);
+		return;
+	}
+	lane->eager = served > 1 || (lane->eager && lane->moved) || lane->state != SOURCE_REQUEST;
+	lane->progress_ns = otte_now_ns();
+}
+
+int tcp_source_accept(struct otte_transport *transport, void *peer, int fd)
+{
+	struct tcp *tcp = container_of(transport, struct tcp, base);
+	struct source_lane *lane;
+	int ret;
+
+	ret = tcp_socket_prepare(tcp->env.config, fd);
+	if (ret)
+		return ret;
+	lane = calloc(1, sizeof(*lane));
+	if (!lane)
+		return otte_fail(-ENOMEM, "no memory for a lane");
+	lane->tcp = tcp;
+	lane->peer = peer;
+	lane->retired.free = free_lane;
+	lane->watch.fd = fd;
+	lane->watch.ready = source_ready;
+	lane->progress_ns = otte_now_ns();
+	pthread_mutex_lock(&tcp->lock);
+	lane->loop_index = tcp->next_loop++ % tcp->env.config->tcp_workers;
+	lane->loop = &tcp->env.serve_loops[lane->loop_index];
+	DL_APPEND(tcp->lanes, lane);
+	ret = otte_loop_add(lane->loop, &lane->watch, EPOLLIN);
+	if (ret)
+		DL_DELETE(tcp->lanes, lane);
+	else
+		atomic_fetch_add(&tcp->counters.lanes, 1);
+	pthread_mutex_unlock(&tcp->lock);
+	if (ret)
+		free(lane);
+	return ret;
+}
+
+void tcp_source_drop(struct otte_transport *transport, void *peer)
+{
+	struct tcp *tcp = container_of(transport, struct tcp, base);
+	struct source_lane *lane;
+
+	pthread_mutex_lock(&tcp->lock);
+	DL_FOREACH(tcp->lanes, lane)
+		if (lane->peer == peer)
+			shutdown(lane->watch.fd, SHUT_RDWR);
+	pthread_mutex_unlock(&tcp->lock);
+}
+
+void tcp_source_tick(struct otte_transport *transport, unsigned index, uint64_t now_ns)
+{
+	struct tcp *tcp = container_of(transport, struct tcp, base);
+	struct source_lane *lane;
+
+	pthread_mutex_lock(&tcp->lock);
+	DL_FOREACH(tcp->lanes, lane) {
+		if (lane->loop_index != index || (lane->state == SOURCE_REQUEST && !lane->moved))
+			continue;
+		if (now_ns - min_u64(now_ns, lane->progress_ns) > tcp->env.config->tcp_stall_ns)
+			shutdown(lane->watch.fd, SHUT_RDWR);
+	}
+	pthread_mutex_unlock(&tcp->lock);
+}
+
+void tcp_source_close(struct tcp *tcp)
+{
+	while (tcp->lanes)
+		close_lane(tcp->lanes);
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The TCP transport's own objects.
+ *
+ *   tcp           the transport of one engine; its source lanes
+ *   tcp_peer      a peer we ask; its lanes, 1..OTTE_TCP_LANES_MAX
+ *   tcp_lane      one payload connection that we opened; a queue of slices, answered in order
+ *   tcp_plan      a work cut into slices; lives until the last slice has left its lane
+ *   tcp_slice     one request on the wire
+ *   source_lane   one payload connection that a peer opened (source.c)
+ *
+ * Lock order: tcp_peer.lock > tcp_lane.rx_lock > tcp_lane.lock. No callback is called under any.
+ */
+#ifndef OTTE_TRANSPORT_TCP_TCP_H
+#define OTTE_TRANSPORT_TCP_TCP_H
+
+#include <pthread.h>
+
+#include "control/stream.h"
+#include "sched/slice.h"
+#include "transport/transport.h"
+
+#define OTTE_TCP_LANES_MAX 16
+
+struct source_lane;
+
+struct tcp {
+	struct otte_transport base;
+	struct otte_transport_env env;
+	struct otte_transport_counters counters;
+	pthread_mutex_t lock;            /* source lanes: the list and the life of their descriptors */
+	struct source_lane *lanes;
+	unsigned next_loop;
+};
+
+/* ---- slice.c: plans and slices ---- */
+
+struct tcp_plan;
+
+struct tcp_slice {
+	struct tcp_slice *prev, *next;   /* lane->queue */
+	struct tcp_slice *done_next;     /* a list of slices about to be finished */
+	bool leaves;                     /* on that list: it has left its lane */
+	struct tcp_plan *plan;
+	uint8_t *local;
+	uint64_t length;
+	uint64_t sent;                   /* of the request and, for a WRITE, its payload */
+	/*
+	 * The work has been told. The slice stays in its lane's queue until its answer is in, because
+	 * answers come in order, but touches no memory of the work any more.
+	 */
+	bool finished;
+	int abandon;                     /* end with this code once it leaves its lane; 0: none */
+	int code;                        /* result, while on that list */
+	uint8_t effect;
+	uint8_t request[OTTE_LANE_REQUEST_BYTES];
+};
+
+struct tcp_plan {
+	struct otte_work *work;          /* until the last slice is finished */
+	uint8_t op;
+	_Atomic uint32_t unfinished;     /* slices; the last one ends the work */
+	_Atomic uint32_t refs;           /* slices in a lane or not yet finished, and pins */
+	_Atomic uint32_t retries;        /* left */
+	_Atomic int abandon;             /* no slice goes to a lane any more; 0: none */
+	_Atomic int code;                /* of the first slice that failed */
+	_Atomic bool touched;            /* some WRITE slice moved bytes, or may have */
+	uint32_t count;
+	struct tcp_slice slices[];
+};
+
+int tcp_plan_create(const struct otte_config *config, struct otte_work *work);
+void tcp_plan_put(struct tcp_plan *plan);
+/* Bytes that the slice puts on the wire. */
+uint64_t tcp_slice_wire_bytes(const struct tcp_slice *slice);
+/* Tell the work, ending it with its last slice. Without locks; the slice may be gone after. */
+void tcp_slice_finish(struct tcp_slice *slice, int code, uint8_t effect);
+
+/* ---- lane.c ---- */
+
+enum tcp_lane_state {
+	TCP_LANE_DOWN = 0,
+	TCP_LANE_CONNECTING = 1,
+	TCP_LANE_HELLO = 2,
+	TCP_LANE_READY = 3,
+};
+
+struct tcp_peer;
+
+struct tcp_lane {
+	struct otte_watch watch;
+	struct tcp_peer *peer;
+
+	pthread_mutex_t rx_lock;         /* receiving: the fields of this paragraph */
+	struct otte_lane_hello greeting; /* what the hello says; until READY */
+	struct otte_stream hello;        /* until READY */
+	uint8_t answer[OTTE_LANE_ANSWER_BYTES];
+	uint32_t answer_got;
+	struct tcp_slice *current;       /* READ whose payload is coming in */
+	uint64_t current_got;
+
+	pthread_mutex_t lock;            /* the fields of this paragraph */
+	enum tcp_lane_state state;
+	struct tcp_slice *queue;         /* oldest first: sent ones, then unsent ones */
+	struct tcp_slice *unsent;        /* the first not wholly sent, or NULL */
+	bool wants_room;                 /* EPOLLOUT is asked for */
+	bool broken;                     /* shut down; the loop takes it apart */
+	uint64_t retry_at_ns;            /* DOWN: when to connect again */
+	uint64_t backoff_ns;
+
+	_Atomic uint64_t queued_bytes;
+	_Atomic uint64_t progress_ns;    /* when a byte last moved, or the queue became non-empty */
+};
+
+void tcp_lane_init(struct tcp_lane *lane, struct tcp_peer *peer);
+void tcp_lane_fini(struct tcp_lane *lane);
+/* DOWN -> CONNECTING. */
+int tcp_lane_connect(struct tcp_lane *lane);
+/* Append and send what fits. False: the lane is not READY, the slice is the caller's. */
+bool tcp_lane_enqueue(struct tcp_lane *lane, struct tcp_slice *slice);
+/*
+ * End the slices of `plan` on this lane where that is possible without giving up the connection. False:
+ * a WRITE is half sent, and only its end or that of the connection drains it.
+ */
+bool tcp_lane_abandon(struct tcp_lane *lane, const struct tcp_plan *plan, int code);
+/* -> DOWN. Slices that may be sent again go to another lane if `retry`; the others end with `code`. */
+void tcp_lane_kill(struct tcp_lane *lane, int code, bool retry);
+/* Have the loop kill it soon. */
+void tcp_lane_break(struct tcp_lane *lane);
+
+/* ---- peer.c ---- */
+
+struct tcp_peer {
+	struct otte_transport_peer base;
+	struct tcp *tcp;
+	struct otte_control_client *control;
+	void (*changed)(void *arg);
+	void *arg;
+	pthread_mutex_t lock;            /* stopped, code */
+	bool stopped;
+	int code;
+	uint32_t lane_count;
+	struct tcp_lane lanes[OTTE_TCP_LANES_MAX];
+};
+
+/* Put a slice on the lane with the least to do, or end it. */
+void tcp_peer_place(struct tcp_peer *peer, struct tcp_slice *slice);
+
+int tcp_peer_open(struct otte_transport *transport, struct otte_control_client *control,
+		  void (*changed)(void *arg), void *arg, struct otte_transport_peer **peer);
+void tcp_peer_connect(struct otte_transport_peer *peer);
+int tcp_peer_ready(struct otte_transport_peer *peer);
+void tcp_peer_stop(struct otte_transport_peer *peer, int code);
+void tcp_peer_tick(struct otte_transport_peer *peer, uint64_t now_ns);
+void tcp_peer_close(struct otte_transport_peer *peer);
+int tcp_peer_plan(struct otte_transport_peer *peer, struct otte_work *work);
+void tcp_peer_unplan(struct otte_work *work);
+void tcp_peer_start(struct otte_transport_peer *peer, struct otte_work *work);
+void *tcp_peer_pin(struct otte_work *work);
+void tcp_peer_cancel(struct otte_transport_peer *peer, void *pinned, int code);
+
+/* ---- source.c ---- */
+
+int tcp_source_accept(struct otte_transport *transport, void *peer, int fd);
+void tcp_source_drop(struct otte_transport *transport, void *peer);
+void tcp_source_tick(struct otte_transport *transport, unsigned index, uint64_t now_ns);
+/* No loop runs any more: close what is left. */
+void tcp_source_close(struct tcp *tcp);
+
+/* ---- socket.c ---- */
+
+/* Options of a payload connection: no delay, buffers, congestion control (named if refused). */
+int tcp_socket_prepare(const struct otte_config *config, int fd);
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The one interface that every transport implements. Nothing outside a transport knows its types.
+ *
+ * Requester: a work is planned (everything that can fail for lack of memory is taken), started once,
+ * and done exactly once: done() is called without any lock of the transport, after the last touch of
+ * the work and of its local range. cancel() only hastens that.
+ *
+ * Source: what a peer asks is checked and admitted by begin(), which gives the address; the transport
+ * moves exactly that range and calls end().
+ */
+#ifndef OTTE_TRANSPORT_TRANSPORT_H
+#define OTTE_TRANSPORT_TRANSPORT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/loop.h"
+#include "control/client.h"
+#include "control/wire.h"
+#include "otte/otte.h"
+
+struct otte_transport;
+struct otte_transport_peer;
+
+struct otte_work {
+	/* The engine's, set before plan(). */
+	uint8_t op;
+	uint8_t priority;
+	uint8_t intent;
+	uint8_t *local;
+	uint64_t length;
+	uint64_t epoch;
+	uint64_t region;
+	uint64_t offset;
+	uint32_t retries;        /* of a READ that is proven drained */
+	void (*done)(struct otte_work *work);
+
+	/* The transport's, valid when done() is called. */
+	int code;
+	uint8_t effect;          /* enum otte_remote_effect */
+	bool drained;
+
+	void *native;            /* from plan() until done() */
+};
+
+/* What a source promised to a transport for one request: an admitted range. */
+struct otte_source_use;
+
+struct otte_source_ops {
+	/*
+	 * Check and admit. 0: *use is live and *address is where the bytes are. Otherwise the errno that
+	 * the peer is told. `peer` is what accept_lane() was given.
+	 */
+	int (*begin)(void *peer, const struct otte_lane_request *request,
+		     struct otte_source_use **use, uint8_t **address);
+	/* The transport will not touch the range again. complete: all bytes moved. */
+	void (*end)(struct otte_source_use *use, bool complete);
+	/* A lane that accept_lane() took is closed. */
+	void (*lane_closed)(void *peer);
+};
+
+struct otte_transport_counters {
+	_Atomic uint64_t lanes, retries, bad_frames, zerocopy_sends, zerocopy_copied;
+};
+
+/* What the engine lends a transport for its life. */
+struct otte_transport_env {
+	const struct otte_config *config;
+	struct otte_loop *loop;          /* requester side: run by a waiting thread or the engine's */
+	struct otte_loop *serve_loops;   /* source side: config->tcp_workers of them */
+	struct otte_source_ops source;
+};
+
+struct otte_transport_ops {
+	const char *name;
+	uint32_t kind; /* enum otte_transport_kind */
+
+	/* 0, or why this transport cannot work here (-ENOSYS, -ENODEV), named in the text. */
+	int (*probe)(const struct otte_config *config);
+	int (*create)(const struct otte_transport_env *env, struct otte_transport **transport);
+	/* After every peer is closed and no loop runs. */
+	void (*destroy)(struct otte_transport *transport);
+
+	/*
+	 * A peer whose control connection is `control`; changed(arg) is called, without locks, whenever
+	 * peer_ready() may answer otherwise.
+	 */
+	int (*peer_open)(struct otte_transport *transport, struct otte_control_client *control,
+			 void (*changed)(void *arg), void *arg, struct otte_transport_peer **peer);
+	/* The control connection is open: begin to connect what is missing. Never waits. */
+	void (*peer_connect)(struct otte_transport_peer *peer);
+	/* 1: work can start; 0: still connecting; negative: it cannot, and why. */
+	int (*peer_ready)(struct otte_transport_peer *peer);
+	/* The peer is lost: every work ends with `code`, its local range drained. */
+	void (*peer_stop)(struct otte_transport_peer *peer, int code);
+	/* Stall limits and reconnection; the engine's thread calls it now and then. */
+	void (*peer_tick)(struct otte_transport_peer *peer, uint64_t now_ns);
+	/* Stopped before, no work left. */
+	void (*peer_close)(struct otte_transport_peer *peer);
+
+	int (*plan)(struct otte_transport_peer *peer, struct otte_work *work);
+	/* Undo plan() of a work that will not be started. */
+	void (*unplan)(struct otte_work *work);
+	void (*start)(struct otte_transport_peer *peer, struct otte_work *work);
+	/*
+	 * End a work early. pin() is called under a lock that keeps the work from being told, cancel()
+	 * later without it; the work may be done by then. `code` -ECANCELED: end soon, harming no other
+	 * work. -ETIMEDOUT: end now, even if a connection has to be given up for it.
+	 */
+	void *(*pin)(struct otte_work *work);
+	void (*cancel)(struct otte_transport_peer *peer, void *pinned, int code);
+
+	/* Source: serve an accepted lane on `fd`. 0: the descriptor is the transport's. */
+	int (*accept_lane)(struct otte_transport *transport, void *peer, int fd);
+	/* Shut down the lanes of `peer`; lane_closed() follows for each. */
+	void (*drop_lanes)(struct otte_transport *transport, void *peer);
+	/* Close source lanes that stalled. The thread of loop `index` calls it now and then. */
+	void (*source_tick)(struct otte_transport *transport, unsigned index, uint64_t now_ns);
+
+	void (*counters)(struct otte_transport *transport, struct otte_stats *stats);
+};
+
+struct otte_transport {
+	const struct otte_transport_ops *ops;
+};
+
+struct otte_transport_peer {
+	const struct otte_transport_ops *ops;
+};
+
+extern const struct otte_transport_ops otte_tcp_transport;
+
+#endif
