@@ -242,8 +242,9 @@ static int take_lane(struct otte_session *connection, const struct otte_frame *f
 	ret = answer(connection, OTTE_FRAME_LANE_READY, frame->id, 0, NULL, 0);
 	if (ret)
 		return ret;
-	/* The watch goes first: two loops must not see one descriptor. */
+	/* The watch goes first: the descriptor gets another one, perhaps in this very loop. */
 	otte_loop_remove(server->loop, &connection->watch);
+	connection->watch.fd = -1;
 	ret = server->handlers.lane(server->handlers.arg, session, connection->stream.fd);
 	end_session(connection, ret == 0);
 	return 0;

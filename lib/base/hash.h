@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* uthash, with a failed allocation reported (the element's hh.tbl is NULL) instead of exit(). */
+#ifndef OTTE_BASE_HASH_H
+#define OTTE_BASE_HASH_H
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+#endif

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "engine/batch.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "engine/engine.h"
+#include "engine/notify.h"
+#include "engine/segment.h"
+
+int otte_batch_create(struct otte_engine *engine, uint32_t capacity, struct otte_batch **out)
+{
+	struct otte_batch *batch;
+	int ret;
+
+	if (!engine || !out)
+		return otte_fail(-EINVAL, "otte_batch_create: engine and batch must not be NULL");
+	ret = otte_fork_check(engine->generation);
+	if (ret)
+		return ret;
+	if (capacity == 0 || capacity > engine->config.max_requests)
+		return otte_fail(-EINVAL, "otte_batch_create: a capacity of %u, not 1..%lu", capacity,
+				 (unsigned long)engine->config.max_requests);
+	batch = calloc(1, sizeof(*batch));
+	if (batch)
+		batch->tasks = calloc(capacity, sizeof(*batch->tasks));
+	if (!batch || !batch->tasks) {
+		free(batch);
+		return otte_fail(-ENOMEM, "no memory for a batch of %u requests", capacity);
+	}
+	batch->engine = engine;
+	batch->capacity = capacity;
+	batch->event_fd = -1;
+	batch->notify_tail = &batch->notifies;
+	pthread_mutex_init(&batch->submit_lock, NULL);
+	pthread_mutex_init(&batch->lock, NULL);
+	atomic_fetch_add(&engine->batches, 1);
+	*out = batch;
+	return 0;
+}
+
+static int check(struct otte_batch *batch, const char *function)
+{
+	if (!batch)
+		return otte_fail(-EINVAL, "%s: batch must not be NULL", function);
+	return otte_fork_check(batch->engine->generation);
+}
+
+int otte_batch_submit(struct otte_batch *batch, const struct otte_request *requests, size_t count)
+{
+	const struct otte_submission from = { .requests = requests };
+
+	if (!batch || !requests || !count)
+		return otte_fail(-EINVAL, "otte_batch_submit: NULL, or no requests");
+	return otte_batch_admit(batch, &from, count);
+}
+
+int otte_batch_wait(struct otte_batch *batch, int64_t timeout_ns)
+{
+	struct otte_waiter waiter;
+	bool finished;
+	int ret;
+
+	ret = check(batch, "otte_batch_wait");
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&batch->lock);
+	finished = batch->finished == batch->submitted;
+	if (!finished) {
+		otte_waiter_init(&waiter);
+		DL_APPEND(batch->waiters, &waiter);
+	}
+	pthread_mutex_unlock(&batch->lock);
+	if (finished)
+		return 0;
+	otte_progress_wait(&batch->engine->progress, &waiter, otte_deadline_after(timeout_ns));
+	pthread_mutex_lock(&batch->lock);
+	DL_DELETE(batch->waiters, &waiter);
+	finished = batch->finished == batch->submitted;
+	pthread_mutex_unlock(&batch->lock);
+	otte_waiter_fini(&waiter);
+	return finished || waiter.done ? 0 : otte_fail(-ETIMEDOUT, "the batch is not finished");
+}
+
+int otte_batch_poll(struct otte_batch *batch, struct otte_batch_status *status)
+{
+	int ret;
+
+	ret = check(batch, "otte_batch_poll");
+	if (ret)
+		return ret;
+	if (!status)
+		return otte_fail(-EINVAL, "otte_batch_poll: status must not be NULL");
+	if (atomic_load(&batch->engine->progress.live))
+		otte_progress_poll(&batch->engine->progress);
+	pthread_mutex_lock(&batch->lock);
+	*status = (struct otte_batch_status){
+		.submitted = batch->submitted,
+		.finished = batch->finished,
+		.completed_prefix = batch->prefix,
+		.failed = batch->failed,
+		.bytes_completed = batch->bytes_completed,
+	};
+	pthread_mutex_unlock(&batch->lock);
+	return 0;
+}
+
+int otte_batch_eventfd(struct otte_batch *batch)
+{
+	int ret;
+
+	ret = check(batch, "otte_batch_eventfd");
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&batch->lock);
+	ret = batch->event_fd;
+	if (ret < 0) {
+		bool ready = batch->submitted && batch->finished == batch->submitted;
+
+		ret = eventfd(ready, EFD_CLOEXEC | EFD_NONBLOCK);
+		if (ret < 0) {
+			ret = otte_fail(-errno, "eventfd: %m");
+		} else {
+			batch->event_fd = ret;
+			batch->attended = batch->submitted && !ready;
+			if (batch->attended)
+				otte_progress_attend(&batch->engine->progress);
+		}
+	}
+	pthread_mutex_unlock(&batch->lock);
+	return ret;
+}
+
+int otte_batch_task(struct otte_batch *batch, uint32_t index, struct otte_task *out)
+{
+	const struct otte_task_record *task;
+	int ret;
+
+	ret = check(batch, "otte_batch_task");
+	if (ret)
+		return ret;
+	if (!out)
+		return otte_fail(-EINVAL, "otte_batch_task: task must not be NULL");
+	pthread_mutex_lock(&batch->lock);
+	if (index < batch->submitted) {
+		const struct otte_task_record *head = &batch->tasks[index];
+
+		task = head;
+		while (!head->members)
+			head--;
+		*out = (struct otte_task){
+			.state = head->state > task->state ? head->state : task->state,
+			.code = task->code,
+			.remote_effect = task->effect,
+			.locally_drained = task->drained,
+			.transport = task->transport,
+			.user_data = task->user_data,
+			.latency_ns = task->ended_ns ? task->ended_ns - task->submitted_ns : 0,
+		};
+	} else {
+		ret = otte_fail(-EINVAL, "otte_batch_task: request %u of %u", index,
+				batch->submitted);
+	}
+	pthread_mutex_unlock(&batch->lock);
+	return ret;
+}
+
+static bool failed(const struct otte_task_record *task)
+{
+	return task->state > OTTE_TASK_COMPLETED;
+}
+
+int otte_batch_failure(struct otte_batch *batch, struct otte_failure *failure)
+{
+	const struct otte_task_record *first = NULL;
+	uint32_t i;
+	int ret;
+
+	ret = check(batch, "otte_batch_failure");
+	if (ret)
+		return ret;
+	if (!failure)
+		return otte_fail(-EINVAL, "otte_batch_failure: failure must not be NULL");
+	memset(failure, 0, sizeof(*failure));
+	pthread_mutex_lock(&batch->lock);
+	for (i = 0; i < batch->submitted; i++) {
+		const struct otte_task_record *task = &batch->tasks[i];
+
+		if (!first && failed(task)) {
+			first = task;
+			failure->first = i;
+		}
+		if (!first)
+			continue;
+		if (!failed(task) || task->code != first->code || task->effect != first->effect ||
+		    task->drained != first->drained)
+			break;
+		failure->count++;
+	}
+	if (first) {
+		failure->code = first->code;
+		failure->remote_effect = first->effect;
+		failure->locally_drained = first->drained;
+		snprintf(failure->text, sizeof(failure->text),
+			 "%s %u of %u: %s; remote effect %s, local range %s%s",
+			 failure->count == 1 ? "request" : "requests from", failure->first,
+			 batch->submitted, otte_strerror(first->code),
+			 first->effect ? "unknown" : "none",
+			 first->drained ? "drained" : "not drained",
+			 batch->notifies_dropped ? "; a notification was dropped" : "");
+	}
+	pthread_mutex_unlock(&batch->lock);
+	return first ? 0 : otte_fail(-ENOENT, "no request of the batch has failed");
+}
+
+/* Under both locks. */
+static int check_finished(const struct otte_batch *batch)
+{
+	if (batch->finished != batch->submitted)
+		return otte_fail(-EBUSY, "%u of the batch's %u requests are not finished",
+				 batch->submitted - batch->finished, batch->submitted);
+	return 0;
+}
+
+int otte_batch_reset(struct otte_batch *batch)
+{
+	uint64_t drain;
+	int ret;
+
+	ret = check(batch, "otte_batch_reset");
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&batch->submit_lock);
+	pthread_mutex_lock(&batch->lock);
+	ret = check_finished(batch);
+	if (!ret) {
+		batch->submitted = batch->ended = batch->finished = 0;
+		batch->failed = batch->prefix = 0;
+		batch->bytes_completed = 0;
+		batch->notifies_dropped = 0;
+		if (batch->event_fd >= 0 && read(batch->event_fd, &drain, sizeof(drain)) < 0 &&
+		    errno != EAGAIN)
+			ret = otte_fail(-errno, "a batch's eventfd: %m");
+	}
+	pthread_mutex_unlock(&batch->lock);
+	pthread_mutex_unlock(&batch->submit_lock);
+	return ret;
+}
+
+int otte_batch_destroy(struct otte_batch *batch)
+{
+	int ret;
+
+	if (!batch)
+		return 0;
+	ret = check(batch, "otte_batch_destroy");
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&batch->submit_lock);
+	pthread_mutex_lock(&batch->lock);
+	ret = check_finished(batch);
+	pthread_mutex_unlock(&batch->lock);
+	pthread_mutex_unlock(&batch->submit_lock);
+	if (ret)
+		return ret;
+	if (batch->event_fd >= 0)
+		close(batch->event_fd);
+	pthread_mutex_destroy(&batch->submit_lock);
+	pthread_mutex_destroy(&batch->lock);
+	atomic_fetch_sub(&batch->engine->batches, 1);
+	free(batch->tasks);
+	free(batch);
+	return 0;
+}

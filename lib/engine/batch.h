@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Batches and their tasks.
+ *
+ * A task is one request. Neighbours that continue each other, locally and remotely, and agree in all
+ * else are merged: the first is the head, whose work moves the bytes of the whole group.
+ *
+ *   QUEUED -> DISPATCHED -> terminal        QUEUED -> terminal (cancelled, overdue, peer lost)
+ *
+ * A head is on its peer's live list from submission until it ends; peer->lock protects the list, the
+ * window and the step from QUEUED to DISPATCHED. Terminal states are published under batch->lock as the
+ * last thing that is done to a task: after that its batch may be reset or destroyed.
+ */
+#ifndef OTTE_ENGINE_BATCH_H
+#define OTTE_ENGINE_BATCH_H
+
+#include <pthread.h>
+
+#include "engine/access.h"
+#include "engine/peer.h"
+#include "engine/progress.h"
+#include "engine/region.h"
+
+struct otte_segment;
+
+struct otte_task_record {
+	struct otte_task_record *prev, *next; /* peer->live, of heads */
+	struct otte_work work;
+	struct otte_window_entry entry;
+	struct otte_access access;
+	struct otte_batch *batch;
+	struct otte_segment *segment;
+	struct otte_peer *peer;
+	struct otte_region *region;
+	uint32_t index;
+	uint32_t members;                /* of the group, head included; 0: not a head */
+	uint64_t length;                 /* of this request alone */
+	uint64_t deadline_ns;            /* UINT64_MAX: none */
+	uint64_t submitted_ns, ended_ns;
+	uint64_t user_data;
+	uint32_t transport;
+	bool live, overdue;              /* under peer->lock */
+	/* Under batch->lock. */
+	enum otte_task_state state;
+	int code;
+	uint8_t effect;
+	bool drained;
+};
+
+struct otte_pending_notify {
+	struct otte_pending_notify *next;
+	struct otte_segment *segment;
+	uint32_t after;                  /* sent once so many requests have completed */
+	uint32_t length;
+	uint8_t data[];
+};
+
+/* Where the requests of a submission come from: an array, or a block list. */
+struct otte_submission {
+	const struct otte_request *requests;
+	const struct otte_block_list *list;
+	size_t first;
+};
+
+struct otte_block_list {
+	struct otte_engine *engine;
+	struct otte_request prototype;
+	size_t count;
+	struct otte_block blocks[];
+};
+
+struct otte_batch {
+	struct otte_engine *engine;
+	uint32_t capacity;
+	struct otte_task_record *tasks;
+
+	pthread_mutex_t submit_lock;     /* one submission at a time; outermost */
+	pthread_mutex_t lock;            /* the rest, and the tasks' last four fields */
+	/* ended: have a result; finished: and nothing of ours will touch them. */
+	uint32_t submitted, ended, finished, failed, prefix;
+	uint64_t bytes_completed;
+	int event_fd;                    /* -1: nobody asked */
+	bool attended;                   /* the engine's thread was asked to lead for it */
+	struct otte_waiter *waiters;
+	struct otte_pending_notify *notifies, **notify_tail;
+	uint32_t notifies_dropped;
+};
+
+int otte_batch_admit(struct otte_batch *batch, const struct otte_submission *from, size_t count);
+/* One request by itself: everything but budgets and conflicts. `index` is for the text. */
+int otte_request_check(struct otte_engine *engine, const struct otte_request *request, size_t index);
+/* Send what the peer's window allows. */
+void otte_batch_dispatch(struct otte_peer *peer);
+/* End what is overdue; returns the next deadline. */
+uint64_t otte_batch_expire(struct otte_peer *peer, uint64_t now_ns);
+/* The peer is lost: end what is queued on it. What is dispatched, its transport ends. */
+void otte_batch_fail_queued(struct otte_peer *peer, int code);
+
+#endif

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "engine/engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "control/descriptor.h"
+#include "engine/batch.h"
+#include "engine/config.h"
+#include "engine/fork.h"
+#include "engine/notify.h"
+#include "engine/serve.h"
+#include "engine/source.h"
+
+/* close() looks this often whether peers' requests have drained. */
+#define DRAIN_STEP_NS (1 * NSEC_PER_MSEC)
+
+uint64_t otte_deadline_after(int64_t timeout_ns)
+{
+	uint64_t now_ns = otte_now_ns();
+
+	/* Far enough for ever, and still a number that pthread_cond_timedwait() takes. */
+	if (timeout_ns < 0 || (uint64_t)timeout_ns > INT64_MAX / 2 - now_ns)
+		return INT64_MAX / 2;
+	return now_ns + (uint64_t)timeout_ns;
+}
+
+/* ---- The engine's thread ---- */
+
+/* The peers of this moment, each held; at most `capacity`. */
+static size_t hold_peers(struct otte_engine *engine, struct otte_peer **peers, size_t capacity,
+			 const struct otte_peer *after)
+{
+	struct otte_peer *peer;
+	size_t n = 0;
+
+	pthread_mutex_lock(&engine->peer_lock);
+	peer = after ? after->next : engine->peers;
+	for (; peer && n < capacity; peer = peer->next) {
+		otte_peer_hold(peer);
+		peers[n++] = peer;
+	}
+	pthread_mutex_unlock(&engine->peer_lock);
+	return n;
+}
+
+static int tick(void *arg, uint64_t now_ns)
+{
+	struct otte_engine *engine = arg;
+	struct otte_peer *peers[32], *last = NULL;
+	uint64_t next_ns = UINT64_MAX;
+	size_t i, n;
+
+	if (now_ns < atomic_load(&engine->tick_due_ns))
+		goto out;
+	atomic_store(&engine->tick_due_ns, UINT64_MAX);
+	do {
+		n = hold_peers(engine, peers, ARRAY_SIZE(peers), last);
+		if (last)
+			otte_peer_put(last);
+		last = NULL;
+		for (i = 0; i < n; i++) {
+			next_ns = min_u64(next_ns, otte_peer_tick(peers[i], now_ns));
+			if (i + 1 == ARRAY_SIZE(peers))
+				last = peers[i];
+			else
+				otte_peer_put(peers[i]);
+		}
+	} while (last);
+	/* A submission may have asked for less meanwhile. */
+	if (next_ns < atomic_load(&engine->tick_due_ns))
+		atomic_store(&engine->tick_due_ns, next_ns);
+out:
+	next_ns = atomic_load(&engine->tick_due_ns);
+	if (next_ns == UINT64_MAX)
+		return -1;
+	return next_ns <= now_ns ? 0 : (int)min_u64((next_ns - now_ns) / NSEC_PER_MSEC + 1, 1000);
+}
+
+/* ---- Create ---- */
+
+static int open_ledger(struct otte_engine *engine)
+{
+	const struct otte_ledger_limits limits = {
+		.regions = engine->config.max_regions,
+		.registered_bytes = engine->config.max_registered_bytes,
+		.loans = engine->config.max_loans,
+		.lent_bytes = UINT64_MAX, /* a standing loan counts its whole region for each peer */
+		.retained_bytes = engine->config.max_retained_bytes,
+	};
+	int ret;
+
+	ret = otte_ledger_open(engine->config.ledger, &limits, &engine->ledger);
+	if (ret)
+		return ret;
+	ret = engine->ledger->ops->client_open(engine->ledger, engine->identity.name,
+					       &engine->client);
+	if (ret)
+		engine->ledger->ops->close(engine->ledger);
+	return ret;
+}
+
+static void close_ledger(struct otte_engine *engine)
+{
+	engine->ledger->ops->client_close(engine->client);
+	engine->ledger->ops->close(engine->ledger);
+}
+
+static int open_transport(struct otte_engine *engine)
+{
+	const struct otte_transport_env env = {
+		.config = &engine->config,
+		.loop = &engine->progress.lanes,
+		.serve_loops = engine->serve_loops,
+		.source = {
+			.begin = otte_source_begin,
+			.end = otte_source_end,
+			.lane_closed = otte_source_lane_closed,
+		},
+	};
+	int ret;
+
+	ret = otte_tcp_transport.probe(&engine->config);
+	return ret ? ret : otte_tcp_transport.create(&env, &engine->tcp);
+}
+
+static void init_locks(struct otte_engine *engine)
+{
+	pthread_condattr_t attr;
+
+	pthread_mutex_init(&engine->memory_lock, NULL);
+	pthread_mutex_init(&engine->register_lock, NULL);
+	pthread_rwlock_init(&engine->region_lock, NULL);
+	pthread_mutex_init(&engine->region_wait_lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&engine->region_idle, &attr);
+	pthread_condattr_destroy(&attr);
+	pthread_mutex_init(&engine->peer_lock, NULL);
+	pthread_mutex_init(&engine->source_lock, NULL);
+	pthread_mutex_init(&engine->close_lock, NULL);
+}
+
+static void fini_locks(struct otte_engine *engine)
+{
+	pthread_mutex_destroy(&engine->memory_lock);
+	pthread_mutex_destroy(&engine->register_lock);
+	pthread_rwlock_destroy(&engine->region_lock);
+	pthread_mutex_destroy(&engine->region_wait_lock);
+	pthread_cond_destroy(&engine->region_idle);
+	pthread_mutex_destroy(&engine->peer_lock);
+	pthread_mutex_destroy(&engine->source_lock);
+	pthread_mutex_destroy(&engine->close_lock);
+}
+
+static int identify(struct otte_engine *engine)
+{
+	int ret;
+
+	ret = otte_fork_watch();
+	if (ret)
+		return ret;
+	engine->generation = atomic_load(&otte_fork_generation);
+	ret = otte_identity_init(&engine->identity, engine->config.name);
+	if (ret || !engine->config.key_file[0])
+		return ret;
+	ret = otte_keys_load(engine->config.key_file, &engine->keys);
+	return ret ? otte_fail_within(ret, "auth.key_file: ") : 0;
+}
+
+int otte_engine_create(const struct otte_config *config, struct otte_engine **out)
+{
+	struct otte_engine *engine;
+	int ret;
+
+	if (!out)
+		return otte_fail(-EINVAL, "otte_engine_create: engine must not be NULL");
+	engine = calloc(1, sizeof(*engine));
+	if (!engine)
+		return otte_fail(-ENOMEM, "no memory for an engine");
+	init_locks(engine);
+	ret = otte_config_take(&engine->config, config);
+	if (!ret)
+		ret = identify(engine);
+	if (ret)
+		goto free_engine;
+	ret = open_ledger(engine);
+	if (ret)
+		goto wipe_keys;
+	ret = otte_notify_queue_create(&engine->notify);
+	if (ret)
+		goto close_ledger;
+	ret = otte_serve_open(engine);
+	if (ret)
+		goto destroy_notify;
+	ret = open_transport(engine);
+	if (ret)
+		goto close_serve;
+	ret = otte_progress_start(&engine->progress, tick, engine);
+	if (ret)
+		goto destroy_transport;
+	ret = otte_serve_start(engine);
+	if (ret)
+		goto stop_progress;
+	*out = engine;
+	return 0;
+
+stop_progress:
+	otte_progress_stop(&engine->progress);
+	otte_progress_fini(&engine->progress);
+destroy_transport:
+	engine->tcp->ops->destroy(engine->tcp);
+close_serve:
+	otte_control_server_close(&engine->server);
+	otte_serve_close(engine);
+destroy_notify:
+	otte_notify_queue_destroy(engine->notify);
+close_ledger:
+	close_ledger(engine);
+wipe_keys:
+	otte_keys_wipe(&engine->keys);
+free_engine:
+	fini_locks(engine);
+	free(engine);
+	return ret;
+}
+
+/* ---- Close ---- */
+
+static void fill_report(struct otte_engine *engine, struct otte_close_report *report)
+{
+	struct otte_ledger_counters counters;
+	struct otte_close_report whole = { 0 };
+	uint32_t size;
+
+	engine->ledger->ops->counters(engine->ledger, &counters);
+	whole.requests = atomic_load(&engine->requests);
+	whole.loans = counters.loans;
+	whole.retained = counters.retained;
+	whole.retained_bytes = counters.retained_bytes;
+	if (!report)
+		return;
+	size = report->size;
+	whole.size = size;
+	memcpy(report, &whole, min_u64(size, sizeof(whole)));
+}
+
+static bool drained(struct otte_engine *engine, unsigned directions)
+{
+	if (directions & OTTE_CLOSE_REQUESTER && atomic_load(&engine->requests))
+		return false;
+	return !(directions & OTTE_CLOSE_SOURCE) || !otte_source_busy(engine);
+}
+
+static int drain(struct otte_engine *engine, unsigned directions, uint64_t until_ns)
+{
+	const struct timespec step = { .tv_nsec = DRAIN_STEP_NS };
+
+	while (!drained(engine, directions)) {
+		if (otte_now_ns() >= until_ns)
+			return otte_fail(-ETIMEDOUT, "%lu requests of ours and %lu of peers are under way",
+					 (unsigned long)atomic_load(&engine->requests),
+					 (unsigned long)otte_source_busy(engine));
+		otte_progress_poll(&engine->progress);
+		nanosleep(&step, NULL);
+	}
+	return 0;
+}
+
+static int close_directions(struct otte_engine *engine, unsigned directions, uint64_t until_ns)
+{
+	struct otte_ledger_counters counters;
+	int ret;
+
+	if (directions & OTTE_CLOSE_REQUESTER)
+		atomic_store(&engine->requester_closed, true);
+	if (directions & OTTE_CLOSE_SOURCE && !atomic_exchange(&engine->source_closed, true))
+		otte_serve_say_bye(engine);
+	ret = drain(engine, directions, until_ns);
+	if (ret)
+		return ret;
+	if (directions & OTTE_CLOSE_SOURCE)
+		otte_source_settle_all(engine);
+	engine->ledger->ops->counters(engine->ledger, &counters);
+	if (counters.retained)
+		return otte_fail(-EUCLEAN, "%lu records of %lu bytes are retained",
+				 (unsigned long)counters.retained,
+				 (unsigned long)counters.retained_bytes);
+	return 0;
+}
+
+int otte_engine_close(struct otte_engine *engine, unsigned directions, int64_t timeout_ns,
+		      struct otte_close_report *report)
+{
+	bool mine;
+	int ret;
+
+	if (!engine || !directions || directions & ~(OTTE_CLOSE_SOURCE | OTTE_CLOSE_REQUESTER))
+		return otte_fail(-EINVAL, "otte_engine_close: engine is NULL, or no such direction");
+	if (report && report->size < sizeof(report->size))
+		return otte_fail(-EINVAL, "otte_engine_close: report->size is not set");
+	ret = otte_fork_check(engine->generation);
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&engine->close_lock);
+	mine = !engine->closing;
+	engine->closing = true;
+	pthread_mutex_unlock(&engine->close_lock);
+	if (!mine)
+		return otte_fail(-EALREADY, "another thread is closing the engine");
+	ret = close_directions(engine, directions, otte_deadline_after(timeout_ns));
+	fill_report(engine, report);
+	pthread_mutex_lock(&engine->close_lock);
+	engine->closing = false;
+	pthread_mutex_unlock(&engine->close_lock);
+	return ret;
+}
+
+static int check_unused(struct otte_engine *engine)
+{
+	uint64_t segments = atomic_load(&engine->segments), batches = atomic_load(&engine->batches);
+	uint64_t lists = atomic_load(&engine->block_lists), regions, memories;
+
+	pthread_rwlock_rdlock(&engine->region_lock);
+	regions = HASH_COUNT(engine->regions);
+	pthread_rwlock_unlock(&engine->region_lock);
+	pthread_mutex_lock(&engine->memory_lock);
+	memories = engine->memory_count;
+	pthread_mutex_unlock(&engine->memory_lock);
+	if (segments || batches || lists || regions || memories)
+		return otte_fail(-EBUSY,
+				 "%lu segments, %lu batches, %lu block lists, %lu regions, %lu memories are in use",
+				 (unsigned long)segments, (unsigned long)batches,
+				 (unsigned long)lists, (unsigned long)regions,
+				 (unsigned long)memories);
+	return 0;
+}
+
+int otte_engine_destroy(struct otte_engine *engine)
+{
+	int ret;
+
+	if (!engine)
+		return 0;
+	ret = otte_fork_check(engine->generation);
+	if (!ret)
+		ret = check_unused(engine);
+	if (ret)
+		return ret;
+	atomic_store(&engine->requester_closed, true);
+	atomic_store(&engine->source_closed, true);
+	otte_progress_stop(&engine->progress);
+	otte_serve_stop(engine);
+	/* No thread of ours runs any more: what is left is taken down in the order of use. */
+	otte_control_server_close(&engine->server);
+	otte_progress_fini(&engine->progress);
+	engine->tcp->ops->destroy(engine->tcp);
+	otte_serve_close(engine);
+	otte_notify_queue_destroy(engine->notify);
+	close_ledger(engine);
+	otte_keys_wipe(&engine->keys);
+	fini_locks(engine);
+	free(engine);
+	return 0;
+}
+
+/* ---- Who we are ---- */
+
+uint64_t otte_engine_epoch(const struct otte_engine *engine)
+{
+	return engine ? engine->identity.epoch : 0;
+}
+
+int otte_engine_address(struct otte_engine *engine, char *text, size_t size)
+{
+	int ret;
+
+	if (!engine || !text)
+		return otte_fail(-EINVAL, "otte_engine_address: engine and text must not be NULL");
+	ret = otte_fork_check(engine->generation);
+	if (ret)
+		return ret;
+	if (!engine->address[0])
+		return otte_fail(-ENOTCONN, "the engine has no listener");
+	if (strlen(engine->address) >= size)
+		return otte_fail(-ENOSPC, "the address needs %zu bytes", strlen(engine->address) + 1);
+	strcpy(text, engine->address);
+	return 0;
+}
+
+int otte_engine_descriptor(struct otte_engine *engine, char *text, size_t size)
+{
+	struct otte_descriptor descriptor = { 0 };
+	int ret;
+
+	if (!engine || !text)
+		return otte_fail(-EINVAL, "otte_engine_descriptor: engine and text must not be NULL");
+	ret = otte_fork_check(engine->generation);
+	if (ret)
+		return ret;
+	if (!engine->address[0])
+		return otte_fail(-ENOTCONN, "the engine has no listener");
+	ret = otte_endpoint_parse(engine->address, 0, &descriptor.endpoint);
+	if (ret)
+		return ret;
+	memcpy(descriptor.boot_id, engine->identity.boot_id, sizeof(descriptor.boot_id));
+	memcpy(descriptor.incarnation, engine->identity.incarnation,
+	       sizeof(descriptor.incarnation));
+	descriptor.epoch = engine->identity.epoch;
+	return otte_descriptor_encode(&descriptor, text, size);
+}

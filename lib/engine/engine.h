@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The engine: owner of everything that is not owned by a handle of the caller's.
+ *
+ * Threads: one for requests (progress.h), config.tcp_workers that serve peers. Their number does not
+ * depend on the number of peers.
+ *
+ * Locks, outermost first; a lock further down may be taken while one above is held, never the reverse:
+ *
+ *   close_lock                 one closer at a time
+ *   register_lock              the order of region ids
+ *   peer_lock                  the table of peers
+ *   source_lock                the table of sessions
+ *   source_peer.lock           standing loans
+ *   otte_peer.lock             state, window, live tasks
+ *   (transport: tcp_peer.lock, rx_lock, lane lock; otte_control_client.lock)
+ *   batch.lock
+ *   region_lock, memory_lock, region_wait_lock, access maps, notify_lock, progress.lock, ledger
+ */
+#ifndef OTTE_ENGINE_ENGINE_H
+#define OTTE_ENGINE_ENGINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/itree.h"
+#include "base/loop.h"
+#include "control/auth.h"
+#include "control/server.h"
+#include "engine/fork.h"
+#include "engine/peer.h"
+#include "engine/progress.h"
+#include "engine/region.h"
+#include "ledger/ledger.h"
+#include "otte/otte.h"
+#include "transport/transport.h"
+
+#define OTTE_SOURCE_LANES_MAX 16
+#define OTTE_WORKERS_MAX 16
+
+struct source_peer;
+struct otte_notify_queue;
+struct otte_stats_socket;
+
+struct otte_serve_thread {
+	struct otte_engine *engine;
+	unsigned index;
+	pthread_t thread;
+};
+
+struct otte_engine {
+	struct otte_config config;
+	unsigned generation;             /* of fork, see fork.h */
+	struct otte_identity identity;
+	struct otte_keys keys;
+	char address[OTTE_ADDRESS_MAX];  /* as peers are told; "" without a listener */
+
+	struct otte_ledger *ledger;
+	struct otte_ledger_client *client;
+	struct otte_transport *tcp;
+
+	struct otte_progress progress;
+
+	/* Serving. server belongs to serve thread 0. */
+	unsigned serve_count;
+	struct otte_loop serve_loops[OTTE_WORKERS_MAX];
+	struct otte_serve_thread serve_threads[OTTE_WORKERS_MAX];
+	_Atomic bool serve_stop, serve_bye;
+	struct otte_control_server server;
+	struct otte_stats_socket *stats_socket;
+
+	pthread_mutex_t memory_lock;
+	struct otte_itree memories;      /* allocations by address */
+	uint64_t memory_count;
+
+	pthread_mutex_t register_lock;
+	pthread_rwlock_t region_lock;
+	struct otte_region *regions;
+	uint64_t published;
+	pthread_mutex_t region_wait_lock;
+	pthread_cond_t region_idle;
+	_Atomic uint32_t region_waiters;
+
+	pthread_mutex_t peer_lock;
+	struct otte_peer *peers;
+
+	pthread_mutex_t source_lock;
+	struct source_peer *source_peers;
+	_Atomic uint64_t source_requests;
+
+	struct otte_notify_queue *notify;
+
+	pthread_mutex_t close_lock;
+	bool closing;
+	_Atomic bool source_closed, requester_closed;
+
+	/* Budgets, charged at submission. */
+	_Atomic uint64_t requests, bytes;
+	_Atomic uint64_t segments, batches, block_lists;
+	_Atomic uint64_t tick_due_ns;    /* peers want to be looked at then */
+
+	struct {
+		_Atomic uint64_t submitted, completed, failed;
+		_Atomic uint64_t read_bytes, write_bytes;
+		_Atomic uint64_t served_read_bytes, served_write_bytes;
+		_Atomic uint64_t served_requests, refused_requests;
+		_Atomic uint64_t peers_out, reconnects;
+		_Atomic uint64_t notifications_sent, notifications_received;
+		_Atomic uint64_t stale_regions;
+	} counters;
+};
+
+/* Now plus `timeout_ns`, saturating; negative means for ever. */
+uint64_t otte_deadline_after(int64_t timeout_ns);
+
+void otte_engine_fill_stats(struct otte_engine *engine, struct otte_stats *stats);
+
+#endif

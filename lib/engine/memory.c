@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "engine/memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "engine/engine.h"
+
+static uint64_t page_bytes(void)
+{
+	return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Put an allocation on the engine's map of addresses, which takes each byte once. */
+static int publish(struct otte_mem *mem)
+{
+	struct otte_engine *engine = mem->engine;
+	int ret = 0;
+
+	mem->place.start = (uint64_t)(uintptr_t)mem->address;
+	mem->place.end = mem->place.start + mem->length;
+	pthread_mutex_lock(&engine->memory_lock);
+	if (otte_itree_find(&engine->memories, mem->place.start, mem->place.end, NULL, NULL)) {
+		ret = otte_fail(-EEXIST, "the range overlaps memory that the engine has already");
+	} else {
+		otte_itree_insert(&engine->memories, &mem->place);
+		engine->memory_count++;
+	}
+	pthread_mutex_unlock(&engine->memory_lock);
+	return ret;
+}
+
+static int create(struct otte_engine *engine, enum otte_mem_kind kind, void *address,
+		  uint64_t length, unsigned flags, struct otte_mem **out)
+{
+	struct otte_mem *mem;
+	int ret;
+
+	mem = calloc(1, sizeof(*mem));
+	if (!mem)
+		return otte_fail(-ENOMEM, "no memory for an allocation's record");
+	mem->engine = engine;
+	mem->kind = kind;
+	mem->flags = flags;
+	mem->address = address;
+	mem->length = length;
+	otte_access_map_init(&mem->access);
+	ret = publish(mem);
+	if (ret) {
+		otte_access_map_fini(&mem->access);
+		free(mem);
+		return ret;
+	}
+	*out = mem;
+	return 0;
+}
+
+static int map(struct otte_engine *engine, enum otte_mem_kind kind, int fd, uint64_t offset,
+	       uint64_t length, unsigned flags, struct otte_mem **out)
+{
+	int protection = PROT_READ | (flags & OTTE_MEM_READONLY ? 0 : PROT_WRITE);
+	int how = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+	void *address;
+	int ret;
+
+	address = mmap(NULL, length, protection, how, fd, (off_t)offset);
+	if (address == MAP_FAILED)
+		return otte_fail(-errno, "mmap of %lu bytes: %m", (unsigned long)length);
+	if (flags & OTTE_MEM_HUGE)
+		madvise(address, length, MADV_HUGEPAGE); /* a wish; the kernel may refuse it */
+	ret = create(engine, kind, address, length, flags, out);
+	if (ret)
+		munmap(address, length);
+	return ret;
+}
+
+int otte_mem_alloc(struct otte_engine *engine, uint64_t length, unsigned flags,
+		   struct otte_mem **mem)
+{
+	int ret;
+
+	if (!engine || !mem)
+		return otte_fail(-EINVAL, "otte_mem_alloc: engine and mem must not be NULL");
+	ret = otte_fork_check(engine->generation);
+	if (ret)
+		return ret;
+	if (flags & ~OTTE_MEM_HUGE)
+		return otte_fail(-EINVAL, "otte_mem_alloc: unknown flags 0x%x", flags);
+	if (length == 0 || length > INT64_MAX - page_bytes())
+		return otte_fail(-EINVAL, "otte_mem_alloc: a length of %lu", (unsigned long)length);
+	return map(engine, OTTE_MEM_OWNED, -1, 0, length, flags, mem);
+}
+
+int otte_mem_adopt(struct otte_engine *engine, void *address, uint64_t length,
+		   struct otte_mem **mem)
+{
+	int ret;
+
+	if (!engine || !address || !mem)
+		return otte_fail(-EINVAL, "otte_mem_adopt: engine, address and mem must not be NULL");
+	ret = otte_fork_check(engine->generation);
+	if (ret)
+		return ret;
+	if (length == 0 || length > UINTPTR_MAX - (uintptr_t)address)
+		return otte_fail(-EINVAL, "otte_mem_adopt: a length of %lu", (unsigned long)length);
+	return create(engine, OTTE_MEM_ADOPTED, address, length, 0, mem);
+}
+
+/* The bytes to map: what was asked for, or up to the file's end. */
+static int file_extent(int fd, uint64_t offset, uint64_t *length)
+{
+	struct stat st;
+
+	if (offset % page_bytes())
+		return otte_fail(-EINVAL, "otte_mem_map_file: offset %lu is not on a page boundary",
+				 (unsigned long)offset);
+	if (fstat(fd, &st) < 0)
+		return otte_fail(-errno, "otte_mem_map_file: fstat: %m");
+	if (!S_ISREG(st.st_mode))
+		return otte_fail(-EINVAL, "otte_mem_map_file: not a regular file or memfd");
+	if (offset >= (uint64_t)st.st_size)
+		return otte_fail(-EINVAL, "otte_mem_map_file: offset %lu is at or past the end, %lu",
+				 (unsigned long)offset, (unsigned long)st.st_size);
+	if (*length == 0)
+		*length = (uint64_t)st.st_size - offset;
+	if (!range_inside(offset, *length, (uint64_t)st.st_size))
+		return otte_fail(-EINVAL, "otte_mem_map_file: the range ends past the file, %lu",
+				 (unsigned long)st.st_size);
+	return 0;
+}
+
+int otte_mem_map_file(struct otte_engine *engine, int fd, uint64_t offset, uint64_t length,
+		      unsigned flags, struct otte_mem **mem)
+{
+	int ret;
+
+	if (!engine || !mem)
+		return otte_fail(-EINVAL, "otte_mem_map_file: engine and mem must not be NULL");
+	ret = otte_fork_check(engine->generation);
+	if (ret)
+		return ret;
+	if (flags & ~(OTTE_MEM_HUGE | OTTE_MEM_READONLY))
+		return otte_fail(-EINVAL, "otte_mem_map_file: unknown flags 0x%x", flags);
+	ret = file_extent(fd, offset, &length);
+	if (ret)
+		return ret;
+	return map(engine, OTTE_MEM_FILE, fd, offset, length, flags, mem);
+}
+
+void *otte_mem_address(const struct otte_mem *mem)
+{
+	return mem ? mem->address : NULL;
+}
+
+uint64_t otte_mem_length(const struct otte_mem *mem)
+{
+	return mem ? mem->length : 0;
+}
+
+int otte_mem_release(struct otte_mem *mem)
+{
+	struct otte_engine *engine;
+	int ret;
+
+	if (!mem)
+		return otte_fail(-EINVAL, "otte_mem_release: mem must not be NULL");
+	engine = mem->engine;
+	ret = otte_fork_check(engine->generation);
+	if (ret)
+		return ret;
+	if (atomic_load(&mem->views))
+		return otte_fail(-EBUSY, "%lu regions of the memory are registered",
+				 (unsigned long)atomic_load(&mem->views));
+	if (otte_access_any(&mem->access))
+		return otte_fail(-EBUSY, "the memory is being transferred");
+	pthread_mutex_lock(&engine->memory_lock);
+	otte_itree_remove(&engine->memories, &mem->place);
+	engine->memory_count--;
+	pthread_mutex_unlock(&engine->memory_lock);
+	if (mem->kind != OTTE_MEM_ADOPTED)
+		munmap(mem->address, mem->length);
+	otte_access_map_fini(&mem->access);
+	free(mem);
+	return 0;
+}

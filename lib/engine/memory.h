@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef OTTE_ENGINE_MEMORY_H
+#define OTTE_ENGINE_MEMORY_H
+
+#include <stdatomic.h>
+
+#include "engine/access.h"
+#include "otte/otte.h"
+
+enum otte_mem_kind {
+	OTTE_MEM_OWNED = 0,
+	OTTE_MEM_ADOPTED = 1,
+	OTTE_MEM_FILE = 2,
+};
+
+/*
+ * An allocation. Everything but `views` and the access map is fixed from creation on; it is on
+ * engine->memories by address until released.
+ */
+struct otte_mem {
+	struct otte_engine *engine;
+	enum otte_mem_kind kind;
+	unsigned flags;
+	uint8_t *address;
+	uint64_t length;
+	struct otte_inode place;      /* engine->memories, under engine->memory_lock */
+	_Atomic uint64_t views;       /* regions registered on it */
+	struct otte_access_map access;
+};
+
+#endif

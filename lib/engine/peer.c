@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "engine/peer.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/line.h"
+#include "base/log.h"
+#include "engine/batch.h"
+#include "engine/engine.h"
+
+/* Lanes and hellos are looked at this often while there are peers. */
+#define TICK_NS (50 * NSEC_PER_MSEC)
+
+/* ---- State ---- */
+
+/* Under lock. */
+static void say_why(struct otte_peer *peer, int code)
+{
+	char text[OTTE_ADDRESS_MAX + OTTE_TEXT_MAX + 128];
+
+	peer->code = code;
+	snprintf(text, sizeof(text), "peer %s: %s", peer->endpoint, otte_error_text());
+	otte_line_clean(peer->text, sizeof(peer->text), text);
+}
+
+static void on_lost(struct otte_peer *peer, int code)
+{
+	struct otte_engine *engine = peer->engine;
+	bool was_ready, lost;
+
+	pthread_mutex_lock(&peer->lock);
+	was_ready = peer->state == OTTE_PEER_READY;
+	lost = !peer->closing &&
+	       (was_ready || peer->state == OTTE_PEER_CONNECTING);
+	if (lost) {
+		peer->state = OTTE_PEER_LOST;
+		say_why(peer, code);
+		peer->retry_at_ns = otte_now_ns() + peer->backoff_ns;
+		peer->backoff_ns = min_u64(peer->backoff_ns * 2, engine->config.reconnect_max_ns);
+	}
+	pthread_mutex_unlock(&peer->lock);
+	if (was_ready)
+		atomic_fetch_sub(&engine->counters.peers_out, 1);
+	if (lost && was_ready)
+		otte_log(OTTE_LOG_WARNING, "lost %s", peer->text);
+	peer->tcp->ops->peer_stop(peer->tcp, -ECONNRESET);
+	otte_batch_fail_queued(peer, -ECONNRESET);
+	pthread_mutex_lock(&peer->lock);
+	pthread_cond_broadcast(&peer->changed);
+	pthread_mutex_unlock(&peer->lock);
+}
+
+static void on_open(struct otte_peer *peer)
+{
+	const struct otte_welcome *welcome = &peer->control.welcome;
+	bool stale;
+
+	pthread_mutex_lock(&peer->lock);
+	stale = peer->identity.epoch && peer->identity.epoch != welcome->identity.epoch;
+	if (stale) {
+		otte_fail(-ESTALE, "epoch %016lx answers there now, not %016lx",
+			  (unsigned long)welcome->identity.epoch,
+			  (unsigned long)peer->identity.epoch);
+		say_why(peer, -ESTALE);
+		peer->state = OTTE_PEER_STALE;
+		pthread_cond_broadcast(&peer->changed);
+	} else {
+		peer->identity = welcome->identity;
+		peer->authenticated = welcome->flags & OTTE_HELLO_AUTH;
+		peer->said_bye = false;
+	}
+	pthread_mutex_unlock(&peer->lock);
+	if (stale)
+		otte_control_client_stop(&peer->control, -ESTALE);
+	else
+		peer->tcp->ops->peer_connect(peer->tcp);
+}
+
+static void control_changed(struct otte_control_client *control, enum otte_client_state state,
+			    int code)
+{
+	struct otte_peer *peer = container_of(control, struct otte_peer, control);
+
+	if (state == OTTE_CLIENT_LOST) {
+		on_lost(peer, code);
+	} else if (code == -ESHUTDOWN) {
+		pthread_mutex_lock(&peer->lock);
+		peer->said_bye = true;
+		pthread_mutex_unlock(&peer->lock);
+	} else {
+		on_open(peer);
+	}
+}
+
+static void transport_changed(void *arg)
+{
+	struct otte_peer *peer = arg;
+	bool ready = false;
+	int ret;
+
+	ret = peer->tcp->ops->peer_ready(peer->tcp);
+	if (ret < 0) {
+		otte_control_client_stop(&peer->control, ret);
+		return;
+	}
+	if (ret == 0)
+		return;
+	pthread_mutex_lock(&peer->lock);
+	if (peer->state == OTTE_PEER_CONNECTING && !peer->closing) {
+		ready = true;
+		peer->state = OTTE_PEER_READY;
+		peer->backoff_ns = peer->engine->config.reconnect_min_ns;
+		pthread_cond_broadcast(&peer->changed);
+	}
+	pthread_mutex_unlock(&peer->lock);
+	if (ready)
+		atomic_fetch_add(&peer->engine->counters.peers_out, 1);
+}
+
+/* ---- Life ---- */
+
+static int create(struct otte_engine *engine, const char *endpoint,
+		  const struct otte_addresses *addresses, uint64_t epoch, struct otte_peer **out)
+{
+	const struct otte_config *config = &engine->config;
+	pthread_condattr_t attr;
+	struct otte_peer *peer;
+	unsigned i;
+	int ret;
+
+	peer = calloc(1, sizeof(*peer));
+	if (!peer)
+		return otte_fail(-ENOMEM, "no memory for a peer");
+	peer->engine = engine;
+	peer->refs = 1;
+	snprintf(peer->endpoint, sizeof(peer->endpoint), "%s", endpoint);
+	peer->identity.epoch = epoch;
+	peer->next_deadline_ns = UINT64_MAX;
+	peer->backoff_ns = config->reconnect_min_ns;
+	peer->window.max_requests = config->window_requests;
+	peer->window.max_bytes = config->window_bytes;
+	peer->control.loop = &engine->progress.control;
+	peer->control.identity = &engine->identity;
+	peer->control.keys = &engine->keys;
+	peer->control.max_payload = config->control_frame_bytes;
+	peer->control.timeout_ns = config->control_timeout_ns;
+	peer->control.changed = control_changed;
+	for (i = 0; i < addresses->count && i < OTTE_CLIENT_ADDRESSES; i++) {
+		peer->control.addresses[i].address = addresses->list[i].storage;
+		peer->control.addresses[i].length = addresses->list[i].length;
+	}
+	peer->control.address_count = i;
+	ret = engine->tcp->ops->peer_open(engine->tcp, &peer->control, transport_changed, peer,
+					  &peer->tcp);
+	if (ret) {
+		free(peer);
+		return ret;
+	}
+	otte_control_client_init(&peer->control);
+	pthread_mutex_init(&peer->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&peer->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	*out = peer;
+	return 0;
+}
+
+static void free_peer(struct otte_peer *peer)
+{
+	struct otte_known_region *region, *next;
+
+	HASH_ITER(hh, peer->regions, region, next) {
+		HASH_DEL(peer->regions, region);
+		free(region);
+	}
+	peer->tcp->ops->peer_close(peer->tcp);
+	otte_control_client_fini(&peer->control);
+	pthread_cond_destroy(&peer->changed);
+	pthread_mutex_destroy(&peer->lock);
+	free(peer);
+}
+
+static void lanes_forgot(struct otte_retired *retired)
+{
+	struct otte_peer *peer = container_of(retired, struct otte_peer, retired);
+
+	free_peer(peer);
+}
+
+static void control_forgot(struct otte_retired *retired)
+{
+	struct otte_peer *peer = container_of(retired, struct otte_peer, retired);
+
+	peer->retired.free = lanes_forgot;
+	otte_loop_retire(&peer->engine->progress.lanes, &peer->retired);
+}
+
+/* No one has the peer any more. Its watches may still stand in rounds that are being handled. */
+static void take_down(struct otte_peer *peer)
+{
+	struct otte_engine *engine = peer->engine;
+	bool was_ready;
+
+	pthread_mutex_lock(&peer->lock);
+	was_ready = peer->state == OTTE_PEER_READY;
+	peer->closing = true;
+	peer->state = OTTE_PEER_LOST;
+	pthread_mutex_unlock(&peer->lock);
+	if (was_ready)
+		atomic_fetch_sub(&engine->counters.peers_out, 1);
+	otte_fail(-ESHUTDOWN, "the segment is closed");
+	otte_control_client_stop(&peer->control, -ESHUTDOWN);
+	peer->tcp->ops->peer_stop(peer->tcp, -ESHUTDOWN);
+	peer->retired.free = control_forgot;
+	otte_loop_retire(&engine->progress.control, &peer->retired);
+	otte_loop_wake(&engine->progress.control);
+}
+
+int otte_peer_get(struct otte_engine *engine, const char *endpoint,
+		  const struct otte_addresses *addresses, uint64_t epoch, struct otte_peer **out)
+{
+	struct otte_peer *peer;
+	int ret = 0;
+
+	pthread_mutex_lock(&engine->peer_lock);
+	DL_FOREACH(engine->peers, peer) {
+		bool usable;
+
+		pthread_mutex_lock(&peer->lock);
+		usable = peer->state <= OTTE_PEER_READY &&
+			 (!epoch || !peer->identity.epoch || peer->identity.epoch == epoch);
+		pthread_mutex_unlock(&peer->lock);
+		if (usable && strcmp(peer->endpoint, endpoint) == 0)
+			break;
+	}
+	if (peer) {
+		atomic_fetch_add(&peer->refs, 1);
+	} else {
+		ret = create(engine, endpoint, addresses, epoch, &peer);
+		if (!ret)
+			DL_APPEND(engine->peers, peer);
+	}
+	pthread_mutex_unlock(&engine->peer_lock);
+	if (ret)
+		return ret;
+	*out = peer;
+	ret = otte_control_client_start(&peer->control);
+	if (ret)
+		otte_peer_put(peer);
+	return ret;
+}
+
+void otte_peer_hold(struct otte_peer *peer)
+{
+	atomic_fetch_add(&peer->refs, 1);
+}
+
+void otte_peer_put(struct otte_peer *peer)
+{
+	struct otte_engine *engine = peer->engine;
+	uint64_t refs = atomic_load(&peer->refs);
+	bool last;
+
+	while (refs > 1)
+		if (atomic_compare_exchange_weak(&peer->refs, &refs, refs - 1))
+			return;
+	pthread_mutex_lock(&engine->peer_lock);
+	last = atomic_fetch_sub(&peer->refs, 1) == 1;
+	if (last)
+		DL_DELETE(engine->peers, peer);
+	pthread_mutex_unlock(&engine->peer_lock);
+	if (last)
+		take_down(peer);
+}
+
+/* ---- What others ask ---- */
+
+int otte_peer_wait_ready(struct otte_peer *peer, uint64_t until_ns)
+{
+	struct timespec until = {
+		.tv_sec = (time_t)(until_ns / NSEC_PER_SEC),
+		.tv_nsec = (long)(until_ns % NSEC_PER_SEC),
+	};
+	int ret = 0;
+
+	pthread_mutex_lock(&peer->lock);
+	while (peer->state == OTTE_PEER_CONNECTING && ret == 0)
+		ret = pthread_cond_timedwait(&peer->changed, &peer->lock, &until);
+	if (peer->state == OTTE_PEER_READY)
+		ret = 0;
+	else if (peer->state == OTTE_PEER_CONNECTING)
+		ret = otte_fail(-ETIMEDOUT, "peer %s did not answer in time", peer->endpoint);
+	else
+		ret = otte_fail(peer->code, "%s", peer->text);
+	pthread_mutex_unlock(&peer->lock);
+	return ret;
+}
+
+int otte_peer_check(struct otte_peer *peer)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&peer->lock);
+	if (peer->state == OTTE_PEER_STALE)
+		ret = otte_fail(-ESTALE, "%s", peer->text);
+	else if (peer->state != OTTE_PEER_READY)
+		ret = otte_fail(-ECONNRESET, "%s", peer->text);
+	else if (peer->said_bye)
+		ret = otte_fail(-ESHUTDOWN, "peer %s is closing", peer->endpoint);
+	pthread_mutex_unlock(&peer->lock);
+	return ret;
+}
+
+int otte_peer_check_region(struct otte_peer *peer, uint64_t id, uint64_t offset, uint64_t length,
+			   uint8_t op)
+{
+	uint32_t right = op == OTTE_READ ? OTTE_REMOTE_READ : OTTE_REMOTE_WRITE;
+	struct otte_known_region *region;
+	int ret = 0;
+
+	pthread_mutex_lock(&peer->lock);
+	HASH_FIND(hh, peer->regions, &id, sizeof(id), region);
+	if (region && !range_inside(offset, length, region->length))
+		ret = otte_fail(-ERANGE, "[%lu, +%lu) is not inside remote region %lu of %lu bytes",
+				(unsigned long)offset, (unsigned long)length, (unsigned long)id,
+				(unsigned long)region->length);
+	else if (region && !(region->access & right))
+		ret = otte_fail(-EACCES, "remote region %lu does not grant it", (unsigned long)id);
+	pthread_mutex_unlock(&peer->lock);
+	return ret;
+}
+
+uint64_t otte_peer_tick(struct otte_peer *peer, uint64_t now_ns)
+{
+	bool reconnect = false;
+	uint64_t next_ns;
+
+	otte_control_client_tick(&peer->control, now_ns);
+	peer->tcp->ops->peer_tick(peer->tcp, now_ns);
+	next_ns = otte_batch_expire(peer, now_ns);
+	pthread_mutex_lock(&peer->lock);
+	if (peer->state == OTTE_PEER_LOST && !peer->closing) {
+		reconnect = peer->retry_at_ns <= now_ns;
+		if (reconnect)
+			peer->state = OTTE_PEER_CONNECTING;
+		else
+			next_ns = min_u64(next_ns, peer->retry_at_ns);
+	}
+	pthread_mutex_unlock(&peer->lock);
+	if (reconnect) {
+		int ret;
+
+		atomic_fetch_add(&peer->engine->counters.reconnects, 1);
+		ret = otte_control_client_start(&peer->control);
+		if (ret)
+			on_lost(peer, ret);
+	}
+	return min_u64(next_ns, now_ns + TICK_NS);
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "engine/progress.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <time.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#define TICK_MS 1
+/* How long after the last work the thread goes on ticking, so that a pause between two requests does
+ * not cost a wake-up. */
+#define LINGER_NS (100 * NSEC_PER_MSEC)
+/* A leader looks up from its loop this often, whatever its limit. */
+#define LEAD_MS 100
+
+static void hand_over(struct otte_progress *progress)
+{
+	if (!progress->led && progress->followers)
+		pthread_cond_signal(&progress->followers->cond);
+}
+
+/* The thread's: take the lead for one round, or leave the lanes to whoever has it. */
+static void lanes_ready(struct otte_watch *watch, uint32_t events)
+{
+	struct otte_progress *progress = container_of(watch, struct otte_progress, lanes_watch);
+	bool lead;
+
+	(void)events;
+	pthread_mutex_lock(&progress->lock);
+	lead = !progress->led && !progress->followers;
+	if (lead)
+		progress->led = true;
+	pthread_mutex_unlock(&progress->lock);
+	if (!lead) {
+		otte_loop_remove(&progress->control, watch);
+		progress->armed = false;
+		return;
+	}
+	otte_loop_run(&progress->lanes, 0);
+	pthread_mutex_lock(&progress->lock);
+	progress->led = false;
+	hand_over(progress);
+	pthread_mutex_unlock(&progress->lock);
+}
+
+static void arm(struct otte_progress *progress)
+{
+	if (!progress->armed &&
+	    otte_loop_add(&progress->control, &progress->lanes_watch, EPOLLIN) == 0)
+		progress->armed = true;
+}
+
+/* Lead where nobody has for a whole tick. */
+static void look_after_lanes(struct otte_progress *progress, uint64_t *rounds)
+{
+	bool idle;
+
+	pthread_mutex_lock(&progress->lock);
+	idle = !progress->led && !progress->followers && progress->rounds == *rounds;
+	*rounds = progress->rounds;
+	pthread_mutex_unlock(&progress->lock);
+	if (atomic_load(&progress->attention) || (atomic_load(&progress->live) && idle))
+		arm(progress);
+}
+
+static bool busy(struct otte_progress *progress)
+{
+	return atomic_load(&progress->live) || atomic_load(&progress->attention);
+}
+
+static int shorter(int a, int b)
+{
+	if (a < 0)
+		return b;
+	return b < 0 || a < b ? a : b;
+}
+
+static void *progress_main(void *arg)
+{
+	struct otte_progress *progress = arg;
+	uint64_t rounds = 0, busy_ns = 0;
+	int due_ms, ms;
+
+	while (!atomic_load(&progress->stop)) {
+		uint64_t now_ns = otte_now_ns();
+
+		due_ms = progress->tick(progress->arg, now_ns);
+		look_after_lanes(progress, &rounds);
+		if (busy(progress))
+			busy_ns = now_ns;
+		ms = shorter(due_ms, now_ns - busy_ns < LINGER_NS ? TICK_MS : -1);
+		if (ms < 0 || ms > TICK_MS) {
+			atomic_store(&progress->parked, true);
+			if (busy(progress))
+				ms = TICK_MS;
+		}
+		otte_loop_run(&progress->control, ms);
+		atomic_store(&progress->parked, false);
+	}
+	return NULL;
+}
+
+int otte_progress_start(struct otte_progress *progress, int (*tick)(void *arg, uint64_t now_ns),
+			void *arg)
+{
+	int ret;
+
+	ret = otte_loop_init(&progress->lanes);
+	if (ret)
+		return ret;
+	ret = otte_loop_init(&progress->control);
+	if (ret)
+		goto fini_lanes;
+	pthread_mutex_init(&progress->lock, NULL);
+	progress->lanes_watch.fd = progress->lanes.epoll_fd;
+	progress->lanes_watch.ready = lanes_ready;
+	progress->tick = tick;
+	progress->arg = arg;
+	ret = pthread_create(&progress->thread, NULL, progress_main, progress);
+	if (ret) {
+		ret = otte_fail(-ret, "the engine's thread cannot be started");
+		goto fini_control;
+	}
+	return 0;
+
+fini_control:
+	pthread_mutex_destroy(&progress->lock);
+	otte_loop_fini(&progress->control);
+fini_lanes:
+	otte_loop_fini(&progress->lanes);
+	return ret;
+}
+
+void otte_progress_stop(struct otte_progress *progress)
+{
+	atomic_store(&progress->stop, true);
+	otte_loop_wake(&progress->control);
+	pthread_join(progress->thread, NULL);
+}
+
+void otte_progress_fini(struct otte_progress *progress)
+{
+	pthread_mutex_destroy(&progress->lock);
+	otte_loop_fini(&progress->control);
+	otte_loop_fini(&progress->lanes);
+}
+
+void otte_progress_kick(struct otte_progress *progress)
+{
+	if (atomic_load(&progress->parked))
+		otte_loop_wake(&progress->control);
+}
+
+void otte_progress_attend(struct otte_progress *progress)
+{
+	atomic_fetch_add(&progress->attention, 1);
+	otte_loop_wake(&progress->control);
+}
+
+void otte_progress_unattend(struct otte_progress *progress)
+{
+	atomic_fetch_sub(&progress->attention, 1);
+}
+
+void otte_waiter_init(struct otte_waiter *waiter)
+{
+	pthread_condattr_t attr;
+
+	*waiter = (struct otte_waiter){ .thread = pthread_self() };
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&waiter->cond, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
+void otte_waiter_fini(struct otte_waiter *waiter)
+{
+	pthread_cond_destroy(&waiter->cond);
+}
+
+static int lead_ms(uint64_t until_ns)
+{
+	uint64_t now_ns;
+
+	if (until_ns == UINT64_MAX)
+		return LEAD_MS;
+	now_ns = otte_now_ns();
+	if (until_ns <= now_ns)
+		return 0;
+	return (int)min_u64(LEAD_MS, (until_ns - now_ns + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC);
+}
+
+/* Under lock, given up for the round. */
+static void lead(struct otte_progress *progress, struct otte_waiter *waiter, uint64_t until_ns)
+{
+	progress->led = true;
+	waiter->leading = true;
+	progress->rounds++;
+	pthread_mutex_unlock(&progress->lock);
+	otte_loop_run(&progress->lanes, lead_ms(until_ns));
+	pthread_mutex_lock(&progress->lock);
+	waiter->leading = false;
+	progress->led = false;
+}
+
+/* Under lock, given up while asleep. */
+static void follow(struct otte_progress *progress, struct otte_waiter *waiter, uint64_t until_ns)
+{
+	struct timespec until = {
+		.tv_sec = (time_t)(until_ns / NSEC_PER_SEC),
+		.tv_nsec = (long)(until_ns % NSEC_PER_SEC),
+	};
+
+	DL_APPEND2(progress->followers, waiter, follow_prev, follow_next);
+	if (until_ns == UINT64_MAX)
+		pthread_cond_wait(&waiter->cond, &progress->lock);
+	else
+		pthread_cond_timedwait(&waiter->cond, &progress->lock, &until);
+	DL_DELETE2(progress->followers, waiter, follow_prev, follow_next);
+}
+
+bool otte_progress_wait(struct otte_progress *progress, struct otte_waiter *waiter,
+			uint64_t until_ns)
+{
+	bool done;
+
+	pthread_mutex_lock(&progress->lock);
+	while (!waiter->done) {
+		if (!progress->led)
+			lead(progress, waiter, until_ns);
+		else
+			follow(progress, waiter, until_ns);
+		if (!waiter->done && until_ns != UINT64_MAX && otte_now_ns() >= until_ns)
+			break;
+	}
+	done = waiter->done;
+	hand_over(progress);
+	pthread_mutex_unlock(&progress->lock);
+	return done;
+}
+
+void otte_progress_wake(struct otte_progress *progress, struct otte_waiter *waiter)
+{
+	bool elsewhere;
+
+	pthread_mutex_lock(&progress->lock);
+	waiter->done = true;
+	elsewhere = waiter->leading && !pthread_equal(waiter->thread, pthread_self());
+	if (!waiter->leading)
+		pthread_cond_signal(&waiter->cond);
+	if (elsewhere)
+		otte_loop_wake(&progress->lanes);
+	pthread_mutex_unlock(&progress->lock);
+}
+
+void otte_progress_poll(struct otte_progress *progress)
+{
+	pthread_mutex_lock(&progress->lock);
+	if (progress->led) {
+		pthread_mutex_unlock(&progress->lock);
+		return;
+	}
+	progress->led = true;
+	progress->rounds++;
+	pthread_mutex_unlock(&progress->lock);
+	otte_loop_run(&progress->lanes, 0);
+	pthread_mutex_lock(&progress->lock);
+	progress->led = false;
+	hand_over(progress);
+	pthread_mutex_unlock(&progress->lock);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Who moves bytes on the requester's side.
+ *
+ * Lanes are in one loop. A thread that waits for its batch runs that loop itself: a hand-over between
+ * threads costs more than a small transfer. At most one thread runs it, the leader; further waiters
+ * follow, asleep until their batch is done or the lead is free. The engine's own thread runs timers
+ * and control connections, and takes the lead only where work is live and nobody has led for a tick.
+ *
+ *   armed   the lane loop's descriptor is watched by the engine's thread
+ *   parked  the engine's thread sleeps without a tick; submitting wakes it
+ */
+#ifndef OTTE_ENGINE_PROGRESS_H
+#define OTTE_ENGINE_PROGRESS_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/loop.h"
+
+struct otte_waiter {
+	struct otte_waiter *prev, *next; /* of a batch */
+	struct otte_waiter *follow_prev, *follow_next;
+	pthread_cond_t cond;
+	bool done, leading;
+	pthread_t thread;
+};
+
+struct otte_progress {
+	struct otte_loop lanes;
+	struct otte_loop control;        /* control connections; run by the thread */
+	struct otte_watch lanes_watch;   /* lanes.epoll_fd in control, while armed */
+	bool armed;                      /* the thread's */
+	_Atomic uint64_t live;           /* works that are not done */
+	_Atomic uint64_t attention;      /* reasons to stay armed */
+	_Atomic bool parked, stop;
+	pthread_t thread;
+	/* Timers; returns milliseconds until it wants to be called again, -1: not of its own accord. */
+	int (*tick)(void *arg, uint64_t now_ns);
+	void *arg;
+
+	pthread_mutex_t lock;            /* the rest */
+	bool led;                        /* somebody leads */
+	uint64_t rounds;                 /* led by waiters */
+	struct otte_waiter *followers;
+};
+
+int otte_progress_start(struct otte_progress *progress, int (*tick)(void *arg, uint64_t now_ns),
+			void *arg);
+/* Ends the thread. The loops stay, for what is taken down after it, until fini. */
+void otte_progress_stop(struct otte_progress *progress);
+void otte_progress_fini(struct otte_progress *progress);
+
+/* Work was added: the thread must not sleep without a tick. */
+void otte_progress_kick(struct otte_progress *progress);
+
+/* The thread is to lead at once, until unattend. */
+void otte_progress_attend(struct otte_progress *progress);
+void otte_progress_unattend(struct otte_progress *progress);
+
+/* One round without waiting, unless somebody leads. */
+void otte_progress_poll(struct otte_progress *progress);
+
+void otte_waiter_init(struct otte_waiter *waiter);
+void otte_waiter_fini(struct otte_waiter *waiter);
+
+/* Lead or follow until the waiter is done or `until_ns` (UINT64_MAX: never). True: done. */
+bool otte_progress_wait(struct otte_progress *progress, struct otte_waiter *waiter,
+			uint64_t until_ns);
+/* The waiter is done. Any thread, any lock of the engine but progress's own. */
+void otte_progress_wake(struct otte_progress *progress, struct otte_waiter *waiter);
+
+#endif

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "engine/region.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "engine/engine.h"
+#include "engine/source.h"
+
+int otte_region_use(struct otte_region *region)
+{
+	struct otte_engine *engine = region->engine;
+	int ret = 0;
+
+	pthread_rwlock_rdlock(&engine->region_lock);
+	if (region->hidden)
+		ret = otte_fail(-ENOENT, "region %lu is unregistered", (unsigned long)region->id);
+	else
+		atomic_fetch_add(&region->uses, 1);
+	pthread_rwlock_unlock(&engine->region_lock);
+	return ret;
+}
+
+int otte_region_use_id(struct otte_engine *engine, uint64_t id, struct otte_region **out)
+{
+	struct otte_region *region;
+	int ret = 0;
+
+	pthread_rwlock_rdlock(&engine->region_lock);
+	HASH_FIND(hh, engine->regions, &id, sizeof(id), region);
+	if (region)
+		atomic_fetch_add(&region->uses, 1);
+	else
+		ret = otte_fail(-ENOENT, "no region %lu", (unsigned long)id);
+	pthread_rwlock_unlock(&engine->region_lock);
+	*out = region;
+	return ret;
+}
+
+void otte_region_unuse(struct otte_region *region)
+{
+	struct otte_engine *engine = region->engine;
+
+	/* The lock is taken only where somebody may be waiting: after the last use, hidden or not. */
+	if (atomic_fetch_sub(&region->uses, 1) != 1 || !atomic_load(&engine->region_waiters))
+		return;
+	pthread_mutex_lock(&engine->region_wait_lock);
+	pthread_cond_broadcast(&engine->region_idle);
+	pthread_mutex_unlock(&engine->region_wait_lock);
+}
+
+static int check_desc(struct otte_engine *engine, const struct otte_region_desc *desc, size_t i)
+{
+	if (!desc->mem || desc->mem->engine != engine)
+		return otte_fail(-EINVAL, "view %zu: mem is not of this engine", i);
+	if (desc->reserved || desc->access & ~(OTTE_REMOTE_READ | OTTE_REMOTE_WRITE))
+		return otte_fail(-EINVAL, "view %zu: unknown access 0x%x", i, desc->access);
+	if (desc->length == 0 || !range_inside(desc->offset, desc->length, desc->mem->length))
+		return otte_fail(-ERANGE, "view %zu: [%lu, +%lu) is not inside its memory of %lu bytes", i,
+				 (unsigned long)desc->offset, (unsigned long)desc->length,
+				 (unsigned long)desc->mem->length);
+	if (desc->access & OTTE_REMOTE_WRITE && desc->mem->flags & OTTE_MEM_READONLY)
+		return otte_fail(-EACCES, "view %zu: its memory is mapped for reading only", i);
+	if (desc->name && strlen(desc->name) >= OTTE_NAME_MAX)
+		return otte_fail(-EINVAL, "view %zu: the name is longer than %d bytes", i,
+				 OTTE_NAME_MAX - 1);
+	return 0;
+}
+
+/* One view, known to the ledger, not yet visible. */
+static int prepare(struct otte_engine *engine, const struct otte_region_desc *desc,
+		   struct otte_region **out)
+{
+	const struct otte_region_claim claim = {
+		.address = (uint64_t)(uintptr_t)desc->mem->address + desc->offset,
+		.length = desc->length,
+		.access = desc->access,
+		.backing = OTTE_BACKING_NONE,
+	};
+	struct otte_region *region;
+	int ret;
+
+	region = calloc(1, sizeof(*region));
+	if (!region)
+		return otte_fail(-ENOMEM, "no memory for a region's record");
+	region->engine = engine;
+	region->mem = desc->mem;
+	region->offset = desc->offset;
+	region->length = desc->length;
+	region->access = desc->access;
+	if (desc->name)
+		strcpy(region->name, desc->name);
+	ret = engine->ledger->ops->region_add(engine->client, &claim, &region->id);
+	if (ret) {
+		free(region);
+		return ret;
+	}
+	atomic_fetch_add(&desc->mem->views, 1);
+	*out = region;
+	return 0;
+}
+
+static void discard(struct otte_region *region)
+{
+	struct otte_engine *engine = region->engine;
+
+	engine->ledger->ops->region_del(engine->client, region->id);
+	atomic_fetch_sub(&region->mem->views, 1);
+	free(region);
+}
+
+int otte_region_register(struct otte_engine *engine, const struct otte_region_desc *descs,
+			 size_t count, struct otte_region **regions)
+{
+	size_t i, made = 0;
+	int ret;
+
+	if (!engine || !count || !descs || !regions)
+		return otte_fail(-EINVAL, "otte_region_register: NULL, or no views");
+	ret = otte_fork_check(engine->generation);
+	for (i = 0; i < count && !ret; i++)
+		ret = check_desc(engine, &descs[i], i);
+	if (ret)
+		return ret;
+	/* One caller at a time, so that the table's order is that of the ids. */
+	pthread_mutex_lock(&engine->register_lock);
+	for (; made < count; made++) {
+		ret = prepare(engine, &descs[made], &regions[made]);
+		if (ret)
+			goto undo;
+	}
+	pthread_rwlock_wrlock(&engine->region_lock);
+	for (i = 0; i < count && !ret; i++) {
+		struct otte_region *region = regions[i];
+
+		HASH_ADD(hh, engine->regions, id, sizeof(region->id), region);
+		if (!region->hh.tbl)
+			ret = otte_fail(-ENOMEM, "no memory for the table of regions");
+	}
+	if (ret)
+		for (i = 0; i < count; i++)
+			if (regions[i]->hh.tbl)
+				HASH_DEL(engine->regions, regions[i]);
+	for (i = 0; i < count && !ret; i++)
+		engine->published += regions[i]->access != OTTE_LOCAL_ONLY;
+	pthread_rwlock_unlock(&engine->region_lock);
+undo:
+	while (ret && made)
+		discard(regions[--made]);
+	pthread_mutex_unlock(&engine->register_lock);
+	return ret;
+}
+
+/* -> HIDDEN, once. */
+static void hide(struct otte_region *region)
+{
+	struct otte_engine *engine = region->engine;
+
+	pthread_rwlock_wrlock(&engine->region_lock);
+	if (!region->hidden) {
+		region->hidden = true;
+		engine->published -= region->access != OTTE_LOCAL_ONLY;
+		HASH_DEL(engine->regions, region);
+	}
+	pthread_rwlock_unlock(&engine->region_lock);
+}
+
+static bool wait_idle(struct otte_region *region, uint64_t until_ns)
+{
+	struct otte_engine *engine = region->engine;
+	struct timespec until = {
+		.tv_sec = (time_t)(until_ns / NSEC_PER_SEC),
+		.tv_nsec = (long)(until_ns % NSEC_PER_SEC),
+	};
+	int ret = 0;
+
+	if (!atomic_load(&region->uses))
+		return true;
+	pthread_mutex_lock(&engine->region_wait_lock);
+	atomic_fetch_add(&engine->region_waiters, 1);
+	while (atomic_load(&region->uses) && ret == 0)
+		ret = pthread_cond_timedwait(&engine->region_idle, &engine->region_wait_lock,
+					     &until);
+	atomic_fetch_sub(&engine->region_waiters, 1);
+	pthread_mutex_unlock(&engine->region_wait_lock);
+	return !atomic_load(&region->uses);
+}
+
+static int by_address(const void *a, const void *b)
+{
+	const struct otte_region *const *left = a, *const *right = b;
+
+	return *left < *right ? -1 : *left > *right;
+}
+
+/* Sort, and drop what stands there twice. */
+static size_t unique(struct otte_region **regions, size_t count)
+{
+	size_t i, kept = 0;
+
+	qsort(regions, count, sizeof(*regions), by_address);
+	for (i = 0; i < count; i++)
+		if (regions[i] && (!kept || regions[kept - 1] != regions[i]))
+			regions[kept++] = regions[i];
+	return kept;
+}
+
+int otte_region_unregister(struct otte_region **regions, size_t count, int64_t timeout_ns,
+			   size_t *pending)
+{
+	uint64_t until_ns = otte_deadline_after(timeout_ns);
+	size_t i, left = 0;
+	int ret = 0;
+
+	if (!regions && count)
+		return otte_fail(-EINVAL, "otte_region_unregister: regions must not be NULL");
+	count = unique(regions, count);
+	if (count)
+		ret = otte_fork_check(regions[0]->engine->generation);
+	if (ret)
+		return ret;
+	for (i = 0; i < count; i++)
+		hide(regions[i]);
+	for (i = 0; i < count; i++) {
+		if (wait_idle(regions[i], until_ns)) {
+			otte_source_forget(regions[i]->engine, regions[i]->id);
+			discard(regions[i]);
+		} else {
+			regions[left++] = regions[i];
+		}
+	}
+	if (pending)
+		*pending = left;
+	if (left)
+		return otte_fail(-ETIMEDOUT, "%zu of %zu regions are still in use", left, count);
+	return 0;
+}
+
+uint64_t otte_region_id(const struct otte_region *region)
+{
+	return region ? region->id : 0;
+}
+
+int otte_region_describe(struct otte_engine *engine, uint64_t after, struct otte_region_info *rows,
+			 size_t capacity, struct otte_regions *regions)
+{
+	struct otte_region *region;
+	uint32_t count = 0;
+
+	pthread_rwlock_rdlock(&engine->region_lock);
+	HASH_FIND(hh, engine->regions, &after, sizeof(after), region);
+	region = region ? region->hh.next : engine->regions;
+	for (; region && count < capacity; region = region->hh.next) {
+		struct otte_region_info *row = &rows[count];
+
+		if (region->id <= after || !region->access)
+			continue;
+		memset(row, 0, sizeof(*row));
+		row->id = region->id;
+		row->length = region->length;
+		row->address = (uint64_t)(uintptr_t)region->mem->address + region->offset;
+		row->access = region->access;
+		strcpy(row->name, region->name);
+		count++;
+	}
+	regions->total = engine->published;
+	regions->count = count;
+	regions->more = region != NULL;
+	pthread_rwlock_unlock(&engine->region_lock);
+	return 0;
+}

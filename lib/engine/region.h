@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef OTTE_ENGINE_REGION_H
+#define OTTE_ENGINE_REGION_H
+
+#include <stdatomic.h>
+#include "base/hash.h"
+
+#include "control/wire.h"
+#include "engine/memory.h"
+
+/*
+ * A registered view.
+ *
+ *   VISIBLE -> HIDDEN -> gone
+ *
+ * VISIBLE: in engine->regions, found by peers and usable by requests. HIDDEN: out of the table; uses
+ * that began go on. It goes when `uses` is zero and its standing loans are settled. `hidden` is written
+ * under the write side of engine->region_lock; a use begins under its read side.
+ */
+struct otte_region {
+	struct otte_engine *engine;
+	struct otte_mem *mem;
+	uint64_t offset;           /* in mem */
+	uint64_t length;
+	uint32_t access;
+	bool hidden;
+	uint64_t id;               /* also its id in the ledger */
+	_Atomic uint64_t uses;
+	char name[OTTE_NAME_MAX];
+	UT_hash_handle hh;         /* engine->regions, in the order of ids */
+};
+
+/* Begin a use of a region of ours. -ENOENT once it is hidden. */
+int otte_region_use(struct otte_region *region);
+/* The same for a peer, by id. */
+int otte_region_use_id(struct otte_engine *engine, uint64_t id, struct otte_region **region);
+void otte_region_unuse(struct otte_region *region);
+
+/* Rows of what is published, ids above `after`; see otte_control_handlers. */
+int otte_region_describe(struct otte_engine *engine, uint64_t after, struct otte_region_info *rows,
+			 size_t capacity, struct otte_regions *regions);
+
+#endif

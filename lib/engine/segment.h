@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#ifndef OTTE_ENGINE_SEGMENT_H
+#define OTTE_ENGINE_SEGMENT_H
+
+#include "engine/peer.h"
+
+/* A caller's handle on a peer. Fixed but for the count of requests that hold it. */
+struct otte_segment {
+	struct otte_engine *engine;
+	struct otte_peer *peer;
+	_Atomic uint64_t uses;
+};
+
+#endif

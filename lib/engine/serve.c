@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "engine/serve.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "control/endpoint.h"
+#include "engine/engine.h"
+#include "engine/notify.h"
+#include "engine/source.h"
+#include "engine/stats_socket.h"
+
+#define BACKLOG 256
+/* Stalls are looked for this often while a loop has something to do. */
+#define TICK_MS 1000
+
+/* ---- The listener ---- */
+
+static int listen_on(const struct otte_sockaddr *address)
+{
+	int fd, one = 1, ret;
+
+	fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return otte_fail(-errno, "socket: %m");
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	if (bind(fd, (const struct sockaddr *)&address->storage, address->length) < 0 ||
+	    listen(fd, BACKLOG) < 0) {
+		ret = -errno;
+		close(fd);
+		errno = -ret;
+		return ret;
+	}
+	return fd;
+}
+
+/* What peers are told to open: the advertised host and port, as far as given, else the bound ones. */
+static int advertise(struct otte_engine *engine, int fd)
+{
+	const char *wanted = engine->config.advertise;
+	struct sockaddr_storage bound;
+	socklen_t length = sizeof(bound);
+	struct otte_endpoint endpoint;
+	int ret;
+
+	if (getsockname(fd, (struct sockaddr *)&bound, &length) < 0)
+		return otte_fail(-errno, "getsockname: %m");
+	ret = otte_sockaddr_format((struct sockaddr *)&bound, length, engine->address,
+				   sizeof(engine->address));
+	if (ret || !wanted[0])
+		return ret;
+	ret = otte_endpoint_parse(wanted, ntohs(((struct sockaddr_in *)&bound)->sin_port), &endpoint);
+	if (ret)
+		return otte_fail_within(ret, "listen.advertise: ");
+	return otte_endpoint_format(&endpoint, engine->address, sizeof(engine->address));
+}
+
+static int open_listener(struct otte_engine *engine, int *out)
+{
+	struct otte_endpoint endpoint = { .port = (uint16_t)engine->config.listen_port };
+	struct otte_addresses addresses;
+	unsigned i;
+	int fd = -1, ret;
+
+	*out = -1;
+	if (!engine->config.listen_address[0])
+		return 0;
+	snprintf(endpoint.host, sizeof(endpoint.host), "%s", engine->config.listen_address);
+	ret = otte_endpoint_resolve(&endpoint, true, &addresses);
+	if (ret)
+		return otte_fail_within(ret, "listen.address: ");
+	for (i = 0; i < addresses.count && fd < 0; i++)
+		fd = listen_on(&addresses.list[i]);
+	if (fd < 0)
+		return otte_fail(fd, "listen.address %s, listen.port %u: %m",
+				 engine->config.listen_address, engine->config.listen_port);
+	ret = advertise(engine, fd);
+	if (ret) {
+		close(fd);
+		return ret;
+	}
+	*out = fd;
+	return 0;
+}
+
+/* ---- Handlers ---- */
+
+static int describe(void *arg, uint64_t after, struct otte_region_info *rows, size_t capacity,
+		    struct otte_regions *regions)
+{
+	return otte_region_describe(arg, after, rows, capacity, regions);
+}
+
+static void stats(void *arg, struct otte_stats *out)
+{
+	otte_engine_fill_stats(arg, out);
+}
+
+static void fill_server(struct otte_engine *engine)
+{
+	struct otte_control_server *server = &engine->server;
+
+	server->loop = &engine->serve_loops[0];
+	server->identity = &engine->identity;
+	server->keys = &engine->keys;
+	server->max_connections = engine->config.control_connections;
+	server->max_payload = engine->config.control_frame_bytes;
+	server->max_lanes = OTTE_SOURCE_LANES_MAX;
+	server->timeout_ns = engine->config.control_timeout_ns;
+	server->handlers = (struct otte_control_handlers){
+		.arg = engine,
+		.opened = otte_source_opened,
+		.closed = otte_source_closed,
+		.lane = otte_source_lane,
+		.describe = describe,
+		.stats = stats,
+		.notify = otte_notify_receive,
+	};
+}
+
+/* ---- Threads ---- */
+
+static int wait_ms(struct otte_engine *engine, unsigned index, uint64_t now_ns)
+{
+	int ms = TICK_MS, due;
+
+	engine->tcp->ops->source_tick(engine->tcp, index, now_ns);
+	if (index)
+		return ms;
+	if (atomic_exchange(&engine->serve_bye, false))
+		otte_control_server_bye(&engine->server);
+	due = otte_control_server_tick(&engine->server, now_ns);
+	return due >= 0 && due < ms ? due : ms;
+}
+
+static void *serve_main(void *arg)
+{
+	struct otte_serve_thread *self = arg;
+	struct otte_engine *engine = self->engine;
+	uint64_t tick_ns = 0;
+
+	while (!atomic_load(&engine->serve_stop)) {
+		uint64_t now_ns = otte_now_ns();
+		int ms = TICK_MS;
+
+		if (now_ns >= tick_ns || atomic_load(&engine->serve_bye)) {
+			ms = wait_ms(engine, self->index, now_ns);
+			tick_ns = now_ns + (uint64_t)ms * NSEC_PER_MSEC;
+		} else {
+			ms = (int)((tick_ns - now_ns) / NSEC_PER_MSEC) + 1;
+		}
+		otte_loop_run(&engine->serve_loops[self->index], ms);
+	}
+	return NULL;
+}
+
+int otte_serve_open(struct otte_engine *engine)
+{
+	unsigned i, count = engine->config.tcp_workers;
+	int fd, ret = 0;
+
+	for (i = 0; i < count; i++) {
+		ret = otte_loop_init(&engine->serve_loops[i]);
+		if (ret)
+			goto fini_loops;
+	}
+	engine->serve_count = count;
+	ret = open_listener(engine, &fd);
+	if (ret)
+		goto fini_loops;
+	fill_server(engine);
+	ret = otte_control_server_open(&engine->server, fd);
+	if (ret)
+		goto close_listener;
+	ret = otte_stats_socket_open(engine, &engine->stats_socket);
+	if (ret)
+		goto close_server;
+	return 0;
+
+close_server:
+	fd = -1;
+	otte_control_server_close(&engine->server);
+close_listener:
+	if (fd >= 0)
+		close(fd);
+fini_loops:
+	while (i)
+		otte_loop_fini(&engine->serve_loops[--i]);
+	return ret;
+}
+
+int otte_serve_start(struct otte_engine *engine)
+{
+	unsigned i;
+	int ret;
+
+	for (i = 0; i < engine->serve_count; i++) {
+		struct otte_serve_thread *self = &engine->serve_threads[i];
+
+		self->engine = engine;
+		self->index = i;
+		ret = pthread_create(&self->thread, NULL, serve_main, self);
+		if (ret) {
+			ret = otte_fail(-ret, "a thread that serves peers cannot be started");
+			engine->serve_count = i;
+			otte_serve_stop(engine);
+			engine->serve_count = engine->config.tcp_workers;
+			return ret;
+		}
+	}
+	return 0;
+}
+
+void otte_serve_stop(struct otte_engine *engine)
+{
+	unsigned i;
+
+	atomic_store(&engine->serve_stop, true);
+	for (i = 0; i < engine->serve_count; i++)
+		otte_loop_wake(&engine->serve_loops[i]);
+	for (i = 0; i < engine->serve_count; i++)
+		pthread_join(engine->serve_threads[i].thread, NULL);
+}
+
+void otte_serve_close(struct otte_engine *engine)
+{
+	unsigned i;
+
+	otte_stats_socket_close(engine->stats_socket);
+	for (i = 0; i < engine->config.tcp_workers; i++)
+		otte_loop_fini(&engine->serve_loops[i]);
+}
+
+void otte_serve_say_bye(struct otte_engine *engine)
+{
+	atomic_store(&engine->serve_bye, true);
+	otte_loop_wake(&engine->serve_loops[0]);
+}

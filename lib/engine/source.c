@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "engine/source.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "engine/engine.h"
+
+/*
+ * One standing loan: exposed once, its requests counted here. `begun` grows when a request is admitted,
+ * `ended` when it is over; equal counts mean that nothing of the loan is under way.
+ */
+struct standing {
+	struct {
+		uint64_t region;
+		uint64_t right;
+	} key;
+	uint64_t loan;
+	uint64_t begun, ended;
+	UT_hash_handle hh;
+};
+
+/* `lock` protects the loans; refs: the session, each lane, each use. */
+struct source_peer {
+	struct source_peer *prev, *next; /* engine->source_peers */
+	struct otte_engine *engine;
+	struct otte_identity identity;
+	_Atomic uint64_t refs;
+	_Atomic uint32_t lanes;
+	pthread_mutex_t lock;
+	struct standing *loans;
+};
+
+struct otte_source_use {
+	struct source_peer *peer;
+	struct otte_region *region;
+	struct standing *standing;
+	struct otte_access access;
+	uint8_t op;
+	uint64_t length;
+};
+
+/* Under peer->lock, or nobody else knows the peer. */
+static void settle(struct source_peer *peer, struct standing *standing)
+{
+	struct otte_engine *engine = peer->engine;
+	int ret;
+
+	HASH_DEL(peer->loans, standing);
+	ret = engine->ledger->ops->loan_settle(engine->client, standing->loan,
+					       OTTE_EVIDENCE_REVOKED);
+	if (ret)
+		otte_log(OTTE_LOG_ERROR, "loan %lu cannot be settled: %s",
+			 (unsigned long)standing->loan, otte_error_text());
+	free(standing);
+}
+
+static void settle_peer(struct source_peer *peer)
+{
+	struct standing *standing, *next;
+
+	pthread_mutex_lock(&peer->lock);
+	HASH_ITER(hh, peer->loans, standing, next)
+		settle(peer, standing);
+	pthread_mutex_unlock(&peer->lock);
+}
+
+static void put(struct source_peer *peer)
+{
+	struct otte_engine *engine = peer->engine;
+
+	if (atomic_fetch_sub(&peer->refs, 1) != 1)
+		return;
+	pthread_mutex_lock(&engine->source_lock);
+	DL_DELETE(engine->source_peers, peer);
+	pthread_mutex_unlock(&engine->source_lock);
+	settle_peer(peer);
+	pthread_mutex_destroy(&peer->lock);
+	free(peer);
+}
+
+/* ---- Sessions ---- */
+
+int otte_source_opened(void *arg, struct otte_session *session)
+{
+	struct otte_engine *engine = arg;
+	struct source_peer *peer;
+
+	if (atomic_load(&engine->source_closed))
+		return otte_fail(-ESHUTDOWN, "this engine is closed as a source");
+	peer = calloc(1, sizeof(*peer));
+	if (!peer)
+		return otte_fail(-ENOMEM, "no memory for a session");
+	peer->engine = engine;
+	peer->identity = session->peer;
+	peer->refs = 1;
+	pthread_mutex_init(&peer->lock, NULL);
+	pthread_mutex_lock(&engine->source_lock);
+	DL_APPEND(engine->source_peers, peer);
+	pthread_mutex_unlock(&engine->source_lock);
+	session->user = peer;
+	return 0;
+}
+
+void otte_source_closed(void *arg, struct otte_session *session)
+{
+	struct otte_engine *engine = arg;
+	struct source_peer *peer = session->user;
+
+	engine->tcp->ops->drop_lanes(engine->tcp, peer);
+	put(peer);
+}
+
+int otte_source_lane(void *arg, struct otte_session *session, int fd)
+{
+	struct otte_engine *engine = arg;
+	struct source_peer *peer = session->user;
+	int ret;
+
+	if (atomic_fetch_add(&peer->lanes, 1) >= OTTE_SOURCE_LANES_MAX) {
+		atomic_fetch_sub(&peer->lanes, 1);
+		return otte_fail(-EDQUOT, "a session has %d lanes already", OTTE_SOURCE_LANES_MAX);
+	}
+	atomic_fetch_add(&peer->refs, 1);
+	ret = engine->tcp->ops->accept_lane(engine->tcp, peer, fd);
+	if (ret)
+		otte_source_lane_closed(peer);
+	return ret;
+}
+
+void otte_source_lane_closed(void *arg)
+{
+	struct source_peer *peer = arg;
+
+	atomic_fetch_sub(&peer->lanes, 1);
+	put(peer);
+}
+
+/* ---- Requests ---- */
+
+/* Under peer->lock. */
+static int expose(struct source_peer *peer, const struct otte_region *region, uint8_t op,
+		  struct standing **out)
+{
+	struct otte_engine *engine = peer->engine;
+	const struct otte_ledger_ops *ops = engine->ledger->ops;
+	struct otte_loan_terms terms = {
+		.region = region->id,
+		.length = region->length,
+		.right = op == OTTE_READ ? OTTE_LOAN_READ : OTTE_LOAN_WRITE,
+		.flags = OTTE_LOAN_STANDING,
+		.borrower.epoch = peer->identity.epoch,
+	};
+	struct standing *standing;
+	int ret;
+
+	memcpy(terms.borrower.incarnation, peer->identity.incarnation,
+	       sizeof(terms.borrower.incarnation));
+	standing = calloc(1, sizeof(*standing));
+	if (!standing)
+		return otte_fail(-ENOMEM, "no memory for a loan");
+	standing->key.region = region->id;
+	standing->key.right = op;
+	ret = ops->loan_offer(engine->client, &terms, &standing->loan);
+	if (ret)
+		goto free_standing;
+	HASH_ADD(hh, peer->loans, key, sizeof(standing->key), standing);
+	if (!standing->hh.tbl) {
+		ret = otte_fail(-ENOMEM, "no memory for a loan");
+		goto withdraw;
+	}
+	ret = ops->loan_expose(engine->client, standing->loan);
+	if (ret)
+		goto forget;
+	*out = standing;
+	return 0;
+
+forget:
+	HASH_DEL(peer->loans, standing);
+withdraw:
+	ops->loan_withdraw(engine->client, standing->loan);
+free_standing:
+	free(standing);
+	return ret;
+}
+
+static int borrow(struct source_peer *peer, const struct otte_region *region, uint8_t op,
+		  struct standing **out)
+{
+	struct standing *standing, key = { .key = { region->id, op } };
+	int ret = 0;
+
+	pthread_mutex_lock(&peer->lock);
+	HASH_FIND(hh, peer->loans, &key.key, sizeof(key.key), standing);
+	if (!standing)
+		ret = expose(peer, region, op, &standing);
+	if (!ret)
+		standing->begun++;
+	pthread_mutex_unlock(&peer->lock);
+	*out = standing;
+	return ret;
+}
+
+static void give_back(struct source_peer *peer, struct standing *standing)
+{
+	pthread_mutex_lock(&peer->lock);
+	standing->ended++;
+	pthread_mutex_unlock(&peer->lock);
+}
+
+static int check(struct otte_engine *engine, const struct otte_region *region,
+		 const struct otte_lane_request *request)
+{
+	uint32_t right = request->op == OTTE_READ ? OTTE_REMOTE_READ : OTTE_REMOTE_WRITE;
+
+	(void)engine;
+	if (region->access == OTTE_LOCAL_ONLY)
+		return otte_fail(-ENOENT, "region %lu is not published", (unsigned long)region->id);
+	if (!range_inside(request->offset, request->length, region->length))
+		return otte_fail(-ERANGE, "[%lu, +%lu) is not inside region %lu of %lu bytes",
+				 (unsigned long)request->offset, (unsigned long)request->length,
+				 (unsigned long)region->id, (unsigned long)region->length);
+	if (!(region->access & right))
+		return otte_fail(-EACCES, "region %lu does not grant it", (unsigned long)region->id);
+	return 0;
+}
+
+static int admit(struct source_peer *peer, const struct otte_lane_request *request,
+		 struct otte_source_use *use)
+{
+	struct otte_engine *engine = peer->engine;
+	struct otte_region *region;
+	int ret;
+
+	if (atomic_load(&engine->source_closed))
+		return otte_fail(-ESHUTDOWN, "this engine is closed as a source");
+	if (request->epoch != engine->identity.epoch)
+		return otte_fail(-ESTALE, "a request for epoch %016lx", (unsigned long)request->epoch);
+	ret = otte_region_use_id(engine, request->region, &region);
+	if (ret)
+		return ret;
+	ret = check(engine, region, request);
+	if (ret)
+		goto unuse;
+	ret = borrow(peer, region, request->op, &use->standing);
+	if (ret)
+		goto unuse;
+	ret = otte_access_begin(&region->mem->access, &use->access, region->offset + request->offset,
+				request->length, request->op == OTTE_WRITE);
+	if (ret)
+		goto give_back;
+	use->region = region;
+	return 0;
+
+give_back:
+	give_back(peer, use->standing);
+unuse:
+	otte_region_unuse(region);
+	return ret;
+}
+
+int otte_source_begin(void *arg, const struct otte_lane_request *request,
+		      struct otte_source_use **out, uint8_t **address)
+{
+	struct source_peer *peer = arg;
+	struct otte_engine *engine = peer->engine;
+	struct otte_source_use *use;
+	int ret = -ENOMEM;
+
+	*out = NULL;
+	/* Counted before the check for closing, so that a close that sees zero has seen the last. */
+	atomic_fetch_add(&engine->source_requests, 1);
+	use = calloc(1, sizeof(*use));
+	if (use)
+		ret = admit(peer, request, use);
+	if (ret) {
+		free(use);
+		atomic_fetch_sub(&engine->source_requests, 1);
+		atomic_fetch_add(&engine->counters.refused_requests, 1);
+		return ret;
+	}
+	use->peer = peer;
+	use->op = request->op;
+	use->length = request->length;
+	*out = use;
+	*address = use->region->mem->address + use->region->offset + request->offset;
+	return 0;
+}
+
+void otte_source_end(struct otte_source_use *use, bool complete)
+{
+	struct source_peer *peer = use->peer;
+	struct otte_engine *engine = peer->engine;
+
+	otte_access_end(&use->region->mem->access, &use->access);
+	give_back(peer, use->standing);
+	otte_region_unuse(use->region);
+	if (complete) {
+		atomic_fetch_add(&engine->counters.served_requests, 1);
+		atomic_fetch_add(use->op == OTTE_READ ? &engine->counters.served_read_bytes :
+							&engine->counters.served_write_bytes,
+				 use->length);
+	}
+	free(use);
+	atomic_fetch_sub(&engine->source_requests, 1);
+}
+
+/* ---- The end of loans ---- */
+
+void otte_source_forget(struct otte_engine *engine, uint64_t region)
+{
+	struct standing *standing, key = { .key.region = region };
+	struct source_peer *peer;
+
+	pthread_mutex_lock(&engine->source_lock);
+	DL_FOREACH(engine->source_peers, peer) {
+		pthread_mutex_lock(&peer->lock);
+		for (key.key.right = OTTE_READ; key.key.right <= OTTE_WRITE; key.key.right++) {
+			HASH_FIND(hh, peer->loans, &key.key, sizeof(key.key), standing);
+			if (standing)
+				settle(peer, standing);
+		}
+		pthread_mutex_unlock(&peer->lock);
+	}
+	pthread_mutex_unlock(&engine->source_lock);
+}
+
+uint64_t otte_source_busy(struct otte_engine *engine)
+{
+	return atomic_load(&engine->source_requests);
+}
+
+void otte_source_settle_all(struct otte_engine *engine)
+{
+	struct source_peer *peer;
+
+	pthread_mutex_lock(&engine->source_lock);
+	DL_FOREACH(engine->source_peers, peer)
+		settle_peer(peer);
+	pthread_mutex_unlock(&engine->source_lock);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What peers do with our memory: one record for each session, its standing loans, its requests.
+ *
+ * A source_peer lives from the session's opening until the session has ended and its last lane is
+ * closed; then its loans are settled as REVOKED: our own lanes were the only way to the bytes, and they
+ * are gone, which is exact. Unregistering a region settles the loans on it the same way, after the last
+ * request on it has ended.
+ */
+#ifndef OTTE_ENGINE_SOURCE_H
+#define OTTE_ENGINE_SOURCE_H
+
+#include "control/server.h"
+#include "transport/transport.h"
+
+struct otte_engine;
+
+/* Handlers for the control server, and what a transport asks. */
+int otte_source_opened(void *arg, struct otte_session *session);
+void otte_source_closed(void *arg, struct otte_session *session);
+int otte_source_lane(void *arg, struct otte_session *session, int fd);
+
+int otte_source_begin(void *peer, const struct otte_lane_request *request,
+		      struct otte_source_use **use, uint8_t **address);
+void otte_source_end(struct otte_source_use *use, bool complete);
+void otte_source_lane_closed(void *peer);
+
+/* No use of the region is left: settle every standing loan on it. */
+void otte_source_forget(struct otte_engine *engine, uint64_t region);
+
+/* Requests of peers under way. */
+uint64_t otte_source_busy(struct otte_engine *engine);
+/* Settle every standing loan; none can be used any more. */
+void otte_source_settle_all(struct otte_engine *engine);
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "engine/stats.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "engine/engine.h"
+
+void otte_engine_fill_stats(struct otte_engine *engine, struct otte_stats *stats)
+{
+	struct otte_ledger_counters ledger = { 0 };
+
+	engine->ledger->ops->counters(engine->ledger, &ledger);
+	*stats = (struct otte_stats){
+		.size = stats->size,
+		.threads = 1 + engine->config.tcp_workers,
+		.regions = ledger.regions,
+		.registered_bytes = ledger.registered_bytes,
+		.segments = atomic_load(&engine->segments),
+		.requests = atomic_load(&engine->requests),
+		.bytes = atomic_load(&engine->bytes),
+		.submitted = atomic_load(&engine->counters.submitted),
+		.completed = atomic_load(&engine->counters.completed),
+		.failed = atomic_load(&engine->counters.failed),
+		.read_bytes = atomic_load(&engine->counters.read_bytes),
+		.write_bytes = atomic_load(&engine->counters.write_bytes),
+		.served_read_bytes = atomic_load(&engine->counters.served_read_bytes),
+		.served_write_bytes = atomic_load(&engine->counters.served_write_bytes),
+		.served_requests = atomic_load(&engine->counters.served_requests),
+		.refused_requests = atomic_load(&engine->counters.refused_requests),
+		.peers_in = atomic_load(&engine->server.open_sessions),
+		.peers_out = atomic_load(&engine->counters.peers_out),
+		.bad_frames = atomic_load(&engine->server.bad_frames),
+		.reconnects = atomic_load(&engine->counters.reconnects),
+		.loans = ledger.loans,
+		.loans_settled = ledger.loans_settled,
+		.retained = ledger.retained,
+		.retained_bytes = ledger.retained_bytes,
+		.notifications_sent = atomic_load(&engine->counters.notifications_sent),
+		.notifications_received = atomic_load(&engine->counters.notifications_received),
+		.stale_regions = atomic_load(&engine->counters.stale_regions),
+	};
+	engine->tcp->ops->counters(engine->tcp, stats);
+}
+
+int otte_engine_stats(struct otte_engine *engine, struct otte_stats *stats)
+{
+	struct otte_stats whole = { .size = sizeof(whole) };
+	uint32_t size;
+	int ret;
+
+	if (!engine || !stats || stats->size < sizeof(stats->size))
+		return otte_fail(-EINVAL, "otte_engine_stats: NULL, or stats->size is not set");
+	ret = otte_fork_check(engine->generation);
+	if (ret)
+		return ret;
+	size = stats->size;
+	otte_engine_fill_stats(engine, &whole);
+	memcpy(stats, &whole, min_u64(size, sizeof(whole)));
+	stats->size = size;
+	return 0;
+}
+
+#define COUNTER(name) { #name, offsetof(struct otte_stats, name) }
+
+static const struct {
+	const char *name;
+	size_t offset;
+} counters[] = {
+	COUNTER(regions), COUNTER(registered_bytes), COUNTER(segments), COUNTER(requests),
+	COUNTER(bytes), COUNTER(submitted), COUNTER(completed), COUNTER(failed),
+	COUNTER(read_bytes), COUNTER(write_bytes), COUNTER(served_read_bytes),
+	COUNTER(served_write_bytes), COUNTER(served_requests), COUNTER(refused_requests),
+	COUNTER(peers_in), COUNTER(peers_out), COUNTER(lanes), COUNTER(bad_frames),
+	COUNTER(reconnects), COUNTER(retries), COUNTER(loans), COUNTER(loans_settled),
+	COUNTER(retained), COUNTER(retained_bytes), COUNTER(notifications_sent),
+	COUNTER(notifications_received), COUNTER(stale_regions), COUNTER(zerocopy_sends),
+	COUNTER(zerocopy_copied),
+};
+
+char *otte_stats_json(const struct otte_engine *engine, const struct otte_stats *stats)
+{
+	char *text = NULL;
+	json_t *object;
+	size_t i;
+	int bad;
+
+	object = json_object();
+	if (!object)
+		return NULL;
+	bad = json_object_set_new(object, "name", json_string(engine->identity.name));
+	bad |= json_object_set_new(object, "pid", json_integer(getpid()));
+	bad |= json_object_set_new(object, "address", json_string(engine->address));
+	bad |= json_object_set_new(object, "ledger", json_string(engine->ledger->ops->name));
+	bad |= json_object_set_new(object, "threads", json_integer(stats->threads));
+	for (i = 0; i < ARRAY_SIZE(counters); i++) {
+		uint64_t value;
+
+		memcpy(&value, (const char *)stats + counters[i].offset, sizeof(value));
+		bad |= json_object_set_new(object, counters[i].name,
+					   json_integer((json_int_t)value));
+	}
+	if (!bad)
+		text = json_dumps(object, JSON_COMPACT);
+	json_decref(object);
+	return text;
+}

@@ -1,0 +1,685 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Submission: requests become tasks, all of them or none.
+ *
+ * Budgets are charged first, then each group (a head and the neighbours merged into it) takes its region,
+ * its range and its transport plan. Only when every group has all of that are they queued; so nothing
+ * has to be taken back from a peer.
+ */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "engine/batch.h"
+#include "engine/engine.h"
+#include "engine/notify.h"
+#include "engine/segment.h"
+
+/* Merged neighbours stay below this, so that one failure does not take many requests with it. */
+#define MERGE_BYTES (1 * MIB)
+
+static void request_at(const struct otte_submission *from, size_t i, struct otte_request *request)
+{
+	const struct otte_block *block;
+
+	if (!from->list) {
+		*request = from->requests[i];
+		return;
+	}
+	block = &from->list->blocks[from->first + i];
+	*request = from->list->prototype;
+	request->local_offset += block->local_offset;
+	request->remote_offset += block->remote_offset;
+}
+
+static int check_fields(const struct otte_request *request, size_t i)
+{
+	if (request->op > OTTE_WRITE)
+		return otte_fail(-EINVAL, "request %zu: op %u", i, request->op);
+	if (request->priority > OTTE_PRIORITY_LOW)
+		return otte_fail(-EINVAL, "request %zu: priority %u", i, request->priority);
+	if (request->intent > OTTE_INTENT_STAGING_INTERNAL)
+		return otte_fail(-EINVAL, "request %zu: intent %u", i, request->intent);
+	if (request->reserved)
+		return otte_fail(-EINVAL, "request %zu: reserved is not 0", i);
+	if (request->length == 0)
+		return otte_fail(-EINVAL, "request %zu: length 0", i);
+	if (request->transport > OTTE_TRANSPORT_NVLINK)
+		return otte_fail(-EINVAL, "request %zu: transport %u", i, request->transport);
+	if (request->transport > OTTE_TRANSPORT_TCP)
+		return otte_fail(-ENOSYS, "request %zu: this build has no such transport, only tcp", i);
+	return 0;
+}
+
+int otte_request_check(struct otte_engine *engine, const struct otte_request *request, size_t i)
+{
+	const struct otte_region *local = request->local;
+	int ret;
+
+	ret = check_fields(request, i);
+	if (ret)
+		return ret;
+	if (!request->segment || request->segment->engine != engine)
+		return otte_fail(-EINVAL, "request %zu: segment is not of this engine", i);
+	if (!local || local->engine != engine)
+		return otte_fail(-EINVAL, "request %zu: local is not of this engine", i);
+	if (!range_inside(request->local_offset, request->length, local->length))
+		return otte_fail(-ERANGE, "request %zu: [%lu, +%lu) is not inside local region %lu of %lu bytes",
+				 i, (unsigned long)request->local_offset,
+				 (unsigned long)request->length, (unsigned long)local->id,
+				 (unsigned long)local->length);
+	if (request->op == OTTE_READ && local->mem->flags & OTTE_MEM_READONLY)
+		return otte_fail(-EACCES, "request %zu: local memory is mapped for reading only", i);
+	ret = otte_peer_check_region(request->segment->peer, request->remote_region,
+				     request->remote_offset, request->length, request->op);
+	return ret ? otte_fail_within(ret, "request %zu: ", i) : 0;
+}
+
+static bool charge(_Atomic uint64_t *total, uint64_t amount, uint64_t limit)
+{
+	uint64_t old = atomic_load(total);
+
+	do {
+		if (amount > limit || old > limit - amount)
+			return false;
+	} while (!atomic_compare_exchange_weak(total, &old, old + amount));
+	return true;
+}
+
+static int charge_budgets(struct otte_engine *engine, uint64_t requests, uint64_t bytes)
+{
+	if (!charge(&engine->requests, requests, engine->config.max_requests))
+		return otte_fail(-EDQUOT, "limits.requests (%lu) is full",
+				 (unsigned long)engine->config.max_requests);
+	if (!charge(&engine->bytes, bytes, engine->config.max_bytes)) {
+		atomic_fetch_sub(&engine->requests, requests);
+		return otte_fail(-EDQUOT, "limits.bytes (%lu) is full",
+				 (unsigned long)engine->config.max_bytes);
+	}
+	return 0;
+}
+
+static uint64_t absolute_deadline(const struct otte_engine *engine,
+				  const struct otte_request *request, uint64_t now_ns)
+{
+	if (request->deadline_ns != OTTE_DEADLINE_DEFAULT)
+		return request->deadline_ns;
+	if (!engine->config.default_deadline_ns)
+		return OTTE_DEADLINE_NONE;
+	return now_ns + engine->config.default_deadline_ns;
+}
+
+static void fill_task(struct otte_batch *batch, uint32_t index, const struct otte_request *request,
+		      uint64_t now_ns)
+{
+	struct otte_task_record *task = &batch->tasks[index];
+
+	memset(task, 0, sizeof(*task));
+	task->batch = batch;
+	task->index = index;
+	task->members = 1;
+	task->segment = request->segment;
+	task->peer = request->segment->peer;
+	task->region = request->local;
+	task->length = request->length;
+	task->user_data = request->user_data;
+	task->submitted_ns = now_ns;
+	task->deadline_ns = absolute_deadline(batch->engine, request, now_ns);
+	task->transport = OTTE_TRANSPORT_TCP;
+	task->work.op = request->op;
+	task->work.priority = request->priority;
+	task->work.intent = request->intent;
+	task->work.length = request->length;
+	task->work.region = request->remote_region;
+	task->work.offset = request->remote_offset;
+	task->work.retries = batch->engine->config.retry_budget;
+	/* Relative to the region until the group is prepared. */
+	task->access.range.start = request->local_offset;
+}
+
+/* The task goes on where the group of `head` ends, and agrees with it in everything. */
+static bool continues(const struct otte_task_record *head, const struct otte_task_record *task)
+{
+	uint64_t length = head->work.length;
+
+	return head->segment == task->segment && head->region == task->region &&
+	       head->work.op == task->work.op && head->work.priority == task->work.priority &&
+	       head->work.intent == task->work.intent && head->deadline_ns == task->deadline_ns &&
+	       head->work.region == task->work.region &&
+	       head->work.offset + length == task->work.offset &&
+	       head->access.range.start + length == task->access.range.start &&
+	       length + task->length <= MERGE_BYTES;
+}
+
+static void work_done(struct otte_work *work);
+
+static int prepare_group(struct otte_task_record *head)
+{
+	struct otte_region *region = head->region;
+	struct otte_work *work = &head->work;
+	uint64_t offset = region->offset + head->access.range.start;
+	int ret;
+
+	ret = otte_region_use(region);
+	if (ret)
+		return ret;
+	ret = otte_access_begin(&region->mem->access, &head->access, offset, work->length,
+				work->op == OTTE_READ);
+	if (ret)
+		goto unuse;
+	work->local = region->mem->address + offset;
+	work->epoch = head->peer->identity.epoch;
+	work->done = work_done;
+	head->entry.bytes = work->length;
+	head->entry.priority = work->priority;
+	ret = head->peer->tcp->ops->plan(head->peer->tcp, work);
+	if (ret)
+		goto end_access;
+	atomic_fetch_add(&head->segment->uses, 1);
+	return 0;
+
+end_access:
+	otte_access_end(&region->mem->access, &head->access);
+unuse:
+	otte_region_unuse(region);
+	return ret;
+}
+
+/* Give back what prepare_group() took. */
+static void release_group(struct otte_task_record *head)
+{
+	otte_access_end(&head->region->mem->access, &head->access);
+	otte_region_unuse(head->region);
+	atomic_fetch_sub(&head->segment->uses, 1);
+}
+
+/* Tasks [first, first + count) are filled: merge them into groups and prepare each. */
+static int prepare(struct otte_batch *batch, uint32_t first, size_t count)
+{
+	struct otte_task_record *tasks = batch->tasks + first, *head = NULL;
+	size_t i, prepared;
+	int ret = 0;
+
+	for (i = 0; i < count; i++) {
+		if (head && continues(head, &tasks[i])) {
+			head->work.length += tasks[i].length;
+			head->members++;
+			tasks[i].members = 0;
+		} else {
+			head = &tasks[i];
+		}
+	}
+	for (prepared = 0; prepared < count; prepared++) {
+		if (!tasks[prepared].members)
+			continue;
+		ret = prepare_group(&tasks[prepared]);
+		if (ret)
+			break;
+	}
+	if (!ret)
+		return 0;
+	otte_fail_within(ret, "request %zu: ", prepared);
+	while (prepared--) {
+		if (!tasks[prepared].members)
+			continue;
+		tasks[prepared].peer->tcp->ops->unplan(&tasks[prepared].work);
+		release_group(&tasks[prepared]);
+	}
+	return ret;
+}
+
+/* ---- The end of a group ---- */
+
+/* Under batch->lock: sent once the requests before it have completed, dropped if one failed. */
+static struct otte_pending_notify *due_notifies(struct otte_batch *batch)
+{
+	struct otte_pending_notify *due = batch->notifies, *last = NULL;
+
+	while (batch->notifies && batch->notifies->after <= batch->prefix) {
+		last = batch->notifies;
+		batch->notifies = last->next;
+	}
+	if (!batch->notifies)
+		batch->notify_tail = &batch->notifies;
+	if (!last)
+		return NULL;
+	last->next = NULL;
+	return due;
+}
+
+/* Under batch->lock: everything is terminal, so what still waits for a prefix waits in vain. */
+static struct otte_pending_notify *hopeless_notifies(struct otte_batch *batch)
+{
+	struct otte_pending_notify *hopeless = batch->notifies, *each;
+
+	for (each = hopeless; each; each = each->next)
+		batch->notifies_dropped++;
+	batch->notifies = NULL;
+	batch->notify_tail = &batch->notifies;
+	return hopeless;
+}
+
+static void tell_all_finished(struct otte_batch *batch)
+{
+	struct otte_progress *progress = &batch->engine->progress;
+	struct otte_waiter *waiter;
+	uint64_t one = 1;
+
+	if (batch->event_fd >= 0 && write(batch->event_fd, &one, sizeof(one)) < 0)
+		otte_log(OTTE_LOG_ERROR, "a batch's eventfd: %m");
+	if (batch->attended) {
+		batch->attended = false;
+		otte_progress_unattend(progress);
+	}
+	DL_FOREACH(batch->waiters, waiter)
+		otte_progress_wake(progress, waiter);
+}
+
+static enum otte_task_state terminal_state(int code)
+{
+	switch (code) {
+	case 0:
+		return OTTE_TASK_COMPLETED;
+	case -ECANCELED:
+		return OTTE_TASK_CANCELLED;
+	case -ETIME:
+	case -ETIMEDOUT:
+		return OTTE_TASK_TIMEOUT;
+	default:
+		return OTTE_TASK_FAILED;
+	}
+}
+
+/* Under batch->lock: the group's tasks get their result. */
+static void set_results(struct otte_task_record *head, int code, uint8_t effect, bool drained)
+{
+	struct otte_batch *batch = head->batch;
+	uint64_t now_ns = otte_now_ns();
+	uint32_t i;
+
+	for (i = 0; i < head->members; i++) {
+		struct otte_task_record *task = head + i;
+
+		task->ended_ns = now_ns;
+		task->code = code;
+		task->effect = effect;
+		task->drained = drained;
+		task->state = terminal_state(code);
+		if (!code)
+			batch->bytes_completed += task->length;
+	}
+	batch->ended += head->members;
+	if (code)
+		batch->failed += head->members;
+	while (batch->prefix < batch->submitted &&
+	       batch->tasks[batch->prefix].state == OTTE_TASK_COMPLETED)
+		batch->prefix++;
+}
+
+/*
+ * The last thing done to a group: once its members are counted as finished the batch may be gone. What
+ * hangs on them is sent before, so that a caller who saw the batch finish may close the segment.
+ */
+static void publish(struct otte_task_record *head, int code, uint8_t effect, bool drained)
+{
+	struct otte_pending_notify *due, *hopeless = NULL;
+	struct otte_batch *batch = head->batch;
+	uint32_t members = head->members;
+
+	pthread_mutex_lock(&batch->lock);
+	set_results(head, code, effect, drained);
+	due = due_notifies(batch);
+	if (batch->ended == batch->submitted)
+		hopeless = hopeless_notifies(batch);
+	if (due || hopeless) {
+		pthread_mutex_unlock(&batch->lock);
+		otte_notify_send_list(due, 0);
+		otte_notify_send_list(hopeless, -ECANCELED);
+		pthread_mutex_lock(&batch->lock);
+	}
+	batch->finished += members;
+	if (batch->finished == batch->submitted)
+		tell_all_finished(batch);
+	pthread_mutex_unlock(&batch->lock);
+}
+
+static void count(struct otte_engine *engine, const struct otte_task_record *head, int code)
+{
+	atomic_fetch_add(code ? &engine->counters.failed : &engine->counters.completed,
+			 head->members);
+	if (!code)
+		atomic_fetch_add(head->work.op == OTTE_READ ? &engine->counters.read_bytes :
+							      &engine->counters.write_bytes,
+				 head->work.length);
+	atomic_fetch_sub(&engine->requests, head->members);
+	atomic_fetch_sub(&engine->bytes, head->work.length);
+	atomic_fetch_sub(&engine->progress.live, 1);
+}
+
+static void end_group(struct otte_task_record *head, int code, uint8_t effect, bool drained,
+		      bool sent)
+{
+	struct otte_engine *engine = head->batch->engine;
+	struct otte_peer *peer = head->peer;
+
+	/* The segment may be closed as soon as it is let go; the peer is needed a little longer. */
+	otte_peer_hold(peer);
+	pthread_mutex_lock(&peer->lock);
+	if (head->live)
+		DL_DELETE(peer->live, head);
+	head->live = false;
+	if (sent)
+		otte_window_done(&peer->window, &head->entry);
+	pthread_mutex_unlock(&peer->lock);
+	release_group(head);
+	count(engine, head, code);
+	publish(head, code, effect, drained);
+	if (sent)
+		otte_batch_dispatch(peer);
+	otte_peer_put(peer);
+}
+
+static void work_done(struct otte_work *work)
+{
+	struct otte_task_record *head = container_of(work, struct otte_task_record, work);
+	int code = work->code;
+
+	if (code == -ESTALE)
+		atomic_fetch_add(&head->batch->engine->counters.stale_regions, 1);
+	end_group(head, code, work->effect, work->drained, true);
+}
+
+static void end_unsent(struct otte_task_record *head, int code)
+{
+	head->peer->tcp->ops->unplan(&head->work);
+	end_group(head, code, OTTE_EFFECT_NONE, true, false);
+}
+
+/* ---- Queueing and dispatch ---- */
+
+static void queue_group(struct otte_task_record *head)
+{
+	struct otte_engine *engine = head->batch->engine;
+	struct otte_peer *peer = head->peer;
+	uint64_t due;
+	bool ready;
+
+	pthread_mutex_lock(&peer->lock);
+	ready = peer->state == OTTE_PEER_READY;
+	if (ready) {
+		head->live = true;
+		DL_APPEND(peer->live, head);
+		otte_window_push(&peer->window, &head->entry);
+		peer->next_deadline_ns = min_u64(peer->next_deadline_ns, head->deadline_ns);
+	}
+	pthread_mutex_unlock(&peer->lock);
+	if (!ready) {
+		end_unsent(head, -ECONNRESET);
+		return;
+	}
+	due = atomic_load_explicit(&engine->tick_due_ns, memory_order_relaxed);
+	while (head->deadline_ns < due &&
+	       !atomic_compare_exchange_weak(&engine->tick_due_ns, &due, head->deadline_ns))
+		;
+}
+
+/* Under peer->lock: take a queued head off everything. */
+static bool take_queued(struct otte_peer *peer, struct otte_task_record *head)
+{
+	if (!head->live || !otte_window_remove(&peer->window, &head->entry))
+		return false;
+	DL_DELETE(peer->live, head);
+	head->live = false;
+	return true;
+}
+
+void otte_batch_dispatch(struct otte_peer *peer)
+{
+	struct otte_window_entry *entry;
+	struct otte_task_record *head;
+
+	for (;;) {
+		pthread_mutex_lock(&peer->lock);
+		entry = peer->state == OTTE_PEER_READY ? otte_window_next(&peer->window) : NULL;
+		pthread_mutex_unlock(&peer->lock);
+		if (!entry)
+			return;
+		head = container_of(entry, struct otte_task_record, entry);
+		pthread_mutex_lock(&head->batch->lock);
+		head->state = OTTE_TASK_DISPATCHED;
+		pthread_mutex_unlock(&head->batch->lock);
+		peer->tcp->ops->start(peer->tcp, &head->work);
+	}
+}
+
+/* Queued: the batch, whose lists the groups stand in, may end at any moment from here on. */
+static void queue_all(struct otte_batch *batch, uint32_t first, size_t count)
+{
+	struct otte_progress *progress = &batch->engine->progress;
+	struct otte_peer *peer = NULL;
+	size_t i;
+
+	for (i = 0; i < count;) {
+		struct otte_task_record *head = &batch->tasks[first + i];
+
+		i += head->members;
+		if (peer != head->peer) {
+			if (peer) {
+				otte_batch_dispatch(peer);
+				otte_peer_put(peer);
+			}
+			peer = head->peer;
+			otte_peer_hold(peer);
+		}
+		atomic_fetch_add(&progress->live, 1);
+		queue_group(head);
+	}
+	otte_progress_kick(progress);
+	otte_batch_dispatch(peer);
+	otte_peer_put(peer);
+}
+
+/* Under batch->lock: what a submission changes for those who look on. */
+static void commit(struct otte_batch *batch, size_t count)
+{
+	uint64_t drain;
+
+	batch->submitted += (uint32_t)count;
+	if (batch->event_fd < 0)
+		return;
+	if (read(batch->event_fd, &drain, sizeof(drain)) < 0 && errno != EAGAIN)
+		otte_log(OTTE_LOG_ERROR, "a batch's eventfd: %m");
+	if (!batch->attended) {
+		batch->attended = true;
+		otte_progress_attend(&batch->engine->progress);
+	}
+}
+
+static int check_all(struct otte_batch *batch, const struct otte_submission *from, size_t count,
+		     uint32_t first, uint64_t *bytes)
+{
+	struct otte_peer *checked = NULL;
+	struct otte_request request;
+	uint64_t now_ns = otte_now_ns();
+	size_t i;
+	int ret;
+
+	*bytes = 0;
+	for (i = 0; i < count; i++) {
+		request_at(from, i, &request);
+		ret = otte_request_check(batch->engine, &request, i);
+		if (!ret && request.segment->peer != checked) {
+			checked = request.segment->peer;
+			ret = otte_peer_check(checked);
+			if (ret)
+				otte_fail_within(ret, "request %zu: ", i);
+		}
+		if (ret)
+			return ret;
+		*bytes += request.length;
+		fill_task(batch, first + (uint32_t)i, &request, now_ns);
+	}
+	return 0;
+}
+
+static int admit(struct otte_batch *batch, const struct otte_submission *from, size_t count)
+{
+	struct otte_engine *engine = batch->engine;
+	uint32_t first = batch->submitted;
+	uint64_t bytes;
+	int ret;
+
+	if (count > batch->capacity - first)
+		return otte_fail(-EDQUOT, "the batch's capacity (%u) is full", batch->capacity);
+	ret = check_all(batch, from, count, first, &bytes);
+	if (ret)
+		return ret;
+	ret = charge_budgets(engine, count, bytes);
+	if (ret)
+		return ret;
+	ret = prepare(batch, first, count);
+	if (ret) {
+		atomic_fetch_sub(&engine->requests, count);
+		atomic_fetch_sub(&engine->bytes, bytes);
+		return ret;
+	}
+	atomic_fetch_add(&engine->counters.submitted, count);
+	pthread_mutex_lock(&batch->lock);
+	commit(batch, count);
+	pthread_mutex_unlock(&batch->lock);
+	queue_all(batch, first, count);
+	return 0;
+}
+
+int otte_batch_admit(struct otte_batch *batch, const struct otte_submission *from, size_t count)
+{
+	int ret;
+
+	ret = otte_fork_check(batch->engine->generation);
+	if (ret)
+		return ret;
+	if (atomic_load(&batch->engine->requester_closed))
+		return otte_fail(-ESHUTDOWN, "this engine is closed as a requester");
+	pthread_mutex_lock(&batch->submit_lock);
+	ret = admit(batch, from, count);
+	pthread_mutex_unlock(&batch->submit_lock);
+	return ret;
+}
+
+/* ---- Ending early ---- */
+
+/* Heads are ended a few at a time, because that needs the peer's lock to be free. */
+#define FEW 64
+
+uint64_t otte_batch_expire(struct otte_peer *peer, uint64_t now_ns)
+{
+	struct otte_task_record *head, *next, *queued[FEW];
+	void *pinned[FEW];
+	size_t i, n_queued, n_pinned;
+	uint64_t next_ns;
+
+	do {
+		n_queued = n_pinned = 0;
+		pthread_mutex_lock(&peer->lock);
+		next_ns = peer->next_deadline_ns;
+		if (next_ns <= now_ns) {
+			next_ns = UINT64_MAX;
+			DL_FOREACH_SAFE(peer->live, head, next) {
+				if (head->deadline_ns > now_ns) {
+					next_ns = min_u64(next_ns, head->deadline_ns);
+				} else if (head->overdue) {
+					continue;
+				} else if (n_queued == FEW || n_pinned == FEW) {
+					next_ns = now_ns;
+				} else if (take_queued(peer, head)) {
+					queued[n_queued++] = head;
+				} else {
+					head->overdue = true;
+					pinned[n_pinned++] = peer->tcp->ops->pin(&head->work);
+				}
+			}
+			peer->next_deadline_ns = next_ns;
+		}
+		pthread_mutex_unlock(&peer->lock);
+		for (i = 0; i < n_queued; i++)
+			end_unsent(queued[i], -ETIME);
+		for (i = 0; i < n_pinned; i++)
+			peer->tcp->ops->cancel(peer->tcp, pinned[i], -ETIMEDOUT);
+	} while (n_queued == FEW || n_pinned == FEW);
+	return next_ns;
+}
+
+void otte_batch_fail_queued(struct otte_peer *peer, int code)
+{
+	struct otte_task_record *head;
+
+	for (;;) {
+		pthread_mutex_lock(&peer->lock);
+		DL_FOREACH(peer->live, head)
+			if (take_queued(peer, head))
+				break;
+		pthread_mutex_unlock(&peer->lock);
+		if (!head)
+			return;
+		end_unsent(head, code);
+	}
+}
+
+/* The group of task `index`, if it has not ended: its peer, held. */
+static struct otte_peer *hold_unfinished(struct otte_batch *batch, uint32_t index)
+{
+	struct otte_task_record *head = &batch->tasks[index];
+	struct otte_peer *peer = NULL;
+
+	pthread_mutex_lock(&batch->lock);
+	if (index < batch->submitted && head->members && head->state < OTTE_TASK_COMPLETED) {
+		peer = head->peer;
+		otte_peer_hold(peer);
+	}
+	pthread_mutex_unlock(&batch->lock);
+	return peer;
+}
+
+static void cancel_group(struct otte_peer *peer, struct otte_task_record *head)
+{
+	void *pinned = NULL;
+	bool queued;
+
+	pthread_mutex_lock(&peer->lock);
+	queued = take_queued(peer, head);
+	if (!queued && head->live)
+		pinned = peer->tcp->ops->pin(&head->work);
+	pthread_mutex_unlock(&peer->lock);
+	if (queued)
+		end_unsent(head, -ECANCELED);
+	else if (pinned)
+		peer->tcp->ops->cancel(peer->tcp, pinned, -ECANCELED);
+}
+
+int otte_batch_cancel(struct otte_batch *batch)
+{
+	struct otte_peer *peer;
+	uint32_t i, submitted;
+	int ret;
+
+	if (!batch)
+		return otte_fail(-EINVAL, "otte_batch_cancel: batch must not be NULL");
+	ret = otte_fork_check(batch->engine->generation);
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&batch->submit_lock);
+	submitted = batch->submitted;
+	for (i = 0; i < submitted; i++) {
+		peer = hold_unfinished(batch, i);
+		if (!peer)
+			continue;
+		cancel_group(peer, &batch->tasks[i]);
+		otte_peer_put(peer);
+	}
+	pthread_mutex_unlock(&batch->submit_lock);
+	return 0;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "pair.h"
+
+static const uint64_t sizes[] = { 1, 17, 4095, 4096, 65536, 65537, (1 << 20) + 3, 16 << 20 };
+
+static void bytes_arrive_whole_and_nothing_beside_them(uint8_t op)
+{
+	const uint64_t size = 20 << 20, guard = 64;
+	struct pair pair;
+	size_t i;
+
+	pair_open(&pair, size, NULL);
+	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		uint64_t n = sizes[i];
+		uint8_t *from = op == OTTE_READ ? pair.remote_bytes : pair.local_bytes;
+		uint8_t *to = op == OTTE_READ ? pair.local_bytes : pair.remote_bytes;
+
+		pair_fill(from, size, (uint8_t)i);
+		memset(to, 0xee, size);
+		assert_int_equal(pair_run(&pair, op, guard, guard, n), 0);
+		assert_memory_equal(to + guard, from + guard, n);
+		assert_int_equal(to[guard - 1], 0xee);
+		assert_int_equal(to[guard + n], 0xee);
+	}
+	pair_close(&pair);
+}
+
+static void a_read_brings_the_exact_range(void **state)
+{
+	(void)state;
+	bytes_arrive_whole_and_nothing_beside_them(OTTE_READ);
+}
+
+static void a_write_brings_the_exact_range(void **state)
+{
+	(void)state;
+	bytes_arrive_whole_and_nothing_beside_them(OTTE_WRITE);
+}
+
+static void refusals_name_their_reason_before_any_byte_moves(void **state)
+{
+	struct otte_region_info rows[4];
+	struct pair pair;
+	struct otte_request request;
+	size_t count;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, NULL);
+	memset(pair.local_bytes, 0x11, pair.size);
+	/* Not yet described: the source refuses. */
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, pair.size - 8, 9), -ERANGE);
+	/* Described: refused here. */
+	assert_int_equal(otte_segment_describe(pair.segment, SECOND, rows, 4, &count), 0);
+	assert_int_equal(count, 1);
+	assert_int_equal(rows[0].id, otte_region_id(pair.remote));
+	assert_int_equal(rows[0].length, pair.size);
+	assert_string_equal(rows[0].name, "block");
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, pair.size - 8, 9), -ERANGE);
+	assert_non_null(strstr(otte_error_text(), "remote region"));
+	assert_int_equal(pair_run(&pair, OTTE_READ, pair.size, 0, 1), -ERANGE);
+	assert_non_null(strstr(otte_error_text(), "local region"));
+	request = pair_request(&pair, OTTE_READ, 0, 0, 64);
+	request.remote_region += 1000;
+	assert_int_equal(otte_batch_reset(pair.batch), 0);
+	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
+	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+	{
+		struct otte_failure failure;
+
+		assert_int_equal(otte_batch_failure(pair.batch, &failure), 0);
+		assert_int_equal(failure.code, -ENOENT);
+		assert_int_equal(failure.first, 0);
+		assert_int_equal(failure.count, 1);
+		assert_int_equal(failure.remote_effect, OTTE_EFFECT_NONE);
+		assert_int_equal(failure.locally_drained, 1);
+	}
+	assert_int_equal(pair.local_bytes[0], 0x11);
+	pair_close(&pair);
+}
+
+static void many_small_requests_complete_in_one_batch(void **state)
+{
+	struct otte_request requests[1000];
+	struct otte_batch_status status;
+	struct pair pair;
+	int i, round;
+
+	(void)state;
+	pair_open(&pair, 8 << 20, NULL);
+	pair_fill(pair.remote_bytes, pair.size, 3);
+	for (round = 0; round < 5; round++) {
+		memset(pair.local_bytes, 0, pair.size);
+		for (i = 0; i < 1000; i++)
+			requests[i] = pair_request(&pair, OTTE_READ, (uint64_t)i * 8192,
+						   (uint64_t)(999 - i) * 8192, 4096);
+		assert_int_equal(otte_batch_reset(pair.batch), 0);
+		assert_int_equal(otte_batch_submit(pair.batch, requests, 1000), 0);
+		assert_int_equal(otte_batch_wait(pair.batch, 20 * SECOND), 0);
+		assert_int_equal(otte_batch_poll(pair.batch, &status), 0);
+		assert_int_equal(status.completed_prefix, 1000);
+		assert_int_equal(status.bytes_completed, 4096000);
+		for (i = 0; i < 1000; i++)
+			assert_memory_equal(pair.local_bytes + i * 8192,
+					    pair.remote_bytes + (999 - i) * 8192, 4096);
+	}
+	pair_close(&pair);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_read_brings_the_exact_range),
+		cmocka_unit_test(a_write_brings_the_exact_range),
+		cmocka_unit_test(refusals_name_their_reason_before_any_byte_moves),
+		cmocka_unit_test(many_small_requests_complete_in_one_batch),
+	};
+
+	return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
+}
