@@ -799,16 +799,16 @@ static void walk(unsigned seed)
 static void a_random_walk_agrees_with_the_model(void **unused)
 {
 	uint64_t settled = 0;
-	unsigned seed;
+	unsigned seed, seeds = is_small() ? 1 : 12;
 
 	(void)unused;
-	for (seed = 1; seed <= 12; seed++) {
+	for (seed = 1; seed <= seeds; seed++) {
 		print_message("seed %u\n", seed);
 		walk(seed);
 		settled += m.settled;
 	}
 	print_message("%llu loans settled\n", (unsigned long long)settled);
-	assert_true(settled > 5000); /* it went somewhere */
+	assert_true(settled > 400 * seeds); /* it went somewhere */
 }
 
 const struct CMUnitTest walk_tests[] = {
