@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Owns regions: REGISTERED -> HIDDEN -> GONE, or -> RETAINED -> GONE when the owner leaves first.
- * A region keeps its charge until it is gone, and its place in `limits.regions` until its event was
- * read as well. Caller's lock: the ledger's. Called by the ops, by clients that leave, by loans that
- * end and by events that were read.
+ * Owns regions: REGISTERED -> HIDDEN -> GONE, or -> RETAINED -> GONE when the owner leaves first. A
+ * region keeps its charge until it is gone, and its place in `limits.regions` until its event was
+ * read as well. Caller's lock: the ledger's. Called by the ops, by clients that leave, by loans
+ * that end and by events that were read.
  */
 #include "ledger/process.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A random walk over every call, right and wrong, against a model: plain arrays searched from end to
- * end, which keep to ledger.h and know nothing of trees, lists or reference counts. After each step
- * the code, the counters and, from time to time, dumps and events must agree.
+ * A random walk over every call, right and wrong, against a model: plain arrays searched from end
+ * to end, which keep to ledger.h and know nothing of trees, lists or reference counts. After each
+ * step the code, the counters and, from time to time, dumps and events must agree.
  */
 #include "suite.h"
 
