@@ -29,7 +29,7 @@ count() {
 }
 
 build() {
-    make --no-print-directory -j"$(nproc)" "$@" unit-programs 2>&1 >/dev/null
+    { make --no-print-directory -j"$(nproc)" "$@" unit-programs >/dev/null; } 2>&1
 }
 
 for san in "$@"; do

@@ -112,8 +112,10 @@ static int find_own(struct process_client *client, uint64_t id, struct process_r
 	struct process_ledger *ledger = process_ledger_of(client);
 
 	HASH_FIND(hh, ledger->regions, &id, sizeof(id), *region);
-	if (!*region)
-		return otte_fail(-ENOENT, "region %" PRIu64 ": unknown", id);
+	if (!*region) {
+		otte_fail(-ENOENT, "region %" PRIu64 ": unknown", id);
+		return -ENOENT; /* spelt out, so that analysers see that it is not 0 */
+	}
 	if ((*region)->owner != client)
 		return otte_fail(-EPERM, "region %" PRIu64 ": another client's", id);
 	return 0;

@@ -309,7 +309,7 @@ static int expect_add(const struct otte_region_claim *claim)
 static void step_add(struct m_client *c)
 {
 	struct otte_region_claim claim = { 1000 + 50ull * pick(60), 50ull * pick(6),
-					   pick(4) | pick(4), 0 };
+					   pick(4) ? 3 : pick(4), 0 };
 	struct m_region *row = NULL;
 	int expected = expect_add(&claim);
 	uint64_t id;
