@@ -21,6 +21,10 @@ CHECK_PARTS += unit
 CHECK_FAST_PARTS += unit
 budget-unit := 2
 
-.PHONY: check-part-unit
+.PHONY: unit-programs check-part-unit
+unit-programs: $(UNIT_BIN)
+
 check-part-unit: $(UNIT_BIN)
 	@tests/run-programs.sh $(UNIT_BIN)
+
+-include $(foreach n,$(UNIT_NAMES),$(patsubst %.c,$(B)/%.d,$(wildcard tests/unit/$(n)/*.c)))

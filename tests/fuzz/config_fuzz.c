@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Feeds the config's loaders. The first byte says how the rest comes in: 'E' and a key's number as a
- * variable of the environment, anything else as JSON. Whatever comes: a code that the header names; on
- * error nothing changed and one line of text that says why; on success every value in its range.
+ * Feeds the config's loaders. The first byte says how the rest comes in: 'E' and a key's number as
+ * a variable of the environment, anything else as JSON. Whatever comes: a code that the header
+ * names; on error nothing changed and one line of text that says why; on success every value in its
+ * range.
  */
 #include <errno.h>
 #include <stdint.h>

@@ -187,6 +187,11 @@ void expect_same(struct world *w, const struct picture *before)
 	assert_memory_equal(&now, before, sizeof(now));
 }
 
+int is_small(void)
+{
+	return getenv("OTTE_TEST_SMALL") != NULL;
+}
+
 /* ---- Allocations ----------------------------------------------------------------------------- */
 
 /* Only the main thread of a test asks for failures, while no other one runs. */

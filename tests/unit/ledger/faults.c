@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Every allocation may fail: a clean -ENOMEM, nothing changed, and the same call works right after. */
+/*
+ * Every allocation may fail: a clean -ENOMEM, nothing changed, and the same call works right after.
+ */
 #include "suite.h"
 
 #define MANY 300 /* enough that every table grows on the way */
 
-/* Threads are not what this is about: under their sanitizer, which is slow, every ninth is enough. */
+/*
+ * Threads are not what this is about: under their sanitizer, which is slow, every ninth is enough.
+ */
 #ifdef __SANITIZE_THREAD__
 #define STRIDE 9
 #else
@@ -13,7 +17,10 @@
 
 static uint64_t attempts, refusals;
 
-/* The call was allowed to fail for want of memory, once; it changed nothing, and works when repeated. */
+/*
+ * The call was allowed to fail for want of memory, once; it changed nothing, and works when
+ * repeated.
+ */
 #define RETRY(w, call)                                                           \
 	do {                                                                     \
 		struct otte_ledger_counters was = counters_of(w);                \
@@ -93,7 +100,7 @@ static void each_allocation_in_turn_fails_cleanly(void **unused)
 	close_world(&w);
 	assert_true(total > 2 * MANY);
 	print_message("%llu allocations\n", (unsigned long long)total);
-	for (nth = 1; nth <= total; nth += STRIDE) {
+	for (nth = 1; nth <= total; nth += is_small() ? 61 : STRIDE) {
 		attempts = refusals = 0;
 		open_world(&w, NULL);
 		fail_allocation(nth);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Every state of a loan and a region, every event, every actor: what is refused, with which code, and
- * the state after. And every kind of evidence against every set that a lender can accept.
+ * Every state of a loan and a region, every event, every actor: what is refused, with which code,
+ * and the state after. And every kind of evidence against every set that a lender can accept.
  */
 #include "suite.h"
 
@@ -22,8 +22,8 @@ enum kind {
 #define UNKNOWN_EVIDENCE 99
 
 /*
- * One row: who does what to a loan of this kind, and what comes of it in each live state. `to` is the
- * state after where that is 0; in all other cases nothing changes. In the states SETTLED and
+ * One row: who does what to a loan of this kind, and what comes of it in each live state. `to` is
+ * the state after where that is 0; in all other cases nothing changes. In the states SETTLED and
  * WITHDRAWN, and for an id that never was, every row is -ENOENT.
  */
 static const struct row {
@@ -224,7 +224,9 @@ static void what_names_nothing_is_unknown_to_every_event(void **unused)
 	}
 }
 
-/* The lender is gone: only the borrower's receipt ends it; nothing is offered or revoked any more. */
+/*
+ * The lender is gone: only the borrower's receipt ends it; nothing is offered or revoked any more.
+ */
 static void an_orphaned_loan_obeys_its_borrower_alone(void **unused)
 {
 	static struct picture before;

@@ -84,6 +84,9 @@ struct picture {
 void take_picture(struct world *w, struct picture *picture);
 void expect_same(struct world *w, const struct picture *before);
 
+/* OTTE_TEST_SMALL is set: tests that take long do a part of their work, for valgrind. */
+int is_small(void);
+
 /* Allocation failures, by wrapping malloc and calloc at link time. */
 extern uint64_t allocations; /* since the last call below */
 void fail_allocation(uint64_t nth); /* 1: the next; 0: none */

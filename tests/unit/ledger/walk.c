@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A random walk over every call, right and wrong, against a model: plain arrays searched from end to
- * end, which keep to ledger.h and know nothing of trees, lists or reference counts. After each step
- * the code, the counters and, from time to time, dumps and events must agree.
+ * A random walk over every call, right and wrong, against a model: plain arrays searched from end
+ * to end, which keep to ledger.h and know nothing of trees, lists or reference counts. After each
+ * step the code, the counters and, from time to time, dumps and events must agree.
  */
 #include "suite.h"
 
@@ -309,7 +309,7 @@ static int expect_add(const struct otte_region_claim *claim)
 static void step_add(struct m_client *c)
 {
 	struct otte_region_claim claim = { 1000 + 50ull * pick(60), 50ull * pick(6),
-					   pick(4) | pick(4), 0 };
+					   pick(4) ? 3 : pick(4), 0 };
 	struct m_region *row = NULL;
 	int expected = expect_add(&claim);
 	uint64_t id;
@@ -799,16 +799,16 @@ static void walk(unsigned seed)
 static void a_random_walk_agrees_with_the_model(void **unused)
 {
 	uint64_t settled = 0;
-	unsigned seed;
+	unsigned seed, seeds = is_small() ? 1 : 12;
 
 	(void)unused;
-	for (seed = 1; seed <= 12; seed++) {
+	for (seed = 1; seed <= seeds; seed++) {
 		print_message("seed %u\n", seed);
 		walk(seed);
 		settled += m.settled;
 	}
 	print_message("%llu loans settled\n", (unsigned long long)settled);
-	assert_true(settled > 5000); /* it went somewhere */
+	assert_true(settled > 400 * seeds); /* it went somewhere */
 }
 
 const struct CMUnitTest walk_tests[] = {
