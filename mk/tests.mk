@@ -9,6 +9,8 @@ LDFLAGS_unit_ledger := -Wl,--wrap=malloc,--wrap=calloc
 
 UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
 
+$(B)/tests/%.o: CPPFLAGS_OTTE += -Itests
+
 define unit_rule
 $$(B)/unit/$(1): $$(patsubst %.c,$$(B)/%.o,$$(wildcard tests/unit/$(1)/*.c)) $$(B)/libotte.a
 	@mkdir -p $$(@D)

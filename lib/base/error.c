@@ -8,6 +8,9 @@
 
 #include "otte/otte.h"
 
+#undef otte_fail
+#undef otte_fail_within
+
 static _Thread_local char text[256];
 
 const char *otte_error_text(void)

@@ -245,8 +245,12 @@ int otte_peer_get(struct otte_engine *engine, const char *endpoint,
 		atomic_fetch_add(&peer->refs, 1);
 	} else {
 		ret = create(engine, endpoint, addresses, epoch, &peer);
-		if (!ret)
+		if (!ret) {
 			DL_APPEND(engine->peers, peer);
+			/* From now on there is something to look after: hellos in time, reconnects. */
+			atomic_store(&engine->tick_due_ns, 0);
+			otte_loop_wake(&engine->progress.control);
+		}
 	}
 	pthread_mutex_unlock(&engine->peer_lock);
 	if (ret)

