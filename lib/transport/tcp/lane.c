@@ -13,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
-#include <unistd.h>
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "transport/tcp/tcp.h"
 
@@ -395,7 +395,7 @@ static int open_socket(struct tcp_lane *lane, const struct otte_client_address *
 {
 	int fd, ret;
 
-	fd = socket(to->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	fd = otte_fd_socket(to->address.ss_family, SOCK_STREAM);
 	if (fd < 0)
 		return otte_fail(-errno, "socket: %m");
 	ret = tcp_socket_prepare(lane->peer->tcp->env.config, fd);
@@ -408,7 +408,7 @@ static int open_socket(struct tcp_lane *lane, const struct otte_client_address *
 	}
 	if (ret) {
 		lane->watch.fd = -1;
-		close(fd);
+		otte_fd_close(fd);
 		return ret;
 	}
 	lane->wants_room = true;
@@ -613,7 +613,7 @@ void tcp_lane_kill(struct tcp_lane *lane, int code, bool retry)
 	if (state != TCP_LANE_READY)
 		otte_stream_fini(&lane->hello);
 	otte_loop_remove(lane_loop(lane), &lane->watch);
-	close(lane->watch.fd);
+	otte_fd_close(lane->watch.fd);
 	lane->watch.fd = -1;
 	lane->state = TCP_LANE_DOWN;
 	lane->broken = false;
