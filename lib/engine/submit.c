@@ -405,7 +405,7 @@ static void queue_group(struct otte_task_record *head)
 {
 	struct otte_engine *engine = head->batch->engine;
 	struct otte_peer *peer = head->peer;
-	uint64_t due;
+	uint64_t deadline_ns = head->deadline_ns, due;
 	bool ready;
 
 	pthread_mutex_lock(&peer->lock);
@@ -414,16 +414,17 @@ static void queue_group(struct otte_task_record *head)
 		head->live = true;
 		DL_APPEND(peer->live, head);
 		otte_window_push(&peer->window, &head->entry);
-		peer->next_deadline_ns = min_u64(peer->next_deadline_ns, head->deadline_ns);
+		peer->next_deadline_ns = min_u64(peer->next_deadline_ns, deadline_ns);
 	}
 	pthread_mutex_unlock(&peer->lock);
+	/* The group may have ended by now, and its batch may be gone. */
 	if (!ready) {
 		end_unsent(head, -ECONNRESET);
 		return;
 	}
 	due = atomic_load_explicit(&engine->tick_due_ns, memory_order_relaxed);
-	while (head->deadline_ns < due &&
-	       !atomic_compare_exchange_weak(&engine->tick_due_ns, &due, head->deadline_ns))
+	while (deadline_ns < due &&
+	       !atomic_compare_exchange_weak(&engine->tick_due_ns, &due, deadline_ns))
 		;
 }
 
