@@ -172,7 +172,7 @@ static int prepare_group(struct otte_task_record *head)
 	if (ret)
 		goto unuse;
 	work->local = region->mem->address + offset;
-	work->epoch = head->peer->identity.epoch;
+	work->epoch = head->segment->epoch;
 	work->done = work_done;
 	head->entry.bytes = work->length;
 	head->entry.priority = work->priority;
