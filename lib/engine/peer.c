@@ -235,8 +235,10 @@ int otte_peer_get(struct otte_engine *engine, const char *endpoint,
 		bool usable;
 
 		pthread_mutex_lock(&peer->lock);
-		usable = peer->state <= OTTE_PEER_READY &&
-			 (!epoch || !peer->identity.epoch || peer->identity.epoch == epoch);
+		/* One that is connecting still finds out who answers: it serves the same question only. */
+		usable = peer->state == OTTE_PEER_READY ?
+				 !epoch || peer->identity.epoch == epoch :
+				 peer->state == OTTE_PEER_CONNECTING && peer->identity.epoch == epoch;
 		pthread_mutex_unlock(&peer->lock);
 		if (usable && strcmp(peer->endpoint, endpoint) == 0)
 			break;
@@ -253,8 +255,10 @@ int otte_peer_get(struct otte_engine *engine, const char *endpoint,
 		return ret;
 	*out = peer;
 	ret = otte_control_client_start(&peer->control);
-	if (ret)
+	if (ret) {
+		on_lost(peer, ret); /* others may be waiting for the same peer */
 		otte_peer_put(peer);
+	}
 	return ret;
 }
 
