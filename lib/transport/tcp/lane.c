@@ -454,7 +454,8 @@ int tcp_lane_connect(struct tcp_lane *lane)
 /* Under both locks, CONNECTING or HELLO. 1: READY now; 0: not yet. */
 static int shake_hands(struct tcp_lane *lane)
 {
-	socklen_t length = sizeof(int);
+	struct sockaddr_storage peer;
+	socklen_t length = sizeof(int), peer_length = sizeof(peer);
 	struct otte_frame frame;
 	const uint8_t *payload;
 	int error = 0, ret;
@@ -463,6 +464,9 @@ static int shake_hands(struct tcp_lane *lane)
 		getsockopt(lane->watch.fd, SOL_SOCKET, SO_ERROR, &error, &length);
 		if (error)
 			return otte_fail(-error, "connect: %s", strerror(error));
+		/* An event of the connection before this one may come late. */
+		if (getpeername(lane->watch.fd, (struct sockaddr *)&peer, &peer_length) < 0)
+			return 0;
 		ret = send_hello(lane);
 		return ret ? ret : ask_for_room(lane, false);
 	}
