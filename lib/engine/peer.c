@@ -254,6 +254,9 @@ int otte_peer_get(struct otte_engine *engine, const char *endpoint,
 	if (ret)
 		return ret;
 	*out = peer;
+	/* The engine's thread looks after peers from now on, even if there was none the last time. */
+	atomic_store(&engine->tick_due_ns, 0);
+	otte_loop_wake(&engine->progress.control);
 	ret = otte_control_client_start(&peer->control);
 	if (ret) {
 		on_lost(peer, ret); /* others may be waiting for the same peer */
