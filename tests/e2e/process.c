@@ -130,6 +130,9 @@ void child_kill(struct child *child)
 void child_signal(struct child *child, int signal)
 {
 	MUST(kill(child->pid, signal) == 0, "%m");
+	/* Only when it is told has every thread stopped. */
+	if (signal == SIGSTOP)
+		MUST(waitpid(child->pid, NULL, WUNTRACED) == child->pid, "%m");
 }
 
 void child_end(struct child *child)

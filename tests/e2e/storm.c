@@ -535,5 +535,6 @@ int main(int argc, char **argv)
 		setvbuf(stdout, NULL, _IOLBF, 0);
 		return requester_main(argv + 2);
 	}
+	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
 	return cmocka_run_group_tests_name("storm", tests, NULL, NULL);
 }
