@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "engine/engine.h"
 #include "engine/notify.h"
 #include "engine/segment.h"
@@ -123,7 +123,7 @@ int otte_batch_eventfd(struct otte_batch *batch)
 	if (ret < 0) {
 		bool ready = batch->submitted && batch->finished == batch->submitted;
 
-		ret = eventfd(ready, EFD_CLOEXEC | EFD_NONBLOCK);
+		ret = otte_fd_eventfd(ready);
 		if (ret < 0) {
 			ret = otte_fail(-errno, "eventfd: %m");
 		} else {
@@ -271,7 +271,7 @@ int otte_batch_destroy(struct otte_batch *batch)
 	if (ret)
 		return ret;
 	if (batch->event_fd >= 0)
-		close(batch->event_fd);
+		otte_fd_close(batch->event_fd);
 	pthread_mutex_destroy(&batch->submit_lock);
 	pthread_mutex_destroy(&batch->lock);
 	atomic_fetch_sub(&batch->engine->batches, 1);

@@ -94,6 +94,8 @@ static void *progress_main(void *arg)
 			busy_ns = now_ns;
 		ms = shorter(due_ms, now_ns - busy_ns < LINGER_NS ? TICK_MS : -1);
 		if (ms < 0 || ms > TICK_MS) {
+			/* Without work, lanes have news too: that they are up again, or have ended. */
+			arm(progress);
 			atomic_store(&progress->parked, true);
 			if (busy(progress))
 				ms = TICK_MS;

@@ -5,7 +5,8 @@
  * Lanes are in one loop. A thread that waits for its batch runs that loop itself: a hand-over between
  * threads costs more than a small transfer. At most one thread runs it, the leader; further waiters
  * follow, asleep until their batch is done or the lead is free. The engine's own thread runs timers
- * and control connections, and takes the lead only where work is live and nobody has led for a tick.
+ * and control connections, and takes the lead only where nobody has led for a tick although work is live,
+ * or where there has been no work for a while.
  *
  *   armed   the lane loop's descriptor is watched by the engine's thread
  *   parked  the engine's thread sleeps without a tick; submitting wakes it

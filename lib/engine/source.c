@@ -75,10 +75,11 @@ static void put(struct source_peer *peer)
 
 	if (atomic_fetch_sub(&peer->refs, 1) != 1)
 		return;
+	/* While it is on the list: a region's owner who finds no loan of it may discard the region. */
+	settle_peer(peer);
 	pthread_mutex_lock(&engine->source_lock);
 	DL_DELETE(engine->source_peers, peer);
 	pthread_mutex_unlock(&engine->source_lock);
-	settle_peer(peer);
 	pthread_mutex_destroy(&peer->lock);
 	free(peer);
 }

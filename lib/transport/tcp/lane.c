@@ -13,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
-#include <unistd.h>
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "transport/tcp/tcp.h"
 
@@ -408,7 +408,7 @@ static int open_socket(struct tcp_lane *lane, const struct otte_client_address *
 {
 	int fd, ret;
 
-	fd = socket(to->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	fd = otte_fd_socket(to->address.ss_family, SOCK_STREAM);
 	if (fd < 0)
 		return otte_fail(-errno, "socket: %m");
 	ret = tcp_socket_prepare(lane->peer->tcp->env.config, fd);
@@ -421,7 +421,7 @@ static int open_socket(struct tcp_lane *lane, const struct otte_client_address *
 	}
 	if (ret) {
 		lane->watch.fd = -1;
-		close(fd);
+		otte_fd_close(fd);
 		return ret;
 	}
 	lane->wants_room = true;
@@ -467,7 +467,8 @@ int tcp_lane_connect(struct tcp_lane *lane)
 /* Under both locks, CONNECTING or HELLO. 1: READY now; 0: not yet. */
 static int shake_hands(struct tcp_lane *lane)
 {
-	socklen_t length = sizeof(int);
+	struct sockaddr_storage peer;
+	socklen_t length = sizeof(int), peer_length = sizeof(peer);
 	struct otte_frame frame;
 	const uint8_t *payload;
 	int error = 0, ret;
@@ -476,6 +477,9 @@ static int shake_hands(struct tcp_lane *lane)
 		getsockopt(lane->watch.fd, SOL_SOCKET, SO_ERROR, &error, &length);
 		if (error)
 			return otte_fail(-error, "connect: %s", strerror(error));
+		/* An event of the connection before this one may come late. */
+		if (getpeername(lane->watch.fd, (struct sockaddr *)&peer, &peer_length) < 0)
+			return 0;
 		ret = send_hello(lane);
 		return ret ? ret : ask_for_room(lane, false);
 	}
@@ -628,7 +632,7 @@ void tcp_lane_kill(struct tcp_lane *lane, int code, bool retry)
 	if (state != TCP_LANE_READY)
 		otte_stream_fini(&lane->hello);
 	otte_loop_remove(lane_loop(lane), &lane->watch);
-	close(lane->watch.fd);
+	otte_fd_close(lane->watch.fd);
 	lane->watch.fd = -1;
 	lane->state = TCP_LANE_DOWN;
 	lane->broken = false;

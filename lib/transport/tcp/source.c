@@ -14,11 +14,11 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/uio.h>
-#include <unistd.h>
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "transport/tcp/tcp.h"
 
@@ -79,7 +79,7 @@ static void close_lane(struct source_lane *lane)
 	otte_loop_remove(lane->loop, &lane->watch);
 	pthread_mutex_lock(&tcp->lock);
 	DL_DELETE(tcp->lanes, lane);
-	close(lane->watch.fd);
+	otte_fd_close(lane->watch.fd);
 	lane->watch.fd = -1;
 	pthread_mutex_unlock(&tcp->lock);
 	atomic_fetch_sub(&tcp->counters.lanes, 1);
