@@ -3,10 +3,10 @@
 
 #include <errno.h>
 #include <stddef.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fd.h"
 
 #define EVENTS_A_ROUND 32
 
@@ -24,11 +24,11 @@ int otte_loop_init(struct otte_loop *loop)
 	int ret;
 
 	loop->retired = NULL;
-	loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	loop->epoll_fd = otte_fd_epoll();
 	if (loop->epoll_fd < 0)
 		return otte_fail(-errno, "epoll_create1: %m");
 	loop->wake.ready = wake_ready;
-	loop->wake.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	loop->wake.fd = otte_fd_eventfd(0);
 	if (loop->wake.fd < 0) {
 		ret = otte_fail(-errno, "eventfd: %m");
 		goto close_epoll;
@@ -40,9 +40,9 @@ int otte_loop_init(struct otte_loop *loop)
 	return 0;
 
 close_wake:
-	close(loop->wake.fd);
+	otte_fd_close(loop->wake.fd);
 close_epoll:
-	close(loop->epoll_fd);
+	otte_fd_close(loop->epoll_fd);
 	return ret;
 }
 
@@ -64,8 +64,8 @@ void otte_loop_fini(struct otte_loop *loop)
 {
 	free_retired(loop);
 	pthread_mutex_destroy(&loop->lock);
-	close(loop->wake.fd);
-	close(loop->epoll_fd);
+	otte_fd_close(loop->wake.fd);
+	otte_fd_close(loop->epoll_fd);
 }
 
 static int control(struct otte_loop *loop, int op, struct otte_watch *watch, uint32_t events)

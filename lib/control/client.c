@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/log.h"
 
 /* Frames that nobody has sent yet may pile up to this many times the largest one. */
@@ -62,7 +62,7 @@ static void drop_socket(struct otte_control_client *client)
 	if (client->watch.fd < 0)
 		return;
 	otte_loop_remove(client->loop, &client->watch);
-	close(client->watch.fd);
+	otte_fd_close(client->watch.fd);
 	client->watch.fd = -1;
 	otte_stream_fini(&client->stream);
 }
@@ -85,7 +85,7 @@ static int make_socket(struct otte_control_client *client)
 	const struct otte_client_address *to = &client->addresses[client->current];
 	int fd, one = 1, ret;
 
-	fd = socket(to->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	fd = otte_fd_socket(to->address.ss_family, SOCK_STREAM);
 	if (fd < 0)
 		return otte_fail(-errno, "socket: %m");
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
@@ -107,7 +107,7 @@ static int make_socket(struct otte_control_client *client)
 	return 0;
 
 close_fd:
-	close(fd);
+	otte_fd_close(fd);
 	return ret;
 }
 

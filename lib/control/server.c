@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/log.h"
 
 /* A peer may let this many frames' worth of answers pile up before it is cut off. */
@@ -42,7 +42,7 @@ static void end_session(struct otte_session *session, bool keep_fd)
 	server->connections--;
 	otte_loop_remove(server->loop, &session->watch);
 	if (!keep_fd)
-		close(session->stream.fd);
+		otte_fd_close(session->stream.fd);
 	otte_loop_retire(server->loop, &session->retired);
 }
 
@@ -399,7 +399,7 @@ static void listener_ready(struct otte_watch *watch, uint32_t events)
 	int fd;
 
 	(void)events;
-	fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	fd = otte_fd_accept(watch->fd);
 	if (fd < 0) {
 		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
 			pause_listener(server);
@@ -408,12 +408,12 @@ static void listener_ready(struct otte_watch *watch, uint32_t events)
 	if (server->connections >= server->max_connections) {
 		otte_log(OTTE_LOG_WARNING, "control.connections (%u) is full: a peer is turned away",
 			 server->max_connections);
-		close(fd);
+		otte_fd_close(fd);
 		return;
 	}
 	if (add_connection(server, fd)) {
 		otte_log(OTTE_LOG_WARNING, "a peer is turned away: %s", otte_error_text());
-		close(fd);
+		otte_fd_close(fd);
 	}
 }
 
@@ -494,7 +494,7 @@ void otte_control_server_close(struct otte_control_server *server)
 		end_session(session, false);
 	if (server->listener.fd >= 0) {
 		otte_loop_remove(server->loop, &server->listener);
-		close(server->listener.fd);
+		otte_fd_close(server->listener.fd);
 		server->listener.fd = -1;
 	}
 	free(server->rows);

@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "engine/engine.h"
 #include "engine/notify.h"
 #include "engine/segment.h"
@@ -85,7 +85,6 @@ int otte_batch_wait(struct otte_batch *batch, int64_t timeout_ns)
 	DL_DELETE(batch->waiters, &waiter);
 	finished = batch->finished == batch->submitted;
 	pthread_mutex_unlock(&batch->lock);
-	otte_waiter_fini(&waiter);
 	return finished || waiter.done ? 0 : otte_fail(-ETIMEDOUT, "the batch is not finished");
 }
 
@@ -124,7 +123,7 @@ int otte_batch_eventfd(struct otte_batch *batch)
 	if (ret < 0) {
 		bool ready = batch->submitted && batch->finished == batch->submitted;
 
-		ret = eventfd(ready, EFD_CLOEXEC | EFD_NONBLOCK);
+		ret = otte_fd_eventfd(ready);
 		if (ret < 0) {
 			ret = otte_fail(-errno, "eventfd: %m");
 		} else {
@@ -156,7 +155,8 @@ int otte_batch_task(struct otte_batch *batch, uint32_t index, struct otte_task *
 		while (!head->members)
 			head--;
 		*out = (struct otte_task){
-			.state = head->state > task->state ? head->state : task->state,
+			.state = task->state == OTTE_TASK_QUEUED && atomic_load(&head->dispatched) ?
+					 OTTE_TASK_DISPATCHED : task->state,
 			.code = task->code,
 			.remote_effect = task->effect,
 			.locally_drained = task->drained,
@@ -271,7 +271,7 @@ int otte_batch_destroy(struct otte_batch *batch)
 	if (ret)
 		return ret;
 	if (batch->event_fd >= 0)
-		close(batch->event_fd);
+		otte_fd_close(batch->event_fd);
 	pthread_mutex_destroy(&batch->submit_lock);
 	pthread_mutex_destroy(&batch->lock);
 	atomic_fetch_sub(&batch->engine->batches, 1);

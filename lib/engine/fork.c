@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <pthread.h>
 
+#include "base/fd.h"
+
 _Atomic unsigned otte_fork_generation;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -11,12 +13,13 @@ static int watch_result;
 
 static void in_child(void)
 {
+	otte_fd_after_fork_in_child();
 	atomic_fetch_add(&otte_fork_generation, 1);
 }
 
 static void watch(void)
 {
-	watch_result = -pthread_atfork(NULL, NULL, in_child);
+	watch_result = -pthread_atfork(otte_fd_before_fork, otte_fd_after_fork_in_parent, in_child);
 }
 
 int otte_fork_watch(void)

@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 #include <utlist.h>
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "engine/batch.h"
 #include "engine/engine.h"
@@ -37,7 +37,7 @@ int otte_notify_queue_create(struct otte_notify_queue **out)
 	queue = calloc(1, sizeof(*queue));
 	if (!queue)
 		return otte_fail(-ENOMEM, "no memory for notifications");
-	queue->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	queue->event_fd = otte_fd_eventfd(0);
 	if (queue->event_fd < 0) {
 		ret = otte_fail(-errno, "eventfd: %m");
 		free(queue);
@@ -56,7 +56,7 @@ void otte_notify_queue_destroy(struct otte_notify_queue *queue)
 		return;
 	DL_FOREACH_SAFE(queue->list, entry, next)
 		free(entry);
-	close(queue->event_fd);
+	otte_fd_close(queue->event_fd);
 	pthread_mutex_destroy(&queue->lock);
 	free(queue);
 }

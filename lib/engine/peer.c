@@ -235,8 +235,10 @@ int otte_peer_get(struct otte_engine *engine, const char *endpoint,
 		bool usable;
 
 		pthread_mutex_lock(&peer->lock);
-		usable = peer->state <= OTTE_PEER_READY &&
-			 (!epoch || !peer->identity.epoch || peer->identity.epoch == epoch);
+		/* One that is connecting still finds out who answers: it serves the same question only. */
+		usable = peer->state == OTTE_PEER_READY ?
+				 !epoch || peer->identity.epoch == epoch :
+				 peer->state == OTTE_PEER_CONNECTING && peer->identity.epoch == epoch;
 		pthread_mutex_unlock(&peer->lock);
 		if (usable && strcmp(peer->endpoint, endpoint) == 0)
 			break;
@@ -256,9 +258,14 @@ int otte_peer_get(struct otte_engine *engine, const char *endpoint,
 	if (ret)
 		return ret;
 	*out = peer;
+	/* The engine's thread looks after peers from now on, even if there was none the last time. */
+	atomic_store(&engine->tick_due_ns, 0);
+	otte_loop_wake(&engine->progress.control);
 	ret = otte_control_client_start(&peer->control);
-	if (ret)
+	if (ret) {
+		on_lost(peer, ret); /* others may be waiting for the same peer */
 		otte_peer_put(peer);
+	}
 	return ret;
 }
 
@@ -330,6 +337,8 @@ int otte_peer_check_region(struct otte_peer *peer, uint64_t id, uint64_t offset,
 	struct otte_known_region *region;
 	int ret = 0;
 
+	if (!atomic_load(&peer->described))
+		return 0;
 	pthread_mutex_lock(&peer->lock);
 	HASH_FIND(hh, peer->regions, &id, sizeof(id), region);
 	if (region && !range_inside(offset, length, region->length))

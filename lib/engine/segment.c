@@ -81,6 +81,9 @@ int otte_segment_open(struct otte_engine *engine, const char *text, uint64_t epo
 		free(segment);
 		return ret;
 	}
+	pthread_mutex_lock(&segment->peer->lock);
+	segment->epoch = segment->peer->identity.epoch;
+	pthread_mutex_unlock(&segment->peer->lock);
 	atomic_fetch_add(&engine->segments, 1);
 	*out = segment;
 	return 0;
@@ -130,6 +133,7 @@ static void remember(struct otte_peer *peer, const struct otte_region_info *row,
 			return;
 		}
 	}
+	atomic_store(&peer->described, true);
 	region->length = row->length;
 	region->access = row->access;
 	region->described = describe;

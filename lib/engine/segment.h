@@ -8,6 +8,7 @@
 struct otte_segment {
 	struct otte_engine *engine;
 	struct otte_peer *peer;
+	uint64_t epoch;                  /* of the engine that it was opened to */
 	_Atomic uint64_t uses;
 };
 

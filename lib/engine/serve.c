@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "control/endpoint.h"
 #include "engine/engine.h"
@@ -27,14 +27,14 @@ static int listen_on(const struct otte_sockaddr *address)
 {
 	int fd, one = 1, ret;
 
-	fd = socket(address->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	fd = otte_fd_socket(address->storage.ss_family, SOCK_STREAM);
 	if (fd < 0)
 		return otte_fail(-errno, "socket: %m");
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (bind(fd, (const struct sockaddr *)&address->storage, address->length) < 0 ||
 	    listen(fd, BACKLOG) < 0) {
 		ret = -errno;
-		close(fd);
+		otte_fd_close(fd);
 		errno = -ret;
 		return ret;
 	}
@@ -84,7 +84,7 @@ static int open_listener(struct otte_engine *engine, int *out)
 				 engine->config.listen_address, engine->config.listen_port);
 	ret = advertise(engine, fd);
 	if (ret) {
-		close(fd);
+		otte_fd_close(fd);
 		return ret;
 	}
 	*out = fd;
@@ -148,7 +148,7 @@ static void *serve_main(void *arg)
 	uint64_t tick_ns = 0;
 
 	while (!atomic_load(&engine->serve_stop)) {
-		uint64_t now_ns = otte_now_ns();
+		uint64_t now_ns = otte_coarse_ns();
 		int ms = TICK_MS;
 
 		if (now_ns >= tick_ns || atomic_load(&engine->serve_bye)) {
@@ -190,7 +190,7 @@ close_server:
 	otte_control_server_close(&engine->server);
 close_listener:
 	if (fd >= 0)
-		close(fd);
+		otte_fd_close(fd);
 fini_loops:
 	while (i)
 		otte_loop_fini(&engine->serve_loops[--i]);

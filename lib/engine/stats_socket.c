@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/stats.h"
@@ -51,12 +52,12 @@ static void accept_ready(struct otte_watch *watch, uint32_t events)
 	int fd;
 
 	(void)events;
-	fd = accept4(watch->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	fd = otte_fd_accept(watch->fd);
 	if (fd < 0)
 		return;
 	if (may_see(fd))
 		answer(self, fd);
-	close(fd);
+	otte_fd_close(fd);
 }
 
 static int bind_name(int fd)
@@ -89,7 +90,7 @@ int otte_stats_socket_open(struct otte_engine *engine, struct otte_stats_socket 
 		return otte_fail(-ENOMEM, "no memory for the stats socket");
 	self->engine = engine;
 	self->watch.ready = accept_ready;
-	self->watch.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	self->watch.fd = otte_fd_socket(AF_UNIX, SOCK_STREAM);
 	if (self->watch.fd < 0) {
 		ret = otte_fail(-errno, "stats socket: %m");
 		goto free_self;
@@ -98,7 +99,7 @@ int otte_stats_socket_open(struct otte_engine *engine, struct otte_stats_socket 
 	if (ret == -EADDRINUSE) {
 		/* So many engines in one process: the others answer for themselves. */
 		otte_log(OTTE_LOG_INFO, "no name is left for a stats socket");
-		close(self->watch.fd);
+		otte_fd_close(self->watch.fd);
 		free(self);
 		return 0;
 	}
@@ -110,7 +111,7 @@ int otte_stats_socket_open(struct otte_engine *engine, struct otte_stats_socket 
 	return 0;
 
 close_fd:
-	close(self->watch.fd);
+	otte_fd_close(self->watch.fd);
 free_self:
 	free(self);
 	return ret;
@@ -121,6 +122,6 @@ void otte_stats_socket_close(struct otte_stats_socket *self)
 	if (!self)
 		return;
 	otte_loop_remove(&self->engine->serve_loops[0], &self->watch);
-	close(self->watch.fd);
+	otte_fd_close(self->watch.fd);
 	free(self);
 }

@@ -172,7 +172,7 @@ static int prepare_group(struct otte_task_record *head)
 	if (ret)
 		goto unuse;
 	work->local = region->mem->address + offset;
-	work->epoch = head->peer->identity.epoch;
+	work->epoch = head->segment->epoch;
 	work->done = work_done;
 	head->entry.bytes = work->length;
 	head->entry.priority = work->priority;
@@ -366,6 +366,7 @@ static void end_group(struct otte_task_record *head, int code, uint8_t effect, b
 {
 	struct otte_engine *engine = head->batch->engine;
 	struct otte_peer *peer = head->peer;
+	bool more;
 
 	/* The segment may be closed as soon as it is let go; the peer is needed a little longer. */
 	otte_peer_hold(peer);
@@ -375,11 +376,12 @@ static void end_group(struct otte_task_record *head, int code, uint8_t effect, b
 	head->live = false;
 	if (sent)
 		otte_window_done(&peer->window, &head->entry);
+	more = sent && otte_window_waiting(&peer->window);
 	pthread_mutex_unlock(&peer->lock);
 	release_group(head);
 	count(engine, head, code);
 	publish(head, code, effect, drained);
-	if (sent)
+	if (more)
 		otte_batch_dispatch(peer);
 	otte_peer_put(peer);
 }
@@ -406,7 +408,7 @@ static void queue_group(struct otte_task_record *head)
 {
 	struct otte_engine *engine = head->batch->engine;
 	struct otte_peer *peer = head->peer;
-	uint64_t due;
+	uint64_t deadline_ns = head->deadline_ns, due;
 	bool ready;
 
 	/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): every task has a peer */
@@ -416,16 +418,17 @@ static void queue_group(struct otte_task_record *head)
 		head->live = true;
 		DL_APPEND(peer->live, head);
 		otte_window_push(&peer->window, &head->entry);
-		peer->next_deadline_ns = min_u64(peer->next_deadline_ns, head->deadline_ns);
+		peer->next_deadline_ns = min_u64(peer->next_deadline_ns, deadline_ns);
 	}
 	pthread_mutex_unlock(&peer->lock);
+	/* The group may have ended by now, and its batch may be gone. */
 	if (!ready) {
 		end_unsent(head, -ECONNRESET);
 		return;
 	}
 	due = atomic_load_explicit(&engine->tick_due_ns, memory_order_relaxed);
-	while (head->deadline_ns < due &&
-	       !atomic_compare_exchange_weak(&engine->tick_due_ns, &due, head->deadline_ns))
+	while (deadline_ns < due &&
+	       !atomic_compare_exchange_weak(&engine->tick_due_ns, &due, deadline_ns))
 		;
 }
 
@@ -439,24 +442,28 @@ static bool take_queued(struct otte_peer *peer, struct otte_task_record *head)
 	return true;
 }
 
+/* Heads leave a window so many at a time, because the transport is called without the peer's lock. */
+#define DISPATCH_FEW 16
+
 void otte_batch_dispatch(struct otte_peer *peer)
 {
+	struct otte_task_record *heads[DISPATCH_FEW];
 	struct otte_window_entry *entry;
-	struct otte_task_record *head;
+	size_t i, n;
 
-	for (;;) {
+	do {
+		n = 0;
 		/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): count is not 0 */
 		pthread_mutex_lock(&peer->lock);
-		entry = peer->state == OTTE_PEER_READY ? otte_window_next(&peer->window) : NULL;
+		while (n < DISPATCH_FEW && peer->state == OTTE_PEER_READY &&
+		       (entry = otte_window_next(&peer->window))) {
+			heads[n] = container_of(entry, struct otte_task_record, entry);
+			heads[n++]->dispatched = true;
+		}
 		pthread_mutex_unlock(&peer->lock);
-		if (!entry)
-			return;
-		head = container_of(entry, struct otte_task_record, entry);
-		pthread_mutex_lock(&head->batch->lock);
-		head->state = OTTE_TASK_DISPATCHED;
-		pthread_mutex_unlock(&head->batch->lock);
-		peer->tcp->ops->start(peer->tcp, &head->work);
-	}
+		for (i = 0; i < n; i++)
+			peer->tcp->ops->start(peer->tcp, &heads[i]->work);
+	} while (n == DISPATCH_FEW);
 }
 
 /* Queued: the batch, whose lists the groups stand in, may end at any moment from here on. */
@@ -578,41 +585,66 @@ int otte_batch_admit(struct otte_batch *batch, const struct otte_submission *fro
 /* Heads are ended a few at a time, because that needs the peer's lock to be free. */
 #define FEW 64
 
+static size_t take_overdue(struct otte_peer *peer, uint64_t now_ns, struct otte_task_record **queued)
+{
+	struct otte_task_record *head, *next;
+	size_t n = 0;
+
+	pthread_mutex_lock(&peer->lock);
+	DL_FOREACH_SAFE(peer->live, head, next) {
+		if (n == FEW)
+			break;
+		if (head->deadline_ns <= now_ns && take_queued(peer, head))
+			queued[n++] = head;
+	}
+	pthread_mutex_unlock(&peer->lock);
+	return n;
+}
+
+static size_t pin_overdue(struct otte_peer *peer, uint64_t now_ns, void **pinned)
+{
+	uint64_t next_ns = UINT64_MAX;
+	struct otte_task_record *head;
+	size_t n = 0;
+
+	pthread_mutex_lock(&peer->lock);
+	DL_FOREACH(peer->live, head) {
+		if (head->deadline_ns > now_ns) {
+			next_ns = min_u64(next_ns, head->deadline_ns);
+		} else if (head->entry.queued || (!head->overdue && n == FEW)) {
+			next_ns = now_ns; /* the next time */
+		} else if (!head->overdue) {
+			head->overdue = true;
+			pinned[n++] = peer->tcp->ops->pin(&head->work);
+		}
+	}
+	peer->next_deadline_ns = next_ns;
+	pthread_mutex_unlock(&peer->lock);
+	return n;
+}
+
 uint64_t otte_batch_expire(struct otte_peer *peer, uint64_t now_ns)
 {
-	struct otte_task_record *head, *next, *queued[FEW];
+	struct otte_task_record *queued[FEW];
 	void *pinned[FEW];
-	size_t i, n_queued, n_pinned;
 	uint64_t next_ns;
+	size_t i, n;
 
-	do {
-		n_queued = n_pinned = 0;
-		pthread_mutex_lock(&peer->lock);
-		next_ns = peer->next_deadline_ns;
-		if (next_ns <= now_ns) {
-			next_ns = UINT64_MAX;
-			DL_FOREACH_SAFE(peer->live, head, next) {
-				if (head->deadline_ns > now_ns) {
-					next_ns = min_u64(next_ns, head->deadline_ns);
-				} else if (head->overdue) {
-					continue;
-				} else if (n_queued == FEW || n_pinned == FEW) {
-					next_ns = now_ns;
-				} else if (take_queued(peer, head)) {
-					queued[n_queued++] = head;
-				} else {
-					head->overdue = true;
-					pinned[n_pinned++] = peer->tcp->ops->pin(&head->work);
-				}
-			}
-			peer->next_deadline_ns = next_ns;
-		}
-		pthread_mutex_unlock(&peer->lock);
-		for (i = 0; i < n_queued; i++)
+	pthread_mutex_lock(&peer->lock);
+	next_ns = peer->next_deadline_ns;
+	pthread_mutex_unlock(&peer->lock);
+	if (next_ns > now_ns)
+		return next_ns;
+	/* Ending what was dispatched makes room, and nothing that is overdue may be sent into it. */
+	while ((n = take_overdue(peer, now_ns, queued)))
+		for (i = 0; i < n; i++)
 			end_unsent(queued[i], -ETIME);
-		for (i = 0; i < n_pinned; i++)
+	while ((n = pin_overdue(peer, now_ns, pinned)))
+		for (i = 0; i < n; i++)
 			peer->tcp->ops->cancel(peer->tcp, pinned[i], -ETIMEDOUT);
-	} while (n_queued == FEW || n_pinned == FEW);
+	pthread_mutex_lock(&peer->lock);
+	next_ns = peer->next_deadline_ns;
+	pthread_mutex_unlock(&peer->lock);
 	return next_ns;
 }
 
@@ -647,26 +679,47 @@ static struct otte_peer *hold_unfinished(struct otte_batch *batch, uint32_t inde
 	return peer;
 }
 
-static void cancel_group(struct otte_peer *peer, struct otte_task_record *head)
+static void cancel_queued(struct otte_peer *peer, struct otte_task_record *head)
 {
-	void *pinned = NULL;
 	bool queued;
 
 	pthread_mutex_lock(&peer->lock);
 	queued = take_queued(peer, head);
-	if (!queued && head->live)
-		pinned = peer->tcp->ops->pin(&head->work);
 	pthread_mutex_unlock(&peer->lock);
 	if (queued)
 		end_unsent(head, -ECANCELED);
-	else if (pinned)
+}
+
+static void cancel_dispatched(struct otte_peer *peer, struct otte_task_record *head)
+{
+	void *pinned = NULL;
+
+	pthread_mutex_lock(&peer->lock);
+	if (head->live && !head->entry.queued)
+		pinned = peer->tcp->ops->pin(&head->work);
+	pthread_mutex_unlock(&peer->lock);
+	if (pinned)
 		peer->tcp->ops->cancel(peer->tcp, pinned, -ECANCELED);
+}
+
+/* Under submit_lock. */
+static void cancel_each(struct otte_batch *batch,
+			void (*cancel)(struct otte_peer *peer, struct otte_task_record *head))
+{
+	struct otte_peer *peer;
+	uint32_t i;
+
+	for (i = batch->submitted; i--;) {
+		peer = hold_unfinished(batch, i);
+		if (!peer)
+			continue;
+		cancel(peer, &batch->tasks[i]);
+		otte_peer_put(peer);
+	}
 }
 
 int otte_batch_cancel(struct otte_batch *batch)
 {
-	struct otte_peer *peer;
-	uint32_t i, submitted;
 	int ret;
 
 	if (!batch)
@@ -675,14 +728,9 @@ int otte_batch_cancel(struct otte_batch *batch)
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&batch->submit_lock);
-	submitted = batch->submitted;
-	for (i = 0; i < submitted; i++) {
-		peer = hold_unfinished(batch, i);
-		if (!peer)
-			continue;
-		cancel_group(peer, &batch->tasks[i]);
-		otte_peer_put(peer);
-	}
+	/* From the last one on, so that the end of one does not have the next one dispatched. */
+	cancel_each(batch, cancel_queued);
+	cancel_each(batch, cancel_dispatched);
 	pthread_mutex_unlock(&batch->submit_lock);
 	return 0;
 }

@@ -72,12 +72,14 @@ void tcp_peer_connect(struct otte_transport_peer *base)
 		peer->changed(peer->arg);
 }
 
-static enum tcp_lane_state lane_state(struct tcp_lane *lane)
+static enum tcp_lane_state lane_state(struct tcp_lane *lane, uint64_t *retry_at_ns)
 {
 	enum tcp_lane_state state;
 
 	pthread_mutex_lock(&lane->lock);
 	state = lane->state;
+	if (retry_at_ns)
+		*retry_at_ns = lane->retry_at_ns;
 	pthread_mutex_unlock(&lane->lock);
 	return state;
 }
@@ -89,7 +91,7 @@ int tcp_peer_ready(struct otte_transport_peer *base)
 	int code;
 
 	for (i = 0; i < peer->lane_count; i++) {
-		enum tcp_lane_state state = lane_state(&peer->lanes[i]);
+		enum tcp_lane_state state = lane_state(&peer->lanes[i], NULL);
 
 		ready += state == TCP_LANE_READY;
 		connecting += state == TCP_LANE_CONNECTING || state == TCP_LANE_HELLO;
@@ -117,6 +119,17 @@ void tcp_peer_stop(struct otte_transport_peer *base, int code)
 		tcp_lane_kill(&peer->lanes[i], code, false);
 }
 
+static void reconnect(struct tcp_peer *peer, struct tcp_lane *lane, uint64_t now_ns)
+{
+	pthread_mutex_lock(&peer->lock);
+	if (!peer->stopped && tcp_lane_connect(lane)) {
+		pthread_mutex_lock(&lane->lock);
+		lane->retry_at_ns = now_ns + peer->tcp->env.config->reconnect_max_ns;
+		pthread_mutex_unlock(&lane->lock);
+	}
+	pthread_mutex_unlock(&peer->lock);
+}
+
 void tcp_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
 {
 	struct tcp_peer *peer = to_peer(base);
@@ -125,8 +138,11 @@ void tcp_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
 
 	for (i = 0; i < peer->lane_count; i++) {
 		struct tcp_lane *lane = &peer->lanes[i];
-		enum tcp_lane_state state = lane_state(lane);
-		uint64_t quiet_ns = now_ns - min_u64(now_ns, atomic_load(&lane->progress_ns));
+		uint64_t quiet_ns, retry_at_ns;
+		enum tcp_lane_state state;
+
+		state = lane_state(lane, &retry_at_ns);
+		quiet_ns = now_ns - min_u64(now_ns, atomic_load(&lane->progress_ns));
 
 		if (state == TCP_LANE_READY && atomic_load(&lane->queued_bytes) &&
 		    quiet_ns > config->tcp_stall_ns) {
@@ -136,11 +152,8 @@ void tcp_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
 			   quiet_ns > config->control_timeout_ns) {
 			otte_fail(-ETIMEDOUT, "a lane's hello was not answered");
 			tcp_lane_kill(lane, -ETIMEDOUT, false);
-		} else if (state == TCP_LANE_DOWN && lane->retry_at_ns <= now_ns) {
-			pthread_mutex_lock(&peer->lock);
-			if (!peer->stopped && tcp_lane_connect(lane))
-				lane->retry_at_ns = now_ns + config->reconnect_max_ns;
-			pthread_mutex_unlock(&peer->lock);
+		} else if (state == TCP_LANE_DOWN && retry_at_ns <= now_ns) {
+			reconnect(peer, lane, now_ns);
 		}
 	}
 }

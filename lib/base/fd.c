@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "base/fd.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define WORD_BITS 64
+
+/* Protects the set and every change of what its numbers mean; innermost of all locks. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t *marked; /* bit n: descriptor n is ours */
+static size_t words;
+
+/* Under lock. */
+static bool grow(size_t word)
+{
+	size_t more = words ? words : 16;
+	uint64_t *larger;
+
+	while (more <= word)
+		more *= 2;
+	larger = realloc(marked, more * sizeof(*marked));
+	if (!larger)
+		return false;
+	memset(larger + words, 0, (more - words) * sizeof(*marked));
+	marked = larger;
+	words = more;
+	return true;
+}
+
+/* Under lock. `fd` as it came from the system, with errno. */
+static int mark(int fd)
+{
+	size_t word = (size_t)fd / WORD_BITS;
+
+	if (fd < 0)
+		return fd;
+	if (word >= words && !grow(word)) {
+		close(fd);
+		errno = ENOMEM;
+		return -1;
+	}
+	marked[word] |= 1ull << (size_t)fd % WORD_BITS;
+	return fd;
+}
+
+int otte_fd_socket(int domain, int type)
+{
+	int fd;
+
+	pthread_mutex_lock(&lock);
+	fd = mark(socket(domain, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+	pthread_mutex_unlock(&lock);
+	return fd;
+}
+
+int otte_fd_accept(int listener)
+{
+	int fd;
+
+	pthread_mutex_lock(&lock);
+	fd = mark(accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+	pthread_mutex_unlock(&lock);
+	return fd;
+}
+
+int otte_fd_eventfd(unsigned count)
+{
+	int fd;
+
+	pthread_mutex_lock(&lock);
+	fd = mark(eventfd(count, EFD_CLOEXEC | EFD_NONBLOCK));
+	pthread_mutex_unlock(&lock);
+	return fd;
+}
+
+int otte_fd_epoll(void)
+{
+	int fd;
+
+	pthread_mutex_lock(&lock);
+	fd = mark(epoll_create1(EPOLL_CLOEXEC));
+	pthread_mutex_unlock(&lock);
+	return fd;
+}
+
+void otte_fd_close(int fd)
+{
+	if (fd < 0)
+		return;
+	pthread_mutex_lock(&lock);
+	marked[(size_t)fd / WORD_BITS] &= ~(1ull << (size_t)fd % WORD_BITS);
+	close(fd);
+	pthread_mutex_unlock(&lock);
+}
+
+void otte_fd_before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void otte_fd_after_fork_in_parent(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+void otte_fd_after_fork_in_child(void)
+{
+	size_t word;
+
+	for (word = 0; word < words; word++) {
+		while (marked[word]) {
+			close((int)(word * WORD_BITS) + __builtin_ctzll(marked[word]));
+			marked[word] &= marked[word] - 1;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+}

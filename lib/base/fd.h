@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The library's long-lived descriptors, so that a forked child does not keep them open.
+ *
+ * A socket lives until its last copy is closed. A child that knew nothing of its parent's connections
+ * would keep them up after the parent's death, and peers would wait for an answer that nobody gives. So
+ * every descriptor that outlasts a call is opened and closed here: a child closes them all before
+ * fork() returns in it. Opening and marking are one step under one lock, which fork() takes as well;
+ * no fork sees a descriptor that is open and not marked, or marked and another file by now.
+ *
+ * All descriptors are close-on-exec, and all but epoll sets are non-blocking. On failure: -1 and errno.
+ */
+#ifndef OTTE_BASE_FD_H
+#define OTTE_BASE_FD_H
+
+int otte_fd_socket(int domain, int type);
+int otte_fd_accept(int listener);
+int otte_fd_eventfd(unsigned count);
+int otte_fd_epoll(void);
+void otte_fd_close(int fd);
+
+/* Around fork(); who forks calls them, see engine/fork.c. */
+void otte_fd_before_fork(void);
+void otte_fd_after_fork_in_parent(void);
+void otte_fd_after_fork_in_child(void);
+
+#endif

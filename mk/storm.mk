@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# Processes that are killed, stopped, forked, cut off, restarted or lied to: tests/e2e/NAME.c makes one
+# cmocka program, which starts itself again for the other processes that it needs.
+
+STORM_NAMES := storm fork cancel restart
+STORM_COMMON := process side proxy
+STORM_BIN = $(STORM_NAMES:%=$(B)/e2e/%)
+
+define storm_rule
+$$(B)/e2e/$(1): $$(B)/tests/e2e/$(1).o $$(STORM_COMMON:%=$$(B)/tests/e2e/%.o) $$(B)/libotte.a
+	@mkdir -p $$(@D)
+	$$(CC) $$(LDFLAGS_OTTE) $$(LDFLAGS) -o $$@.tmp $$^ $$(LDLIBS_OTTE) -lcmocka
+	@mv $$@.tmp $$@
+endef
+$(foreach n,$(STORM_NAMES),$(eval $(call storm_rule,$(n))))
+-include $(STORM_NAMES:%=$(B)/tests/e2e/%.d) $(STORM_COMMON:%=$(B)/tests/e2e/%.d)
+
+CHECK_PARTS += storm
+budget-storm := 2
+
+.PHONY: check-part-storm check-long-storm
+check-part-storm: $(STORM_BIN)
+	@tests/run-programs.sh $(STORM_BIN)
+
+check-long-storm: $(B)/e2e/storm ## 300 kills (part of check-long)
+	@OTTE_STORM_KILLS=300 tests/run-programs.sh $(B)/e2e/storm
