@@ -162,7 +162,7 @@ void *share(int *fd, size_t size)
 	return map_shared(*fd, size);
 }
 
-void unshare(void *at, int fd, size_t size)
+void share_end(void *at, int fd, size_t size)
 {
 	munmap(at, size);
 	close(fd);
