@@ -9,6 +9,9 @@ endif
 comma := ,
 SONAME := libotte.so.0
 PKGS := jansson libsodium hwloc
+# Asked once, by the first recipe that compiles: `make deps` and `make help` work where these are missing.
+PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell pkg-config --cflags $(PKGS)))$(PKG_CFLAGS)
+PKG_LIBS = $(eval PKG_LIBS := $$(shell pkg-config --libs $(PKGS)))$(PKG_LIBS)
 
 B := $(O)/$(if $(SAN),san-$(subst $(comma),-,$(SAN)),$(notdir $(CC)))
 
@@ -16,9 +19,9 @@ WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes 
 CPPFLAGS_OTTE := -D_GNU_SOURCE -DOTTE_VERSION='"$(VERSION)"' -Iinclude -Ilib
 CFLAGS ?= -O2 -g
 CFLAGS_OTTE = -std=gnu11 -fPIC -fvisibility=hidden -pthread $(WARN) \
-	$(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -O1) $(shell pkg-config --cflags $(PKGS))
+	$(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer -O1) $(PKG_CFLAGS)
 LDFLAGS_OTTE = -pthread $(if $(SAN),-fsanitize=$(SAN))
-LDLIBS_OTTE = $(shell pkg-config --libs $(PKGS))
+LDLIBS_OTTE = $(PKG_LIBS)
 
 LIB_SRC := $(sort $(shell find lib -name '*.c' 2>/dev/null))
 LIB_OBJ = $(LIB_SRC:%.c=$(B)/%.o)

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
 # Unit tests: each tests/unit/NAME/*.c makes one cmocka program, linked with libotte.a so that it can
-# reach what the shared library hides.
+# reach what the shared library hides. A program's own link options are in LDFLAGS_unit_NAME.
 
 UNIT_NAMES := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tests/unit/*/*.c)))))
+# The ledger's tests fail allocations one by one.
+LDFLAGS_unit_ledger := -Wl,--wrap=malloc,--wrap=calloc
+
 UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
+
+$(B)/tests/%.o: CPPFLAGS_OTTE += -Itests
 
 define unit_rule
 $$(B)/unit/$(1): $$(patsubst %.c,$$(B)/%.o,$$(wildcard tests/unit/$(1)/*.c)) $$(B)/libotte.a
 	@mkdir -p $$(@D)
-	$$(CC) $$(LDFLAGS_OTTE) $$(LDFLAGS) -o $$@.tmp $$^ $$(LDLIBS_OTTE) -lcmocka
+	$$(CC) $$(LDFLAGS_OTTE) $$(LDFLAGS) $$(LDFLAGS_unit_$(1)) -o $$@.tmp $$^ $$(LDLIBS_OTTE) -lcmocka
 	@mv $$@.tmp $$@
 endef
 $(foreach n,$(UNIT_NAMES),$(eval $(call unit_rule,$(n))))
@@ -18,6 +23,10 @@ CHECK_PARTS += unit
 CHECK_FAST_PARTS += unit
 budget-unit := 2
 
-.PHONY: check-part-unit
+.PHONY: unit-programs check-part-unit
+unit-programs: $(UNIT_BIN)
+
 check-part-unit: $(UNIT_BIN)
 	@tests/run-programs.sh $(UNIT_BIN)
+
+-include $(foreach n,$(UNIT_NAMES),$(patsubst %.c,$(B)/%.d,$(wildcard tests/unit/$(n)/*.c)))

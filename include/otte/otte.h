@@ -77,7 +77,8 @@ enum otte_log_level {
 /*
  * The library prints nothing: each message of at most `level` goes to `hook`, one line without a
  * newline, possibly from the library's threads and never with a lock of the library held that the
- * hook could want. NULL restores silence. Process-wide; returns 0.
+ * hook could want. NULL restores silence. Process-wide; returns 0. A message that another thread had
+ * begun may still reach the former hook after the return.
  */
 typedef void (*otte_log_hook)(void *arg, enum otte_log_level level, const char *line);
 OTTE_API int otte_log_set(otte_log_hook hook, void *arg, enum otte_log_level level);

@@ -12,6 +12,12 @@
 /* CLOCK_MONOTONIC in nanoseconds, or what otte_clock_fake() was last given. */
 uint64_t otte_now_ns(void);
 
+/*
+ * The same clock to the last tick of the kernel (1 to 10 ms), for a quarter of the cost: for limits of
+ * seconds that are stamped on every transfer.
+ */
+uint64_t otte_coarse_ns(void);
+
 /* Tests only: stop the clock at `now_ns`; 0 goes back to the real one. */
 void otte_clock_fake(uint64_t now_ns);
 

@@ -8,6 +8,9 @@
 
 #include "otte/otte.h"
 
+#undef otte_fail
+#undef otte_fail_within
+
 static _Thread_local char text[256];
 
 const char *otte_error_text(void)
@@ -15,29 +18,28 @@ const char *otte_error_text(void)
 	return text;
 }
 
+/* Through a copy, because an argument may be the text that this one replaces. */
 int otte_fail(int code, const char *format, ...)
 {
+	char next[sizeof(text)] = "";
 	va_list args;
 
 	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
+	vsnprintf(next, sizeof(next), format, args);
 	va_end(args);
+	memcpy(text, next, strlen(next) + 1);
 	return code;
 }
 
 int otte_fail_within(int code, const char *format, ...)
 {
-	char inner[sizeof(text)];
+	char prefix[sizeof(text)] = "";
 	va_list args;
-	int used;
 
-	memcpy(inner, text, sizeof(inner));
 	va_start(args, format);
-	used = vsnprintf(text, sizeof(text), format, args);
+	vsnprintf(prefix, sizeof(prefix), format, args);
 	va_end(args);
-	if (used >= 0 && (size_t)used < sizeof(text))
-		snprintf(text + used, sizeof(text) - (size_t)used, "%s", inner);
-	return code;
+	return otte_fail(code, "%s%s", prefix, text);
 }
 
 const char *otte_strerror(int code)

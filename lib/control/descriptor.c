@@ -111,7 +111,7 @@ static int decode_hex(const char **at, const char *field, uint8_t *out, size_t c
 
 static int decode_epoch(const char **at, uint64_t *epoch)
 {
-	uint8_t bytes[EPOCH_DIGITS / 2];
+	uint8_t bytes[EPOCH_DIGITS / 2] = { 0 };
 	size_t i;
 	int rc = decode_hex(at, "epoch", bytes, sizeof(bytes));
 

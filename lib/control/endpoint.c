@@ -33,10 +33,20 @@ static bool is_name_byte(char c)
 	       c == '_';
 }
 
+/* Bytes at the start of `zone` that an interface's name can have. */
+static size_t zone_length(const char *zone)
+{
+	size_t length = 0;
+
+	while (is_name_byte(zone[length]) || zone[length] == '.')
+		length++;
+	return length;
+}
+
 /* An IPv6 address with an optional "%zone". */
 static int check_ipv6(const char *host)
 {
-	size_t length = strcspn(host, "%"), i;
+	size_t length = strcspn(host, "%");
 	char literal[INET6_ADDRSTRLEN];
 	struct in6_addr address;
 	const char *zone;
@@ -50,10 +60,8 @@ static int check_ipv6(const char *host)
 	if (!host[length])
 		return 0;
 	zone = host + length + 1;
-	for (i = 0; zone[i]; i++)
-		if (!is_name_byte(zone[i]) && zone[i] != '.')
-			break;
-	if (zone[i] || !i || i >= IF_NAMESIZE)
+	length = zone_length(zone);
+	if (!length || length >= IF_NAMESIZE || zone[length])
 		return otte_fail(-EINVAL, "\"%s\": the zone is not an interface's name", host);
 	return 0;
 }
@@ -94,7 +102,7 @@ static int parse_port(const char *text, uint16_t *port)
 	unsigned value = 0;
 	size_t i;
 
-	for (i = 0; is_digit(text[i]) && i < PORT_DIGITS; i++)
+	for (i = 0; i < PORT_DIGITS && is_digit(text[i]); i++)
 		value = value * 10 + (unsigned)(text[i] - '0');
 	if (!i || text[i] || text[0] == '0' || value > PORT_MAX)
 		return otte_fail(-EINVAL, "port \"%s\" is not 1 to %d", text, PORT_MAX);

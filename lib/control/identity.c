@@ -74,17 +74,18 @@ static int read_line(const char *path, char *line, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t got;
+	int rc = 0;
 
 	if (fd < 0)
-		return otte_fail(-EIO, "%s: %s", path, strerror(errno));
+		return otte_fail(-errno, "%s: %m", path);
 	do
 		got = read(fd, line, size - 1);
 	while (got < 0 && errno == EINTR);
 	if (got < 0)
-		otte_fail(-EIO, "%s: %s", path, strerror(errno));
+		rc = otte_fail(-errno, "%s: %m", path);
 	close(fd);
-	if (got < 0)
-		return -EIO;
+	if (rc)
+		return rc;
 	line[got] = '\0';
 	line[strcspn(line, "\n")] = '\0';
 	return 0;

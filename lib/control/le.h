@@ -6,27 +6,25 @@
 #ifndef OTTE_CONTROL_LE_H
 #define OTTE_CONTROL_LE_H
 
+#include <endian.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
+/* Whole words, because compilers of today do not join the byte-wise form. */
 static inline uint8_t *put_le(uint8_t *at, uint64_t value, unsigned bytes)
 {
-	unsigned i;
-
-	for (i = 0; i < bytes; i++)
-		at[i] = (uint8_t)(value >> (8 * i));
+	value = htole64(value);
+	memcpy(at, &value, bytes);
 	return at + bytes;
 }
 
 static inline uint64_t peek_le(const uint8_t *at, unsigned bytes)
 {
 	uint64_t value = 0;
-	unsigned i;
 
-	for (i = 0; i < bytes; i++)
-		value |= (uint64_t)at[i] << (8 * i);
-	return value;
+	memcpy(&value, at, bytes);
+	return le64toh(value);
 }
 
 static inline uint8_t *put_u8(uint8_t *at, uint8_t value)

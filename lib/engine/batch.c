@@ -85,7 +85,6 @@ int otte_batch_wait(struct otte_batch *batch, int64_t timeout_ns)
 	DL_DELETE(batch->waiters, &waiter);
 	finished = batch->finished == batch->submitted;
 	pthread_mutex_unlock(&batch->lock);
-	otte_waiter_fini(&waiter);
 	return finished || waiter.done ? 0 : otte_fail(-ETIMEDOUT, "the batch is not finished");
 }
 
@@ -156,7 +155,8 @@ int otte_batch_task(struct otte_batch *batch, uint32_t index, struct otte_task *
 		while (!head->members)
 			head--;
 		*out = (struct otte_task){
-			.state = head->state > task->state ? head->state : task->state,
+			.state = task->state == OTTE_TASK_QUEUED && atomic_load(&head->dispatched) ?
+					 OTTE_TASK_DISPATCHED : task->state,
 			.code = task->code,
 			.remote_effect = task->effect,
 			.locally_drained = task->drained,

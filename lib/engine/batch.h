@@ -40,8 +40,9 @@ struct otte_task_record {
 	uint64_t user_data;
 	uint32_t transport;
 	bool live, overdue;              /* under peer->lock */
+	_Atomic bool dispatched;         /* QUEUED is DISPATCHED; for who looks, not for who decides */
 	/* Under batch->lock. */
-	enum otte_task_state state;
+	enum otte_task_state state;      /* QUEUED until terminal */
 	int code;
 	uint8_t effect;
 	bool drained;

@@ -3,9 +3,9 @@
  * Owns the meaning of struct otte_config: one table says for each key its JSON name, place, unit,
  * range and default, and everything below walks that table.
  *
- * A loader overlays a private copy and gives it back whole, so that an error changes nothing. A value
- * is checked against its own range when it is loaded; rules between keys only at engine create
- * (otte_config_check), since a later file or variable may still mend them.
+ * A loader overlays a private copy and gives it back whole, so that an error changes nothing. A
+ * value is checked against its own range when it is loaded; rules between keys only at engine
+ * create (otte_config_check), since a later file or variable may still mend them.
  *
  * No state and no lock: threads may call at once on different structs. otte_config_load_env() reads
  * the environment, which the program must not change meanwhile.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The config's inner face: what the engine checks at create, and the table of keys that the man page
- * otte.json(5) and `otte --help` are made from.
+ * The config's inner face: what the engine checks at create, and the table of keys that the man
+ * page otte.json(5) and `otte --help` are made from.
  */
 #ifndef OTTE_ENGINE_CONFIG_H
 #define OTTE_ENGINE_CONFIG_H
@@ -40,8 +40,8 @@ void otte_config_variable(const char *key, char *name, size_t size);
 
 /*
  * Every value in its range, also those that were set without a loader, and the rules between keys.
- * -EINVAL, the text names the key and what is allowed; -E2BIG for a newer struct that says something
- * in its unknown part.
+ * -EINVAL, the text names the key and what is allowed; -E2BIG for a newer struct that says
+ * something in its unknown part.
  */
 int otte_config_check(const struct otte_config *config);
 

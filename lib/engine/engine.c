@@ -22,11 +22,13 @@
 
 uint64_t otte_deadline_after(int64_t timeout_ns)
 {
-	uint64_t now_ns = otte_now_ns();
+	uint64_t now_ns;
 
-	/* Far enough for ever, and still a number that pthread_cond_timedwait() takes. */
-	if (timeout_ns < 0 || (uint64_t)timeout_ns > INT64_MAX / 2 - now_ns)
-		return INT64_MAX / 2;
+	if (timeout_ns < 0)
+		return OTTE_FOREVER_NS;
+	now_ns = otte_now_ns();
+	if ((uint64_t)timeout_ns > OTTE_FOREVER_NS - now_ns)
+		return OTTE_FOREVER_NS;
 	return now_ns + (uint64_t)timeout_ns;
 }
 

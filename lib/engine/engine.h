@@ -79,7 +79,6 @@ struct otte_engine {
 	uint64_t published;
 	pthread_mutex_t region_wait_lock;
 	pthread_cond_t region_idle;
-	_Atomic uint32_t region_waiters;
 
 	pthread_mutex_t peer_lock;
 	struct otte_peer *peers;
@@ -110,7 +109,7 @@ struct otte_engine {
 	} counters;
 };
 
-/* Now plus `timeout_ns`, saturating; negative means for ever. */
+/* Now plus `timeout_ns`, at most OTTE_FOREVER_NS, which negative ones give at once. */
 uint64_t otte_deadline_after(int64_t timeout_ns);
 
 void otte_engine_fill_stats(struct otte_engine *engine, struct otte_stats *stats);

@@ -247,8 +247,12 @@ int otte_peer_get(struct otte_engine *engine, const char *endpoint,
 		atomic_fetch_add(&peer->refs, 1);
 	} else {
 		ret = create(engine, endpoint, addresses, epoch, &peer);
-		if (!ret)
+		if (!ret) {
 			DL_APPEND(engine->peers, peer);
+			/* From now on there is something to look after: hellos in time, reconnects. */
+			atomic_store(&engine->tick_due_ns, 0);
+			otte_loop_wake(&engine->progress.control);
+		}
 	}
 	pthread_mutex_unlock(&engine->peer_lock);
 	if (ret)
@@ -333,6 +337,8 @@ int otte_peer_check_region(struct otte_peer *peer, uint64_t id, uint64_t offset,
 	struct otte_known_region *region;
 	int ret = 0;
 
+	if (!atomic_load(&peer->described))
+		return 0;
 	pthread_mutex_lock(&peer->lock);
 	HASH_FIND(hh, peer->regions, &id, sizeof(id), region);
 	if (region && !range_inside(offset, length, region->length))

@@ -64,6 +64,7 @@ struct otte_peer {
 	uint64_t next_deadline_ns;       /* no live task is due before */
 	struct otte_known_region *regions;
 	uint64_t describes;
+	_Atomic bool described;          /* regions is not empty; lets a request pass without the lock */
 };
 
 /* The peer at `endpoint`, connected or connecting. `epoch` 0: whoever answers. Never waits. */

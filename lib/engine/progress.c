@@ -16,34 +16,37 @@
 /* A leader looks up from its loop this often, whatever its limit. */
 #define LEAD_MS 100
 
-static void hand_over(struct otte_progress *progress)
+static bool take_lead(struct otte_progress *progress)
 {
-	if (!progress->led && progress->followers)
+	bool free = false;
+
+	return atomic_compare_exchange_strong(&progress->led, &free, true);
+}
+
+static void give_lead(struct otte_progress *progress)
+{
+	atomic_store(&progress->led, false);
+	if (!atomic_load(&progress->follower_count))
+		return;
+	pthread_mutex_lock(&progress->lock);
+	if (progress->followers)
 		pthread_cond_signal(&progress->followers->cond);
+	pthread_mutex_unlock(&progress->lock);
 }
 
 /* The thread's: take the lead for one round, or leave the lanes to whoever has it. */
 static void lanes_ready(struct otte_watch *watch, uint32_t events)
 {
 	struct otte_progress *progress = container_of(watch, struct otte_progress, lanes_watch);
-	bool lead;
 
 	(void)events;
-	pthread_mutex_lock(&progress->lock);
-	lead = !progress->led && !progress->followers;
-	if (lead)
-		progress->led = true;
-	pthread_mutex_unlock(&progress->lock);
-	if (!lead) {
+	if (atomic_load(&progress->follower_count) || !take_lead(progress)) {
 		otte_loop_remove(&progress->control, watch);
 		progress->armed = false;
 		return;
 	}
 	otte_loop_run(&progress->lanes, 0);
-	pthread_mutex_lock(&progress->lock);
-	progress->led = false;
-	hand_over(progress);
-	pthread_mutex_unlock(&progress->lock);
+	give_lead(progress);
 }
 
 static void arm(struct otte_progress *progress)
@@ -56,12 +59,10 @@ static void arm(struct otte_progress *progress)
 /* Lead where nobody has for a whole tick. */
 static void look_after_lanes(struct otte_progress *progress, uint64_t *rounds)
 {
-	bool idle;
+	uint64_t now = atomic_load(&progress->rounds);
+	bool idle = !atomic_load(&progress->led) && now == *rounds;
 
-	pthread_mutex_lock(&progress->lock);
-	idle = !progress->led && !progress->followers && progress->rounds == *rounds;
-	*rounds = progress->rounds;
-	pthread_mutex_unlock(&progress->lock);
+	*rounds = now;
 	if (atomic_load(&progress->attention) || (atomic_load(&progress->live) && idle))
 		arm(progress);
 }
@@ -169,25 +170,16 @@ void otte_progress_unattend(struct otte_progress *progress)
 
 void otte_waiter_init(struct otte_waiter *waiter)
 {
-	pthread_condattr_t attr;
-
-	*waiter = (struct otte_waiter){ .thread = pthread_self() };
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&waiter->cond, &attr);
-	pthread_condattr_destroy(&attr);
-}
-
-void otte_waiter_fini(struct otte_waiter *waiter)
-{
-	pthread_cond_destroy(&waiter->cond);
+	waiter->done = false;
+	waiter->leading = false;
+	waiter->thread = pthread_self();
 }
 
 static int lead_ms(uint64_t until_ns)
 {
 	uint64_t now_ns;
 
-	if (until_ns == UINT64_MAX)
+	if (until_ns == OTTE_FOREVER_NS)
 		return LEAD_MS;
 	now_ns = otte_now_ns();
 	if (until_ns <= now_ns)
@@ -195,82 +187,86 @@ static int lead_ms(uint64_t until_ns)
 	return (int)min_u64(LEAD_MS, (until_ns - now_ns + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC);
 }
 
-/* Under lock, given up for the round. */
+/* One round, with the lead. */
 static void lead(struct otte_progress *progress, struct otte_waiter *waiter, uint64_t until_ns)
 {
-	progress->led = true;
-	waiter->leading = true;
-	progress->rounds++;
-	pthread_mutex_unlock(&progress->lock);
-	otte_loop_run(&progress->lanes, lead_ms(until_ns));
-	pthread_mutex_lock(&progress->lock);
-	waiter->leading = false;
-	progress->led = false;
+	atomic_store(&waiter->leading, true);
+	atomic_fetch_add_explicit(&progress->rounds, 1, memory_order_relaxed);
+	if (!atomic_load(&waiter->done))
+		otte_loop_run(&progress->lanes, lead_ms(until_ns));
+	atomic_store(&waiter->leading, false);
+	give_lead(progress);
 }
 
-/* Under lock, given up while asleep. */
+/* Asleep until the waiter is done, the lead is free, or it is time. */
 static void follow(struct otte_progress *progress, struct otte_waiter *waiter, uint64_t until_ns)
 {
 	struct timespec until = {
 		.tv_sec = (time_t)(until_ns / NSEC_PER_SEC),
 		.tv_nsec = (long)(until_ns % NSEC_PER_SEC),
 	};
+	pthread_condattr_t attr;
 
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&waiter->cond, &attr);
+	pthread_condattr_destroy(&attr);
+
+	pthread_mutex_lock(&progress->lock);
 	DL_APPEND2(progress->followers, waiter, follow_prev, follow_next);
-	if (until_ns == UINT64_MAX)
-		pthread_cond_wait(&waiter->cond, &progress->lock);
-	else
+	atomic_fetch_add(&progress->follower_count, 1);
+	if (!atomic_load(&waiter->done) && atomic_load(&progress->led))
 		pthread_cond_timedwait(&waiter->cond, &progress->lock, &until);
 	DL_DELETE2(progress->followers, waiter, follow_prev, follow_next);
+	atomic_fetch_sub(&progress->follower_count, 1);
+	pthread_mutex_unlock(&progress->lock);
+	pthread_cond_destroy(&waiter->cond);
 }
 
 bool otte_progress_wait(struct otte_progress *progress, struct otte_waiter *waiter,
 			uint64_t until_ns)
 {
-	bool done;
-
-	pthread_mutex_lock(&progress->lock);
-	while (!waiter->done) {
-		if (!progress->led)
+	while (!atomic_load(&waiter->done)) {
+		if (take_lead(progress))
 			lead(progress, waiter, until_ns);
 		else
 			follow(progress, waiter, until_ns);
-		if (!waiter->done && until_ns != UINT64_MAX && otte_now_ns() >= until_ns)
+		if (until_ns != OTTE_FOREVER_NS && otte_now_ns() >= until_ns)
 			break;
 	}
-	done = waiter->done;
-	hand_over(progress);
+	/* A signal that the lead is free may have been for a follower that no longer wants it. */
+	if (atomic_load(&progress->follower_count) && take_lead(progress))
+		give_lead(progress);
+	return atomic_load(&waiter->done);
+}
+
+static void wake_follower(struct otte_progress *progress, struct otte_waiter *waiter)
+{
+	struct otte_waiter *follower;
+
+	pthread_mutex_lock(&progress->lock);
+	DL_FOREACH2(progress->followers, follower, follow_next)
+		if (follower == waiter)
+			pthread_cond_signal(&waiter->cond);
 	pthread_mutex_unlock(&progress->lock);
-	return done;
 }
 
 void otte_progress_wake(struct otte_progress *progress, struct otte_waiter *waiter)
 {
-	bool elsewhere;
-
-	pthread_mutex_lock(&progress->lock);
-	waiter->done = true;
-	elsewhere = waiter->leading && !pthread_equal(waiter->thread, pthread_self());
-	if (!waiter->leading)
-		pthread_cond_signal(&waiter->cond);
-	if (elsewhere)
+	atomic_store(&waiter->done, true);
+	if (pthread_equal(waiter->thread, pthread_self()))
+		return;
+	if (atomic_load(&waiter->leading))
 		otte_loop_wake(&progress->lanes);
-	pthread_mutex_unlock(&progress->lock);
+	else
+		wake_follower(progress, waiter);
 }
 
 void otte_progress_poll(struct otte_progress *progress)
 {
-	pthread_mutex_lock(&progress->lock);
-	if (progress->led) {
-		pthread_mutex_unlock(&progress->lock);
+	if (!take_lead(progress))
 		return;
-	}
-	progress->led = true;
-	progress->rounds++;
-	pthread_mutex_unlock(&progress->lock);
+	atomic_fetch_add(&progress->rounds, 1);
 	otte_loop_run(&progress->lanes, 0);
-	pthread_mutex_lock(&progress->lock);
-	progress->led = false;
-	hand_over(progress);
-	pthread_mutex_unlock(&progress->lock);
+	give_lead(progress);
 }

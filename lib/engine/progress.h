@@ -17,14 +17,19 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/loop.h"
+
+/* An instant that never comes, and still one that pthread_cond_timedwait() takes. */
+#define OTTE_FOREVER_NS ((uint64_t)INT64_MAX / 2)
 
 struct otte_waiter {
 	struct otte_waiter *prev, *next; /* of a batch */
 	struct otte_waiter *follow_prev, *follow_next;
-	pthread_cond_t cond;
-	bool done, leading;
+	pthread_cond_t cond;             /* of a follower */
+	_Atomic bool done;
+	_Atomic bool leading;
 	pthread_t thread;
 };
 
@@ -41,9 +46,14 @@ struct otte_progress {
 	int (*tick)(void *arg, uint64_t now_ns);
 	void *arg;
 
-	pthread_mutex_t lock;            /* the rest */
-	bool led;                        /* somebody leads */
-	uint64_t rounds;                 /* led by waiters */
+	/*
+	 * The lead is taken by setting `led`, without a lock. Who gives it up looks for followers after
+	 * clearing it, who follows looks for the lead after enlisting: one of the two sees the other.
+	 */
+	_Atomic bool led;
+	_Atomic uint64_t rounds;         /* led by waiters */
+	pthread_mutex_t lock;            /* the followers */
+	_Atomic uint32_t follower_count;
 	struct otte_waiter *followers;
 };
 
@@ -64,12 +74,11 @@ void otte_progress_unattend(struct otte_progress *progress);
 void otte_progress_poll(struct otte_progress *progress);
 
 void otte_waiter_init(struct otte_waiter *waiter);
-void otte_waiter_fini(struct otte_waiter *waiter);
 
-/* Lead or follow until the waiter is done or `until_ns` (UINT64_MAX: never). True: done. */
+/* Lead or follow until the waiter is done or `until_ns`. True: done. */
 bool otte_progress_wait(struct otte_progress *progress, struct otte_waiter *waiter,
 			uint64_t until_ns);
-/* The waiter is done. Any thread, any lock of the engine but progress's own. */
+/* The waiter is done; it still exists because the caller holds the lock of its list. */
 void otte_progress_wake(struct otte_progress *progress, struct otte_waiter *waiter);
 
 #endif

@@ -13,16 +13,10 @@
 
 int otte_region_use(struct otte_region *region)
 {
-	struct otte_engine *engine = region->engine;
-	int ret = 0;
-
-	pthread_rwlock_rdlock(&engine->region_lock);
-	if (region->hidden)
-		ret = otte_fail(-ENOENT, "region %lu is unregistered", (unsigned long)region->id);
-	else
-		atomic_fetch_add(&region->uses, 1);
-	pthread_rwlock_unlock(&engine->region_lock);
-	return ret;
+	if (!(atomic_fetch_add(&region->uses, 1) & OTTE_REGION_HIDDEN))
+		return 0;
+	otte_region_unuse(region);
+	return otte_fail(-ENOENT, "region %lu is unregistered", (unsigned long)region->id);
 }
 
 int otte_region_use_id(struct otte_engine *engine, uint64_t id, struct otte_region **out)
@@ -45,12 +39,17 @@ void otte_region_unuse(struct otte_region *region)
 {
 	struct otte_engine *engine = region->engine;
 
-	/* The lock is taken only where somebody may be waiting: after the last use, hidden or not. */
-	if (atomic_fetch_sub(&region->uses, 1) != 1 || !atomic_load(&engine->region_waiters))
+	/* Somebody waits only for the last use of a hidden region; then the region may be gone already. */
+	if (atomic_fetch_sub(&region->uses, 1) != (OTTE_REGION_HIDDEN | 1))
 		return;
 	pthread_mutex_lock(&engine->region_wait_lock);
 	pthread_cond_broadcast(&engine->region_idle);
 	pthread_mutex_unlock(&engine->region_wait_lock);
+}
+
+static bool in_use(const struct otte_region *region)
+{
+	return atomic_load(&region->uses) & ~OTTE_REGION_HIDDEN;
 }
 
 static int check_desc(struct otte_engine *engine, const struct otte_region_desc *desc, size_t i)
@@ -144,6 +143,7 @@ int otte_region_register(struct otte_engine *engine, const struct otte_region_de
 	if (ret)
 		for (i = 0; i < count; i++)
 			if (regions[i]->hh.tbl)
+				/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): in the table */
 				HASH_DEL(engine->regions, regions[i]);
 	for (i = 0; i < count && !ret; i++)
 		engine->published += regions[i]->access != OTTE_LOCAL_ONLY;
@@ -161,8 +161,7 @@ static void hide(struct otte_region *region)
 	struct otte_engine *engine = region->engine;
 
 	pthread_rwlock_wrlock(&engine->region_lock);
-	if (!region->hidden) {
-		region->hidden = true;
+	if (!(atomic_fetch_or(&region->uses, OTTE_REGION_HIDDEN) & OTTE_REGION_HIDDEN)) {
 		engine->published -= region->access != OTTE_LOCAL_ONLY;
 		HASH_DEL(engine->regions, region);
 	}
@@ -178,16 +177,14 @@ static bool wait_idle(struct otte_region *region, uint64_t until_ns)
 	};
 	int ret = 0;
 
-	if (!atomic_load(&region->uses))
+	if (!in_use(region))
 		return true;
 	pthread_mutex_lock(&engine->region_wait_lock);
-	atomic_fetch_add(&engine->region_waiters, 1);
-	while (atomic_load(&region->uses) && ret == 0)
+	while (in_use(region) && ret == 0)
 		ret = pthread_cond_timedwait(&engine->region_idle, &engine->region_wait_lock,
 					     &until);
-	atomic_fetch_sub(&engine->region_waiters, 1);
 	pthread_mutex_unlock(&engine->region_wait_lock);
-	return !atomic_load(&region->uses);
+	return !in_use(region);
 }
 
 static int by_address(const void *a, const void *b)
@@ -202,7 +199,8 @@ static size_t unique(struct otte_region **regions, size_t count)
 {
 	size_t i, kept = 0;
 
-	qsort(regions, count, sizeof(*regions), by_address);
+	if (count)
+		qsort(regions, count, sizeof(*regions), by_address);
 	for (i = 0; i < count; i++)
 		if (regions[i] && (!kept || regions[kept - 1] != regions[i]))
 			regions[kept++] = regions[i];

@@ -14,18 +14,19 @@
  *   VISIBLE -> HIDDEN -> gone
  *
  * VISIBLE: in engine->regions, found by peers and usable by requests. HIDDEN: out of the table; uses
- * that began go on. It goes when `uses` is zero and its standing loans are settled. `hidden` is written
- * under the write side of engine->region_lock; a use begins under its read side.
+ * that began go on. It goes when `uses` counts none and its standing loans are settled. The mark of
+ * HIDDEN is in the same word as the count, so that a use cannot slip in behind it.
  */
+#define OTTE_REGION_HIDDEN (1ull << 63)
+
 struct otte_region {
 	struct otte_engine *engine;
 	struct otte_mem *mem;
 	uint64_t offset;           /* in mem */
 	uint64_t length;
 	uint32_t access;
-	bool hidden;
 	uint64_t id;               /* also its id in the ledger */
-	_Atomic uint64_t uses;
+	_Atomic uint64_t uses;     /* count, and OTTE_REGION_HIDDEN */
 	char name[OTTE_NAME_MAX];
 	UT_hash_handle hh;         /* engine->regions, in the order of ids */
 };

@@ -133,6 +133,7 @@ static void remember(struct otte_peer *peer, const struct otte_region_info *row,
 			return;
 		}
 	}
+	atomic_store(&peer->described, true);
 	region->length = row->length;
 	region->access = row->access;
 	region->described = describe;
@@ -287,6 +288,9 @@ int otte_segment_stats(struct otte_segment *segment, int64_t timeout_ns, struct 
 		return ret;
 	if (!stats || stats->size < sizeof(stats->size))
 		return otte_fail(-EINVAL, "otte_segment_stats: stats is NULL or its size is not set");
+	ret = otte_peer_check(segment->peer);
+	if (ret)
+		return ret;
 	ret = otte_control_client_call(&segment->peer->control, OTTE_FRAME_STATS, NULL, 0,
 				       OTTE_FRAME_STATS_REPLY, until_ns - now_ns, &payload, &length);
 	if (ret)

@@ -20,7 +20,7 @@ struct standing {
 		uint64_t right;
 	} key;
 	uint64_t loan;
-	uint64_t begun, ended;
+	_Atomic uint64_t begun, ended;
 	UT_hash_handle hh;
 };
 
@@ -206,13 +206,6 @@ static int borrow(struct source_peer *peer, const struct otte_region *region, ui
 	return ret;
 }
 
-static void give_back(struct source_peer *peer, struct standing *standing)
-{
-	pthread_mutex_lock(&peer->lock);
-	standing->ended++;
-	pthread_mutex_unlock(&peer->lock);
-}
-
 static int check(struct otte_engine *engine, const struct otte_region *region,
 		 const struct otte_lane_request *request)
 {
@@ -258,7 +251,7 @@ static int admit(struct source_peer *peer, const struct otte_lane_request *reque
 	return 0;
 
 give_back:
-	give_back(peer, use->standing);
+	atomic_fetch_add(&use->standing->ended, 1);
 unuse:
 	otte_region_unuse(region);
 	return ret;
@@ -298,7 +291,7 @@ void otte_source_end(struct otte_source_use *use, bool complete)
 	struct otte_engine *engine = peer->engine;
 
 	otte_access_end(&use->region->mem->access, &use->access);
-	give_back(peer, use->standing);
+	atomic_fetch_add(&use->standing->ended, 1);
 	otte_region_unuse(use->region);
 	if (complete) {
 		atomic_fetch_add(&engine->counters.served_requests, 1);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The ledger: who registered what, who borrowed it, which evidence ended the loan, what is retained.
+ * The ledger: who registered what, who borrowed it, which evidence ended the loan, what is
+ * retained.
  *
  * One interface, two back ends (DESIGN section 3 is the agreement, docs/architecture.md the prose):
  *   process.c  the rules inside one process
@@ -10,8 +11,8 @@
  * Loan states, moved only by the calls below:
  *   OFFERED -> EXPOSED -> SETTLED        OFFERED -> WITHDRAWN
  *
- * All calls are thread-safe, return 0 or a negative errno with the text set, and hold no lock of the
- * caller. The engine is one client of its ledger.
+ * All calls are thread-safe, return 0 or a negative errno with the text set, and hold no lock of
+ * the caller. The engine is one client of its ledger.
  *
  * Ids are never 0, never used again, and different for all objects of a ledger. An id that names
  * nothing live is -ENOENT in every call (a loan that ended names nothing, whether or not its events
@@ -33,7 +34,7 @@ enum otte_evidence {
 	OTTE_EVIDENCE_NEVER_EXPOSED = 1,
 	OTTE_EVIDENCE_RETURNED = 2,        /* the borrower's receipt */
 	OTTE_EVIDENCE_UNMAPPED = 3,        /* the module's own mapping and copies are gone */
-	OTTE_EVIDENCE_REVOKED = 4,         /* authority withdrawn and drained by the lender's side */
+	OTTE_EVIDENCE_REVOKED = 4,         /* authority withdrawn and drained by the lender */
 	OTTE_EVIDENCE_BORROWER_EXITED = 5, /* only where the lender accepted it */
 	OTTE_EVIDENCE_FORCED = 6,          /* an administrator, after revoke and drain */
 };
@@ -73,8 +74,8 @@ struct otte_borrower {
 #define OTTE_LOAN_MAPPABLE 2u  /* a region of backing PAGES or FILE only, else -EOPNOTSUPP */
 /*
  * A standing loan covers many requests of one peer, region and right. The lender orders overlapping
- * requests itself, so standing loans exclude nothing among each other; one-shot loans still conflict
- * with them as usual.
+ * requests itself, so standing loans exclude nothing among each other; one-shot loans still
+ * conflict with them as usual.
  */
 #define OTTE_LOAN_STANDING 4u
 
@@ -98,10 +99,11 @@ struct otte_region_claim {
 };
 
 /*
- * Budgets, each refused with -EDQUOT naming it. 0: none of it. UINT64_MAX: no limit. A loan or region
- * that is over stays charged to `loans` or `regions` until the events that speak of it were read, so
- * that a client which reads none cannot make the ledger grow. An owner's death is never refused: it
- * may charge retained_bytes beyond its limit, and while that is so no new loan is offered.
+ * Budgets, each refused with -EDQUOT naming it. 0: none of it. UINT64_MAX: no limit. A loan or
+ * region that is over stays charged to `loans` or `regions` until the events that speak of it were
+ * read, so that a client which reads none cannot make the ledger grow. An owner's death is never
+ * refused: it may charge retained_bytes beyond its limit, and while that is so no new loan is
+ * offered.
  */
 struct otte_ledger_limits {
 	uint64_t regions;
@@ -166,7 +168,9 @@ struct otte_retained_info {
 struct otte_ledger_ops {
 	const char *name; /* "process", "kernel" */
 
-	/* Frees all of it. After the last client_close; what is retained is forgotten, and logged. */
+	/*
+	 * Frees all of it. After the last client_close; what is retained is forgotten, and logged.
+	 */
 	void (*close)(struct otte_ledger *ledger);
 
 	int (*client_open)(struct otte_ledger *ledger, const char *comm,
@@ -174,9 +178,10 @@ struct otte_ledger_ops {
 	uint64_t (*client_id)(const struct otte_ledger_client *client);
 	/*
 	 * The owner leaves: its offers are withdrawn, regions without live loans go, the others are
-	 * retained with their charge until evidence arrives, and borrowers are told. As a borrower it
-	 * leaves its exposed loans without evidence, or with BORROWER_EXITED where that was accepted;
-	 * offers to it are withdrawn and their lenders told. Its holds stay, for release() to end.
+	 * retained with their charge until evidence arrives, and borrowers are told. As a borrower
+	 * it leaves its exposed loans without evidence, or with BORROWER_EXITED where that was
+	 * accepted; offers to it are withdrawn and their lenders told. Its holds stay, for
+	 * release() to end.
 	 */
 	void (*client_close)(struct otte_ledger_client *client);
 
@@ -184,16 +189,17 @@ struct otte_ledger_ops {
 	int (*region_add)(struct otte_ledger_client *client, const struct otte_region_claim *claim,
 			  uint64_t *region);
 	/*
-	 * Hides the region at once (no new offers, -ENOENT) and withdraws its offers. 0: it is gone.
-	 * -EINPROGRESS: loans are exposed; OTTE_EVENT_REGION_GONE follows when the last one settles.
-	 * Called again: -EALREADY while that is pending, then -ENOENT.
+	 * Hides the region at once (no new offers, -ENOENT) and withdraws its offers. 0: it is
+	 * gone. -EINPROGRESS: loans are exposed; OTTE_EVENT_REGION_GONE follows when the last one
+	 * settles. Called again: -EALREADY while that is pending, then -ENOENT.
 	 */
 	int (*region_del)(struct otte_ledger_client *client, uint64_t region);
 
 	/*
 	 * -EINVAL malformed, -ENOENT region unknown or hidden, -ERANGE, -EACCES right, -EOPNOTSUPP
-	 * flag, -ESRCH no such local borrower, -EKEYREVOKED fenced, -EBUSY conflict, -EDQUOT. Ranges
-	 * conflict by address, so aliases of one range do as well; an offer excludes like a loan.
+	 * flag, -ESRCH no such local borrower, -EKEYREVOKED fenced, -EBUSY conflict, -EDQUOT.
+	 * Ranges conflict by address, so aliases of one range do as well; an offer excludes like a
+	 * loan.
 	 */
 	int (*loan_offer)(struct otte_ledger_client *lender, const struct otte_loan_terms *terms,
 			  uint64_t *loan);
@@ -205,20 +211,24 @@ struct otte_ledger_ops {
 	/* By the lender, for a remote borrower; -EPERM for a local one. Else as loan_accept. */
 	int (*loan_expose)(struct otte_ledger_client *lender, uint64_t loan);
 	/*
-	 * An EXPOSED loan: by its local borrower with RETURNED, or by the lender of a remote one with
-	 * what it can attest: NEVER_EXPOSED (no byte of the authority left us), RETURNED (the peer's
-	 * receipt), REVOKED (invalidated and drained), BORROWER_EXITED. -EINVAL: evidence this caller
-	 * cannot give, or an offer (withdraw it); -EPERM: not accepted by the lender's terms.
+	 * An EXPOSED loan: by its local borrower with RETURNED, or by the lender of a remote one
+	 * with what it can attest: NEVER_EXPOSED (no byte of the authority left us), RETURNED (the
+	 * peer's receipt), REVOKED (invalidated and drained), BORROWER_EXITED. -EINVAL: evidence
+	 * this caller cannot give, or an offer (withdraw it); -EPERM: not accepted by the lender's
+	 * terms.
 	 */
 	int (*loan_settle)(struct otte_ledger_client *client, uint64_t loan,
 			   enum otte_evidence evidence);
-	/* By the lender, of an OFFERED loan; -EBUSY for an EXPOSED one, which only evidence ends. */
+	/*
+	 * By the lender, of an OFFERED loan; -EBUSY for an EXPOSED one, which only evidence ends.
+	 */
 	int (*loan_withdraw)(struct otte_ledger_client *lender, uint64_t loan);
 	/*
-	 * By the lender, of an EXPOSED loan to a local borrower that was offered as REVOCABLE: ends the
-	 * borrower's authority, settles as REVOKED and tells the borrower. -EPERM: not revocable, not
-	 * accepted, or remote (invalidate it and settle); -EINVAL: an offer (withdraw it). The process
-	 * back end can unmap nothing: there this is the lender's own statement that it has.
+	 * By the lender, of an EXPOSED loan to a local borrower that was offered as REVOCABLE: ends
+	 * the borrower's authority, settles as REVOKED and tells the borrower. -EPERM: not
+	 * revocable, not accepted, or remote (invalidate it and settle); -EINVAL: an offer
+	 * (withdraw it). The process back end can unmap nothing: there this is the lender's own
+	 * statement that it has.
 	 */
 	int (*loan_revoke)(struct otte_ledger_client *lender, uint64_t loan);
 
@@ -231,8 +241,8 @@ struct otte_ledger_ops {
 	int (*hold_drop)(struct otte_ledger_client *client, uint64_t hold);
 
 	/*
-	 * The client's oldest event. -EAGAIN when there is none (no text). Never lost: each lives in
-	 * the object it speaks of.
+	 * The client's oldest event. -EAGAIN when there is none (no text). Never lost: each lives
+	 * in the object it speaks of.
 	 */
 	int (*event_next)(struct otte_ledger_client *client, struct otte_event *event);
 

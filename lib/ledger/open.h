@@ -5,7 +5,9 @@
 
 #define OTTE_LEDGER_NODE "/dev/otte"
 
-/* A descriptor of the character device at `path`, or -ENODEV, -EACCES … with its name in the text. */
+/*
+ * A descriptor of the character device at `path`, or -ENODEV, -EACCES … with its name in the text.
+ */
 int otte_ledger_node_open(const char *path);
 
 #endif

@@ -5,8 +5,8 @@
  * the process does not know.
  *
  * One mutex for each ledger; every op takes it once and calls the owner of the object, whose
- * functions run under it (process.h). 64 threads may call at once and wait for each other only for as
- * long as a table look-up takes. Nothing is logged or called back under it.
+ * functions run under it (process.h). 64 threads may call at once and wait for each other only for
+ * as long as a table look-up takes. Nothing is logged or called back under it.
  *
  * A client lives from client_open to client_close; what it leaves behind (retained regions, holds,
  * loans it borrowed) names it by id alone.

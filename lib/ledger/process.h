@@ -10,8 +10,8 @@
  *   process_fence.c     each client's fences
  *   quota.c             budgets
  *
- * One mutex for each ledger, taken by the ops in process.c alone. Every function below is called with
- * it held, and none of them blocks, logs or calls out.
+ * One mutex for each ledger, taken by the ops in process.c alone. Every function below is called
+ * with it held, and none of them blocks, logs or calls out.
  */
 #ifndef OTTE_LEDGER_PROCESS_H
 #define OTTE_LEDGER_PROCESS_H
@@ -68,6 +68,7 @@ struct process_loan {
 };
 
 TAILQ_HEAD(process_loans, process_loan);
+TAILQ_HEAD(process_regions, process_region);
 
 /* REGISTERED -> HIDDEN -> GONE; from either of the first two -> RETAINED -> GONE, or -> GONE. */
 enum process_region_state {
@@ -115,13 +116,15 @@ struct process_client {
 	uint64_t pid;
 	char comm[16];
 	UT_hash_handle hh;
-	TAILQ_HEAD(, process_region) regions;
+	struct process_regions regions;
 	struct process_loans borrowed; /* OFFERED and EXPOSED ones */
 	struct process_events events;
 	struct process_fence *fences;
 };
 
-/* Live loans by address. Which of them an offer conflicts with follows from right and kind alone. */
+/*
+ * Live loans by address. Which of them an offer conflicts with follows from right and kind alone.
+ */
 enum process_tree {
 	TREE_READ,
 	TREE_WRITE,

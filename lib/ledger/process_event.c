@@ -22,12 +22,12 @@ void process_event_raise(struct process_event *event, struct process_client *rea
 	TAILQ_INSERT_TAIL(&reader->events, event, link);
 }
 
-/* Takes the event off its queue, which may free the object around it. */
-static void take(struct process_event *event)
+/* Takes the event off its reader's queue, which may free the object around it. */
+static void take(struct process_client *reader, struct process_event *event)
 {
-	struct process_ledger *ledger = process_ledger_of(event->reader);
+	struct process_ledger *ledger = process_ledger_of(reader);
 
-	TAILQ_REMOVE(&event->reader->events, event, link);
+	TAILQ_REMOVE(&reader->events, event, link);
 	event->reader = NULL;
 	if (event->loan)
 		process_loan_event_read(ledger, event->loan);
@@ -54,7 +54,7 @@ int process_event_next(struct process_client *client, struct otte_event *out)
 	if (!event)
 		return -EAGAIN;
 	describe(event, out);
-	take(event);
+	take(client, event);
 	return 0;
 }
 
@@ -63,5 +63,5 @@ void process_event_drop_all(struct process_client *client)
 	struct process_event *event;
 
 	while ((event = TAILQ_FIRST(&client->events)))
-		take(event);
+		take(client, event);
 }

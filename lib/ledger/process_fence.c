@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Owns each client's fences: borrowers that it gives no new loans. A fence is of one local client or
- * one incarnation of a peer, neither of which ever comes back, so none is ever lifted; they go with
- * their client. Caller's lock: the ledger's.
+ * Owns each client's fences: borrowers that it gives no new loans. A fence is of one local client
+ * or one incarnation of a peer, neither of which ever comes back, so none is ever lifted; they go
+ * with their client. Caller's lock: the ledger's.
  */
 #include "ledger/process.h"
 
@@ -14,11 +14,15 @@
 
 #define FENCES_MAX 65536 /* for each client; the order of peers one engine ever meets */
 
-/* A local client is known by its id alone. The struct has no padding, so it serves as a hash key. */
+/*
+ * A local client is known by its id alone. The struct has no padding, so it serves as a hash key.
+ */
 static struct otte_borrower key_of(const struct otte_borrower *who)
 {
 	_Static_assert(sizeof(*who) == 32, "struct otte_borrower has no padding");
-	return who->client ? (struct otte_borrower){ .client = who->client } : *who;
+	if (who->client)
+		return (struct otte_borrower){ .client = who->client };
+	return *who;
 }
 
 static struct process_fence *find(const struct process_client *client,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Owns loans: OFFERED -> EXPOSED -> SETTLED, OFFERED -> WITHDRAWN. Live ones (OFFERED, EXPOSED) stand
- * in their region's list, their borrower's list and a tree by address. One that is over gives back
- * lent bytes at once, and its place in `limits.loans` when its last event was read.
- * Caller's lock: the ledger's. Called by the ops, by regions and clients that go, and by events that
- * were read.
+ * Owns loans: OFFERED -> EXPOSED -> SETTLED, OFFERED -> WITHDRAWN. Live ones (OFFERED, EXPOSED)
+ * stand in their region's list, their borrower's list and a tree by address. One that is over gives
+ * back lent bytes at once, and its place in `limits.loans` when its last event was read. Caller's
+ * lock: the ledger's. Called by the ops, by regions and clients that go, and by events that were
+ * read.
  */
 #include "ledger/process.h"
 
@@ -331,7 +331,8 @@ static int find_live(struct process_ledger *ledger, uint64_t id, struct process_
 	HASH_FIND(hh, ledger->loans, &id, sizeof(id), *loan);
 	if (*loan && is_live(*loan))
 		return 0;
-	return otte_fail(-ENOENT, "loan %" PRIu64 ": unknown", id);
+	otte_fail(-ENOENT, "loan %" PRIu64 ": unknown", id);
+	return -ENOENT; /* spelt out, so that analysers see that it is not 0 */
 }
 
 static int find_lent(struct process_client *lender, uint64_t id, struct process_loan **loan)
@@ -506,7 +507,10 @@ void process_loan_lender_left(struct process_loan *loan)
 			    OTTE_EVENT_OWNER_GONE, OTTE_EVIDENCE_NONE);
 }
 
-/* Offers can never be accepted now. Exposed ones lack evidence, unless its death is accepted as such. */
+/*
+ * Offers can never be accepted now. Exposed ones lack evidence, unless its death is accepted as
+ * such.
+ */
 void process_loan_borrower_left(struct process_client *borrower)
 {
 	struct process_ledger *ledger = process_ledger_of(borrower);

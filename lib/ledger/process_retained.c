@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Owns the records of what is kept for want of evidence: regions whose owner left, and holds, native
- * objects that their owner could not prove drained. A region's record is part of it, since an owner's
- * death cannot fail. Records are few and looked up by administrators: a list in the order of ids.
- * Caller's lock: the ledger's.
+ * Owns the records of what is kept for want of evidence: regions whose owner left, and holds,
+ * native objects that their owner could not prove drained. A region's record is part of it, since
+ * an owner's death cannot fail. Records are few and looked up by administrators: a list in the
+ * order of ids. Caller's lock: the ledger's.
  */
 #include "ledger/process.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Budgets of a ledger: what is charged before use and refused by name when full. The caller holds the
- * ledger's lock around every call.
+ * Budgets of a ledger: what is charged before use and refused by name when full. The caller holds
+ * the ledger's lock around every call.
  */
 #ifndef OTTE_LEDGER_QUOTA_H
 #define OTTE_LEDGER_QUOTA_H

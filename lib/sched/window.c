@@ -33,6 +33,11 @@ struct otte_window_entry *otte_window_next(struct otte_window *window)
 	return entry;
 }
 
+bool otte_window_waiting(const struct otte_window *window)
+{
+	return window->queue[0] || window->queue[1] || window->queue[2];
+}
+
 bool otte_window_remove(struct otte_window *window, struct otte_window_entry *entry)
 {
 	if (!entry->queued)

@@ -30,6 +30,7 @@ struct otte_window {
 void otte_window_push(struct otte_window *window, struct otte_window_entry *entry);
 /* The next entry, now under way; NULL when nothing waits or nothing fits. */
 struct otte_window_entry *otte_window_next(struct otte_window *window);
+bool otte_window_waiting(const struct otte_window *window);
 /* Take back an entry that still waits. False: it is under way. */
 bool otte_window_remove(struct otte_window *window, struct otte_window_entry *entry);
 void otte_window_done(struct otte_window *window, struct otte_window_entry *entry);

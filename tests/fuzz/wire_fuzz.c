@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The decoders of everything that comes from a peer, on the wire or as a line of text. The first byte selects one, the rest is its input.
+ * The decoders of everything that comes from a peer, on the wire or as a line of text. The first byte
+ * selects one, the rest is its input.
  * Whatever a decoder accepts must encode to the same bytes again: then no two inputs mean the same,
  * and nothing that a peer sent is lost or invented on the way through a struct.
  */

@@ -28,21 +28,28 @@ int tcp_plan_create(const struct otte_config *config, struct otte_work *work)
 	uint64_t offset;
 	uint32_t i;
 
-	slicing = otte_slice_plan(work->length, config->tcp_block_bytes, config->tcp_max_slices);
-	plan = calloc(1, sizeof(*plan) + slicing.count * sizeof(plan->slices[0]));
+	/*
+	 * More slices than lanes would only be requests that follow each other on one connection, which
+	 * cost a header and a turn of the source each and bring nothing.
+	 */
+	slicing = otte_slice_plan(work->length, config->tcp_block_bytes,
+				  (uint32_t)min_u64(config->tcp_max_slices, config->tcp_lanes));
+	plan = malloc(sizeof(*plan) + slicing.count * sizeof(plan->slices[0]));
 	if (!plan)
 		return otte_fail(-ENOMEM, "no memory for %u slices", slicing.count);
-	plan->work = work;
-	plan->op = work->op;
-	plan->count = slicing.count;
-	plan->unfinished = slicing.count;
-	plan->refs = slicing.count;
-	plan->retries = work->retries;
+	*plan = (struct tcp_plan){
+		.work = work,
+		.op = work->op,
+		.count = slicing.count,
+		.unfinished = slicing.count,
+		.refs = slicing.count,
+		.retries = work->retries,
+	};
 	for (i = 0; i < plan->count; i++) {
 		struct tcp_slice *slice = &plan->slices[i];
 
+		*slice = (struct tcp_slice){ .plan = plan };
 		otte_slice_range(&slicing, work->length, i, &offset, &slice->length);
-		slice->plan = plan;
 		slice->local = work->local + offset;
 		encode(work, offset, slice);
 	}

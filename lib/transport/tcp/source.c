@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/uio.h>
 #include <utlist.h>
 
@@ -22,6 +23,9 @@
 #include "transport/tcp/tcp.h"
 
 #define ROUND_BYTES (4 * MIB)
+/* One lane may be served so often before the others have their turn. */
+#define ROUND_REQUESTS 16
+#define PACE_ROUNDS 8
 
 enum source_state {
 	SOURCE_REQUEST = 0,
@@ -40,7 +44,8 @@ struct source_lane {
 	void *peer;
 	enum source_state state;
 	bool wants_room;
-	bool eager;                     /* the last request was followed by another at once */
+	bool eager;                     /* requests come without waiting for answers */
+	uint32_t rounds;
 	uint8_t header[OTTE_LANE_REQUEST_BYTES];
 	uint8_t answer[OTTE_LANE_ANSWER_BYTES];
 	struct otte_lane_request request;
@@ -164,6 +169,8 @@ static int take_payload(struct source_lane *lane)
 	if (ret > 0 && lane->moved == lane->request.length) {
 		end_use(lane, true);
 		prepare_answer(lane);
+	} else if (n > 0) {
+		ret = 0; /* less than there was room for: the socket is empty */
 	}
 	return ret;
 }
@@ -216,8 +223,8 @@ static int send_answer(struct source_lane *lane)
 	if (n < 0)
 		return errno == EINTR ? 1 : otte_fail(-errno, "send: %m");
 	lane->moved += (uint64_t)n;
-	if (lane->moved < total)
-		return 1;
+	if (lane->moved < total) /* the socket took what it had room for */
+		return ask_for_room(lane, true);
 	end_use(lane, true);
 	become(lane, SOURCE_REQUEST);
 	ret = ask_for_room(lane, false);
@@ -238,6 +245,22 @@ static int step(struct source_lane *lane)
 	}
 }
 
+/*
+ * Whether the peer sends requests without waiting for answers: told by a round that found more than
+ * one, or, now and then, by how many bytes already wait behind the one that was served.
+ */
+static void note_pace(struct source_lane *lane, unsigned served)
+{
+	lane->progress_ns = otte_coarse_ns();
+	if (lane->eager) {
+		lane->eager = served > 1 || lane->state != SOURCE_REQUEST || lane->moved;
+	} else if (++lane->rounds % PACE_ROUNDS == 0) {
+		int waiting = 0;
+
+		lane->eager = ioctl(lane->watch.fd, FIONREAD, &waiting) == 0 && waiting > 0;
+	}
+}
+
 static void source_ready(struct otte_watch *watch, uint32_t events)
 {
 	struct source_lane *lane = container_of(watch, struct source_lane, watch);
@@ -254,18 +277,18 @@ static void source_ready(struct otte_watch *watch, uint32_t events)
 		ret = step(lane);
 		if (before == SOURCE_ANSWER && lane->state == SOURCE_REQUEST) {
 			bytes += lane->request.length;
-			/* A peer that waits for each answer is not worth a look that finds nothing. */
-			if (!served++ && !lane->eager)
+			served++;
+			/* To a peer that waits for each answer a second look would find nothing. */
+			if (!lane->eager || served == ROUND_REQUESTS || bytes >= ROUND_BYTES)
 				break;
 		}
-	} while (ret > 0 && bytes < ROUND_BYTES);
+	} while (ret > 0);
 	if (ret < 0) {
 		otte_log(OTTE_LOG_DEBUG, "a peer's lane ends: %s", otte_error_text());
 		close_lane(lane);
 		return;
 	}
-	lane->eager = served > 1 || (lane->eager && lane->moved) || lane->state != SOURCE_REQUEST;
-	lane->progress_ns = otte_now_ns();
+	note_pace(lane, served);
 }
 
 int tcp_source_accept(struct otte_transport *transport, void *peer, int fd)
@@ -285,7 +308,7 @@ int tcp_source_accept(struct otte_transport *transport, void *peer, int fd)
 	lane->retired.free = free_lane;
 	lane->watch.fd = fd;
 	lane->watch.ready = source_ready;
-	lane->progress_ns = otte_now_ns();
+	lane->progress_ns = otte_coarse_ns();
 	pthread_mutex_lock(&tcp->lock);
 	lane->loop_index = tcp->next_loop++ % tcp->env.config->tcp_workers;
 	lane->loop = &tcp->env.serve_loops[lane->loop_index];

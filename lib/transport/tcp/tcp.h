@@ -100,7 +100,7 @@ struct tcp_lane {
 	uint64_t current_got;
 
 	pthread_mutex_t lock;            /* the fields of this paragraph */
-	enum tcp_lane_state state;
+	_Atomic enum tcp_lane_state state; /* written under lock */
 	struct tcp_slice *queue;         /* oldest first: sent ones, then unsent ones */
 	struct tcp_slice *unsent;        /* the first not wholly sent, or NULL */
 	bool wants_room;                 /* EPOLLOUT is asked for */

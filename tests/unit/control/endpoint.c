@@ -184,9 +184,9 @@ static void a_host_has_at_most_253_bytes_in_labels_of_63(void **state)
 	text[253] = '\0';
 	memcpy(host, text, 254);
 	assert_parses(text, 7, host, 7);
-	strcpy(text + 253, "a");
+	memcpy(text + 253, "a", 2);
 	assert_refused(text, 7, "host of 254 bytes, at most 253");
-	strcpy(text + 253, "aaa");
+	memcpy(text + 253, "aaa", 4);
 	assert_refused(text, 7, "endpoint longer than 255 bytes");
 }
 
@@ -263,7 +263,7 @@ static void assert_unresolved(const char *host, int code, const char *why)
 	struct otte_endpoint endpoint = { .port = 7 };
 	struct otte_addresses addresses, poison;
 
-	strcpy(endpoint.host, host);
+	snprintf(endpoint.host, sizeof(endpoint.host), "%s", host);
 	memset(&addresses, 0xa5, sizeof(addresses));
 	memcpy(&poison, &addresses, sizeof(poison));
 	assert_int_equal(otte_endpoint_resolve(&endpoint, false, &addresses), code);

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# The program otte, linked with libotte.a so that it runs from the build folder as it is.
+
+OTTE_SRC := $(sort $(wildcard tools/otte/*.c))
+OTTE_OBJ = $(OTTE_SRC:%.c=$(B)/%.o)
+OTTE_BIN = $(B)/otte
+
+DEPS_DEMO := util-linux
+STATIC_BUILD += tools
+INSTALL_BIN += $(OTTE_BIN)
+INSTALL_COMPLETIONS += tools/otte/otte.bash
+
+.PHONY: tools
+tools: $(OTTE_BIN) ## the program otte
+
+$(OTTE_BIN): $(OTTE_OBJ) $(B)/libotte.a
+	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE)
+	@mv $@.tmp $@
+
+-include $(OTTE_OBJ:.o=.d)
+
+# Its unit tests take those objects that stand alone.
+$(B)/unit/tool: $(addprefix $(B)/tools/otte/,args.o lru.o pattern.o samples.o)
+$(OTTE_BIN) $(B)/unit/tool: LDLIBS_OTTE += -lm
+
+.PHONY: demo
+demo: tools ## two processes move a real file there and back, checked; a short benchmark
+	@tools/demo.sh $(OTTE_BIN)
+
+# The bars of docs/performance.md. REPORT=FILE appends the table there; BENCH_FLAGS adds options.
+BENCH_CPU ?= $(shell taskset -cp $$$$ | sed -E 's/.*: *([0-9]+).*/\1/')
+
+.PHONY: bench
+bench: tools ## speed and latency beside plain sockets, fails below the bars; REPORT=FILE keeps a table
+	$(OTTE_BIN) bench --floor --op both --sizes 4K,64K,1M,16M --pin $(BENCH_CPU) --congestion reno \
+		--duration 6s --rounds 31 --require 64K=0.90,1M=0.95,16M=0.95 --require-latency 4K=1.25 \
+		--note "commit $$(git describe --always --dirty)" \
+		$(if $(REPORT),--report $(REPORT)) $(BENCH_FLAGS)

@@ -1,0 +1,359 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# The program otte as its users meet it: what it moves, what it says, and how it ends.
+# shellcheck source=tests/e2e/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+a_file() {
+    head -c "$1" /dev/urandom >"$scratch/source"
+}
+
+test_what_is_pulled_is_what_is_served() {
+    a_file 30000001
+    serve --file "$scratch/source:data"
+    exits 0 "$OTTE" pull "$endpoint/data" -o "$scratch/copy" --sha256
+    same_content "$scratch/source" "$scratch/copy"
+    grep -q "$(sha256sum <"$scratch/source" | cut -d' ' -f1)" "$scratch/out" ||
+        fail "the SHA-256 that was printed is not the file's"
+    [ ! -e "$scratch/copy.partial" ] || fail "copy.partial is left"
+}
+
+test_what_is_pushed_is_what_the_server_has() {
+    a_file 20000003
+    serve --anon room=20000003 --writable
+    exits 0 "$OTTE" push "$scratch/source" "$endpoint/room" --sha256
+    grep -q "$(sha256sum <"$scratch/source" | cut -d' ' -f1)" "$scratch/out" ||
+        fail "the SHA-256 that was printed is not the file's"
+    exits 0 "$OTTE" pull "$endpoint/room" -o "$scratch/copy"
+    same_content "$scratch/source" "$scratch/copy"
+}
+
+test_a_push_into_a_served_file_changes_the_file() {
+    a_file 5000000
+    truncate -s 5000000 "$scratch/target"
+    serve --file "$scratch/target" --writable
+    exits 0 "$OTTE" push "$scratch/source" "$endpoint/target"
+    stop_serving
+    same_content "$scratch/source" "$scratch/target"
+}
+
+test_one_byte_and_odd_windows_are_moved() {
+    head -c 1 /dev/urandom >"$scratch/source"
+    serve --file "$scratch/source"
+    exits 0 "$OTTE" pull "$endpoint/source" -o "$scratch/copy"
+    same_content "$scratch/source" "$scratch/copy"
+    stop_serving
+    a_file 1234567
+    serve --file "$scratch/source"
+    exits 0 "$OTTE" pull "$endpoint/source" -o "$scratch/copy" --window 12345
+    same_content "$scratch/source" "$scratch/copy"
+}
+
+test_a_pull_to_standard_output_is_only_the_content() {
+    a_file 3000000
+    serve --file "$scratch/source"
+    "$OTTE" pull "$endpoint/source" -o - --sha256 >"$scratch/copy" 2>"$scratch/err" ||
+        fail "pull failed: $(cat "$scratch/err")"
+    same_content "$scratch/source" "$scratch/copy"
+}
+
+test_ipv6_loopback_works_like_ipv4() {
+    a_file 2000000
+    serve --listen '[::1]:0' --file "$scratch/source"
+    [[ $endpoint == \[::1\]:* ]] || fail "the endpoint is $endpoint"
+    exits 0 "$OTTE" pull "$endpoint/source" -o "$scratch/copy"
+    same_content "$scratch/source" "$scratch/copy"
+    exits 0 "$OTTE" ls "$endpoint"
+}
+
+test_ls_shows_names_lengths_and_rights() {
+    a_file 4097
+    serve --file "$scratch/source:weights" --anon blocks=64K
+    exits 0 "$OTTE" ls "$endpoint" --json
+    jq -e '.regions | length == 2' "$scratch/out" >/dev/null || fail "not two regions"
+    jq -e '.regions[] | select(.name == "weights") | .length == 4097 and .rights == "read"' \
+        "$scratch/out" >/dev/null || fail "weights is shown wrongly: $(cat "$scratch/out")"
+    jq -e '.regions[] | select(.name == "blocks") | .length == 65536' "$scratch/out" >/dev/null ||
+        fail "blocks is shown wrongly: $(cat "$scratch/out")"
+    exits 0 "$OTTE" ls "$endpoint"
+    grep -q 'weights' "$scratch/out" || fail "the table lacks weights"
+}
+
+test_a_region_can_be_named_by_its_id() {
+    a_file 10000
+    serve --file "$scratch/source"
+    exits 0 "$OTTE" ls "$endpoint" --json
+    exits 0 "$OTTE" pull "$endpoint/@$(jq '.regions[0].id' "$scratch/out")" -o "$scratch/copy"
+    same_content "$scratch/source" "$scratch/copy"
+}
+
+test_stats_of_a_process_and_of_its_endpoint_agree() {
+    a_file 1000000
+    serve --file "$scratch/source"
+    exits 0 "$OTTE" pull "$endpoint/source" -o "$scratch/copy"
+    exits 0 "$OTTE" stats "$server" --json
+    jq -e '.served_read_bytes == 1000000 and .regions == 1' "$scratch/out" >/dev/null ||
+        fail "the process says: $(cat "$scratch/out")"
+    exits 0 "$OTTE" stats "$endpoint" --json
+    jq -e '.served_read_bytes == 1000000 and .regions == 1' "$scratch/out" >/dev/null ||
+        fail "the endpoint says: $(cat "$scratch/out")"
+    exits 0 "$OTTE" stats "$server"
+    grep -qE '^served_read_bytes +1000000$' "$scratch/out" || fail "the table lacks the bytes"
+}
+
+test_stats_are_for_the_own_user_and_root() {
+    [ "$(id -u)" -eq 0 ] || exit 77
+    serve --anon room=4K
+    cp "$OTTE" "$scratch/otte" && chmod 755 "$scratch" "$scratch/otte"
+    exits 4 setpriv --reuid 65534 --regid 65534 --clear-groups "$scratch/otte" stats "$server"
+    says "process $server"
+}
+
+test_stats_without_an_engine_are_unreachable() {
+    exits 3 "$OTTE" stats "$$"
+    says "process $$"
+}
+
+test_everything_that_prints_numbers_has_json() {
+    a_file 100000
+    serve --file "$scratch/source" --anon room=100000 --writable --json
+    jq -e '.endpoint and (.regions | length == 2)' "$scratch/serve.out" >/dev/null ||
+        fail "serve says: $(cat "$scratch/serve.out")"
+    exits 0 "$OTTE" pull "$endpoint/source" -o "$scratch/copy" --json --sha256
+    jq -e '.bytes == 100000 and .gbps > 0 and (.sha256 | length == 64)' "$scratch/out" >/dev/null ||
+        fail "pull says: $(cat "$scratch/out")"
+    exits 0 "$OTTE" push "$scratch/source" "$endpoint/room" --json
+    jq -e '.bytes == 100000' "$scratch/out" >/dev/null || fail "push says: $(cat "$scratch/out")"
+    exits 0 "$OTTE" topo --json
+    jq -e '.nodes | length >= 1' "$scratch/out" >/dev/null || fail "topo says: $(cat "$scratch/out")"
+    exits 0 "$OTTE" bench --sizes 4K --iterations 10 --rounds 3 --floor --json
+    jq -e '.results | length == 4 and .[0].gbps > 0 and .[0].speed_ratio > 0' "$scratch/out" \
+        >/dev/null || fail "bench says: $(cat "$scratch/out")"
+}
+
+test_a_bad_argument_is_named_and_exits_with_1() {
+    exits 1 "$OTTE" frobnicate && says frobnicate
+    exits 1 "$OTTE" bench --sizes 4Q && says 4Q && says --sizes
+    exits 1 "$OTTE" bench --sizes 4K,,1M && says --sizes
+    exits 1 "$OTTE" bench --frobnicate && says frobnicate
+    exits 1 "$OTTE" bench --batch 0 && says --batch
+    exits 1 "$OTTE" bench --pin 100000 && says 100000
+    exits 1 "$OTTE" bench --duration 3parsecs && says 3parsecs
+    exits 1 "$OTTE" bench --require 1M && says --require
+    exits 1 "$OTTE" bench extra && says extra
+    exits 1 "$OTTE" serve && says --file
+    exits 1 "$OTTE" serve --anon room && says room
+    exits 1 "$OTTE" serve --anon room=none && says none
+    exits 1 "$OTTE" serve --anon room=4K --listen 127.0.0.1:http && says http
+    exits 1 "$OTTE" serve --anon "$(printf 'n%.0s' $(seq 64))=4K" && says --anon
+    exits 1 "$OTTE" pull 127.0.0.1:1 -o "$scratch/copy" && says 127.0.0.1:1
+    exits 1 "$OTTE" pull 127.0.0.1:1/data && says -o
+    exits 1 "$OTTE" push onlyone && says FILE
+    exits 1 "$OTTE" ls && says ENDPOINT
+    exits 1 "$OTTE" ls 'no port/at:all' && says 'no port'
+    exits 1 "$OTTE" replay && says TRACE
+    exits 1 "$OTTE" replay --generate 0 && says --generate
+    exits 1 "$OTTE" replay --generate 9 --block-bytes 2G && says --block-bytes
+    exits 1 "$OTTE" ls 127.0.0.1:1 --log-level loud && says loud
+    exits 1 "$OTTE" ls 127.0.0.1:1 --set tcp.lanes && says tcp.lanes
+    exits 1 "$OTTE" ls 127.0.0.1:1 --set tcp.lanes=1000 && says tcp.lanes
+    exits 1 "$OTTE" ls 127.0.0.1:1 --set tcp.nonesuch=1 && says tcp.nonesuch
+    printf '{ "tcp": { "lanes": "many" } }' >"$scratch/config"
+    exits 1 "$OTTE" ls 127.0.0.1:1 --config "$scratch/config" && says tcp.lanes
+    exits 1 "$OTTE" ls 127.0.0.1:1 --config "$scratch/none" && says "$scratch/none"
+}
+
+test_more_memory_than_there_is_exits_with_5() {
+    exits 5 "$OTTE" bench --sizes 64G --batch 1024 && says --sizes
+    exits 5 "$OTTE" replay --generate 1000 --block-bytes 1G && says --block-bytes
+}
+
+test_help_and_version_exit_with_0() {
+    local command
+    exits 0 "$OTTE" --version
+    grep -qE '^otte [0-9]+\.[0-9]+\.[0-9]+' "$scratch/out" || fail "the version is not one"
+    exits 0 "$OTTE" --help
+    for command in serve pull push ls stats bench replay topo; do
+        grep -q "^  $command " "$scratch/out" || fail "otte --help lacks $command"
+    done
+    for command in serve pull push ls stats bench replay topo; do
+        exits 0 "$OTTE" "$command" --help
+        grep -q "^Usage: otte $command" "$scratch/out" || fail "$command --help lacks its usage"
+    done
+}
+
+test_a_missing_file_is_named_and_exits_with_5() {
+    exits 5 "$OTTE" serve --file "$scratch/none" && says "$scratch/none"
+    : >"$scratch/empty"
+    exits 5 "$OTTE" serve --file "$scratch/empty" && says "$scratch/empty"
+    exits 5 "$OTTE" serve --file "$scratch:folder" && says "$scratch"
+    serve --anon room=4K --writable
+    exits 5 "$OTTE" push "$scratch/none" "$endpoint/room" && says "$scratch/none"
+    exits 5 "$OTTE" pull "$endpoint/room" -o "$scratch/no/such/folder" && says "$scratch/no/such"
+    exits 5 "$OTTE" replay "$scratch/none" && says "$scratch/none"
+}
+
+test_an_unreachable_peer_is_named_and_exits_with_3() {
+    serve --anon room=4K
+    stop_serving
+    exits 3 "$OTTE" ls "$endpoint" && says "$endpoint"
+    exits 3 "$OTTE" pull "$endpoint/room" -o "$scratch/copy" && says "$endpoint"
+    [ -z "$(find "$scratch" -name 'copy*')" ] || fail "a file is left"
+    exits 3 "$OTTE" stats "$endpoint" && says "$endpoint"
+}
+
+test_an_unknown_region_is_named_and_exits_with_4() {
+    serve --anon room=4K
+    exits 4 "$OTTE" pull "$endpoint/cellar" -o "$scratch/copy" && says cellar
+    [ ! -e "$scratch/copy.partial" ] || fail "a file is left"
+    exits 4 "$OTTE" pull "$endpoint/@999999" -o "$scratch/copy" && says 999999
+}
+
+test_a_right_that_is_missing_exits_with_4() {
+    a_file 4096
+    serve --anon room=4K
+    exits 4 "$OTTE" push "$scratch/source" "$endpoint/room" && says room
+}
+
+test_a_file_longer_than_its_target_exits_with_4_before_a_byte_moves() {
+    a_file 4097
+    serve --anon room=4K --writable
+    exits 4 "$OTTE" push "$scratch/source" "$endpoint/room" && says 4097
+    exits 0 "$OTTE" pull "$endpoint/room" -o "$scratch/copy"
+    head -c 4096 /dev/zero >"$scratch/zeroes"
+    same_content "$scratch/zeroes" "$scratch/copy"
+}
+
+a_key() {
+    head -c 32 /dev/urandom | od -An -tx1 -v | tr -d ' \n' >"$1"
+    echo >>"$1"
+    chmod 600 "$1"
+}
+
+test_a_key_lets_its_holder_in_and_nobody_else() {
+    a_key "$scratch/key"
+    a_key "$scratch/other"
+    serve --anon room=4K --key-file "$scratch/key"
+    exits 0 "$OTTE" ls "$endpoint" --key-file "$scratch/key" --json
+    jq -e '.peer.authenticated' "$scratch/out" >/dev/null || fail "not said to be authenticated"
+    exits 4 "$OTTE" ls "$endpoint" --key-file "$scratch/other" && says "$endpoint"
+    exits 4 "$OTTE" ls "$endpoint" && says "$endpoint"
+    exits 0 "$OTTE" ls "$endpoint" --key-file "$scratch/key"
+}
+
+test_without_a_key_the_server_stays_on_loopback_and_says_so() {
+    serve --anon room=4K
+    [[ $endpoint == 127.* ]] || fail "the endpoint is $endpoint"
+    grep -q 'loopback' "$scratch/serve.err" || fail "it does not say so: $(cat "$scratch/serve.err")"
+    stop_serving
+    serve --anon room=4K --listen 0.0.0.0:0
+    grep -q 'no key' "$scratch/serve.err" || fail "no warning: $(cat "$scratch/serve.err")"
+}
+
+test_sigterm_while_serving_closes_cleanly() {
+    serve --anon room=4K
+    exits 0 "$OTTE" ls "$endpoint"
+    stop_serving
+    [ "$server_status" -eq 0 ] || fail "exit status $server_status: $(cat "$scratch/serve.err")"
+    grep -q 'nothing retained' "$scratch/serve.err" || fail "it said: $(cat "$scratch/serve.err")"
+}
+
+test_sigterm_in_the_middle_of_a_pull_is_bounded_and_ends_the_pull() {
+    local puller begin
+    truncate -s 4G "$scratch/source"
+    serve --file "$scratch/source" --close-timeout 2s
+    "$OTTE" pull "$endpoint/source" -o /dev/null >"$scratch/out" 2>"$scratch/err" &
+    puller=$!
+    sleep 0.2
+    begin=$SECONDS
+    stop_serving
+    [ $((SECONDS - begin)) -le 8 ] || fail "closing took $((SECONDS - begin)) s"
+    wait "$puller"
+    case $? in
+    0 | 2) ;;
+    *) fail "the pull ended with $?: $(cat "$scratch/err")" ;;
+    esac
+}
+
+test_a_full_disk_is_named_and_leaves_no_partial_file() {
+    [ "$(id -u)" -eq 0 ] || fail "needs root to mount a small tmpfs"
+    mkdir "$scratch/mount"
+    mount -t tmpfs -o size=1m none "$scratch/mount" || fail "cannot mount a tmpfs"
+    a_file 8000000
+    serve --file "$scratch/source"
+    exits 5 "$OTTE" pull "$endpoint/source" -o "$scratch/mount/copy"
+    says "$scratch/mount/copy" && says "No space left"
+    [ -z "$(ls -A "$scratch/mount")" ] || fail "left behind: $(ls -A "$scratch/mount")"
+    exits 5 "$OTTE" pull "$endpoint/source" -o "$scratch/mount/copy" --keep
+    [ -e "$scratch/mount/copy.partial" ] || fail "--keep kept nothing"
+    exits 0 "$OTTE" pull "$endpoint/source" -o "$scratch/copy"
+    same_content "$scratch/source" "$scratch/copy"
+}
+
+test_a_disk_that_fills_later_is_named_and_leaves_no_partial_file() {
+    [ "$(id -u)" -eq 0 ] || fail "needs root to mount /dev/full's like"
+    a_file 8000000
+    serve --file "$scratch/source"
+    exits 5 "$OTTE" pull "$endpoint/source" -o /dev/full
+    says /dev/full && says "No space left"
+    exits 0 "$OTTE" ls "$endpoint"
+}
+
+test_a_failed_pull_leaves_the_file_of_before() {
+    a_file 100000
+    cp "$scratch/source" "$scratch/before"
+    serve --file "$scratch/source:data"
+    exits 4 "$OTTE" pull "$endpoint/nothing" -o "$scratch/source"
+    same_content "$scratch/source" "$scratch/before"
+}
+
+test_no_progress_bar_in_a_pipe_and_one_on_a_terminal() {
+    truncate -s 1G "$scratch/source"
+    serve --file "$scratch/source"
+    exits 0 "$OTTE" pull "$endpoint/source" -o /dev/null
+    ! grep -q $'\r' "$scratch/err" "$scratch/out" || fail "a bar in a pipe"
+    script -qec "$OTTE pull $endpoint/source -o /dev/null" "$scratch/terminal" >/dev/null </dev/null
+    grep -q $'\r' "$scratch/terminal" || fail "no bar on a terminal"
+    grep -q 'GB/s' "$scratch/terminal" || fail "no rate on a terminal"
+}
+
+test_colours_are_for_terminals_only() {
+    exits 0 "$OTTE" topo
+    ! grep -q $'\033' "$scratch/out" || fail "an escape sequence in a pipe"
+}
+
+test_the_ready_descriptor_gets_the_endpoint() {
+    exec {ready}> >(cat >"$scratch/ready")
+    serve --anon room=4K --ready-fd "$ready"
+    exec {ready}>&-
+    wait_for_file "$scratch/ready"
+    sleep 0.2
+    [ "$(cat "$scratch/ready")" = "$endpoint" ] || fail "it got \"$(cat "$scratch/ready")\""
+    exits 1 "$OTTE" serve --anon room=4K --ready-fd 199 && says 199
+}
+
+test_bench_against_a_peer_checks_content() {
+    serve --anon room=1M --writable
+    exits 0 "$OTTE" bench --peer "$endpoint/room" --sizes 4K,64K --batch 4 --threads 2 \
+        --iterations 20 --rounds 2 --json
+    jq -e '.verified and (.results | length == 4) and .route == "tcp"' "$scratch/out" >/dev/null ||
+        fail "it said: $(cat "$scratch/out")"
+    exits 4 "$OTTE" bench --peer "$endpoint/room" --sizes 2M && says 1048576
+}
+
+test_a_bar_that_is_missed_exits_with_7_and_is_named() {
+    exits 7 "$OTTE" bench --sizes 4K --op read --iterations 20 --rounds 3 --floor --require 4K=1000
+    grep -q 'MISSED: READ 4 KiB' "$scratch/out" || fail "it said: $(cat "$scratch/out")"
+    exits 0 "$OTTE" bench --sizes 4K --op read --iterations 20 --rounds 3 --floor --require 4K=0.0001
+    exits 7 "$OTTE" bench --sizes 4K --op read --iterations 20 --rounds 3 --floor --require 8K=0.0001
+}
+
+test_the_report_is_appended_as_a_table() {
+    echo before >"$scratch/report"
+    exits 0 "$OTTE" bench --sizes 4K --iterations 20 --rounds 3 --floor --report "$scratch/report"
+    [ "$(head -n 1 "$scratch/report")" = before ] || fail "the file was not appended to"
+    [ "$(grep -c '^| otte |' "$scratch/report")" -eq 2 ] || fail "it holds: $(cat "$scratch/report")"
+}
+
+run_tests

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "suites.h"
+
+int main(void)
+{
+	int failed = 0;
+
+	failed += run_clock_tests();
+	failed += run_error_tests();
+	failed += run_itree_tests();
+	failed += run_log_tests();
+	return failed != 0;
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Parts of the program otte that its end-to-end tests cannot look into. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "../../../tools/otte/args.h"
+#include "../../../tools/otte/lru.h"
+#include "../../../tools/otte/pattern.h"
+#include "../../../tools/otte/samples.h"
+#include "../../../tools/otte/tool.h"
+
+static unsigned complaints;
+
+/* Stands for the one in main.c. */
+int complain(enum exit_code code, const char *format, ...)
+{
+	(void)format;
+	complaints++;
+	return code;
+}
+
+/* ---- Arguments ------------------------------------------------------------------------------- */
+
+static void sizes_have_binary_units(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t bytes;
+	} cases[] = {
+		{ "1", 1 },
+		{ "4096", 4096 },
+		{ "64K", 65536 },
+		{ "64k", 65536 },
+		{ "64KiB", 65536 },
+		{ "1M", 1u << 20 },
+		{ "1.5G", 3ull << 29 },
+		{ "2T", 2ull << 40 },
+		{ "0.5K", 512 },
+		{ "100B", 100 },
+	};
+	uint64_t bytes;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		assert_true(args_size("--size", cases[i].text, &bytes));
+		assert_int_equal(bytes, cases[i].bytes);
+	}
+}
+
+static void what_is_no_size_is_complained_about(void **state)
+{
+	static const char *const cases[] = { "",       "0",   "-1",    "K",
+					     "4Q",     "4KK", "0.3",   "1e400",
+					     "4 ",     " 4",  "0x10K", "1.0001",
+					     "9999T9", "inf", "nan",   "16777216T" };
+	uint64_t bytes;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		complaints = 0;
+		assert_false(args_size("--size", cases[i], &bytes));
+		assert_int_equal(complaints, 1);
+	}
+}
+
+static void a_list_of_sizes_has_a_limit(void **state)
+{
+	uint64_t sizes[2];
+	size_t count;
+
+	(void)state;
+	assert_true(args_sizes("--sizes", "4K,1M", sizes, 2, &count));
+	assert_int_equal(count, 2);
+	assert_int_equal(sizes[1], 1u << 20);
+	assert_false(args_sizes("--sizes", "4K,1M,1G", sizes, 2, &count));
+	assert_false(args_sizes("--sizes", "4K,", sizes, 2, &count));
+}
+
+static void a_duration_without_unit_is_in_seconds(void **state)
+{
+	uint64_t ns;
+
+	(void)state;
+	assert_true(args_duration("--time", "2", &ns));
+	assert_int_equal(ns, 2000000000);
+	assert_true(args_duration("--time", "250ms", &ns));
+	assert_int_equal(ns, 250000000);
+	assert_true(args_duration("--time", "1.5m", &ns));
+	assert_int_equal(ns, 90000000000);
+	assert_false(args_duration("--time", "2 s", &ns));
+	assert_false(args_duration("--time", "-2s", &ns));
+}
+
+static void numbers_are_within_their_limits(void **state)
+{
+	uint64_t number;
+
+	(void)state;
+	assert_true(args_number("--n", "16", 1, 16, &number));
+	assert_int_equal(number, 16);
+	assert_false(args_number("--n", "17", 1, 16, &number));
+	assert_false(args_number("--n", "0", 1, 16, &number));
+	assert_false(args_number("--n", "+1", 1, 16, &number));
+	assert_false(args_number("--n", "99999999999999999999", 0, UINT64_MAX, &number));
+}
+
+/* ---- Samples --------------------------------------------------------------------------------- */
+
+static void quantiles_are_those_of_the_samples(void **state)
+{
+	struct samples samples;
+	uint64_t i;
+
+	(void)state;
+	assert_int_equal(samples_init(&samples, 1000), 0);
+	assert_int_equal(samples_quantile(&samples, 0.5), 0);
+	for (i = 1000; i > 0; i--)
+		samples_add(&samples, i);
+	samples_sort(&samples);
+	assert_int_equal(samples_quantile(&samples, 0), 1);
+	assert_int_equal(samples_quantile(&samples, 0.5), 501);
+	assert_int_equal(samples_quantile(&samples, 0.99), 991);
+	assert_int_equal(samples_quantile(&samples, 1), 1000);
+	assert_true(samples_mean(&samples) == 500.5);
+	samples_free(&samples);
+}
+
+static void samples_beyond_the_room_are_a_fair_choice(void **state)
+{
+	struct samples samples;
+	uint64_t i, middle;
+
+	(void)state;
+	assert_int_equal(samples_init(&samples, 1000), 0);
+	for (i = 0; i < 1000000; i++)
+		samples_add(&samples, i);
+	assert_int_equal(samples.seen, 1000000);
+	samples_sort(&samples);
+	middle = samples_quantile(&samples, 0.5);
+	assert_true(middle > 400000 && middle < 600000);
+	samples_free(&samples);
+}
+
+static void the_median_of_an_even_count_is_between_the_two_in_the_middle(void **state)
+{
+	double odd[] = { 9, 1, 5 }, even[] = { 4, 1, 3, 2 };
+
+	(void)state;
+	assert_true(median(odd, 3) == 5);
+	assert_true(median(even, 4) == 2.5);
+	assert_true(median(NULL, 0) == 0);
+}
+
+/* ---- Content --------------------------------------------------------------------------------- */
+
+static void every_changed_byte_is_found(void **state)
+{
+	unsigned char memory[61];
+	uint64_t where;
+	size_t i;
+
+	(void)state;
+	pattern_fill(memory, sizeof(memory), 7);
+	assert_true(pattern_check(memory, sizeof(memory), 7, &where));
+	for (i = 0; i < sizeof(memory); i++) {
+		memory[i] ^= 0x10;
+		assert_false(pattern_check(memory, sizeof(memory), 7, &where));
+		assert_int_equal(where, i / 8 * 8);
+		memory[i] ^= 0x10;
+	}
+}
+
+static void seeds_differ_in_every_word(void **state)
+{
+	uint64_t one[512], other[512];
+	size_t i, seed;
+
+	(void)state;
+	for (seed = 0; seed < 100; seed++) {
+		pattern_fill(one, sizeof(one), seed);
+		pattern_fill(other, sizeof(other), seed + 1);
+		for (i = 0; i < 512; i++)
+			assert_true(one[i] != other[i]);
+	}
+}
+
+/* ---- Cache ----------------------------------------------------------------------------------- */
+
+static void the_least_recently_used_block_goes(void **state)
+{
+	struct lru lru;
+	uint32_t slot, first;
+
+	(void)state;
+	assert_int_equal(lru_init(&lru, 2, 10), 0);
+	assert_false(lru_use(&lru, 1, &first));
+	assert_false(lru_use(&lru, 2, &slot));
+	assert_true(lru_use(&lru, 1, &slot));
+	assert_int_equal(slot, first);
+	assert_false(lru_use(&lru, 3, &slot)); /* in the place of 2 */
+	assert_true(lru_use(&lru, 1, &slot));
+	assert_false(lru_use(&lru, 2, &slot)); /* in the place of 3 */
+	assert_false(lru_use(&lru, 3, &slot));
+	lru_free(&lru);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sizes_have_binary_units),
+		cmocka_unit_test(what_is_no_size_is_complained_about),
+		cmocka_unit_test(a_list_of_sizes_has_a_limit),
+		cmocka_unit_test(a_duration_without_unit_is_in_seconds),
+		cmocka_unit_test(numbers_are_within_their_limits),
+		cmocka_unit_test(quantiles_are_those_of_the_samples),
+		cmocka_unit_test(samples_beyond_the_room_are_a_fair_choice),
+		cmocka_unit_test(the_median_of_an_even_count_is_between_the_two_in_the_middle),
+		cmocka_unit_test(every_changed_byte_is_found),
+		cmocka_unit_test(seeds_differ_in_every_word),
+		cmocka_unit_test(the_least_recently_used_block_goes),
+	};
+
+	return cmocka_run_group_tests_name("tool", tests, NULL, NULL);
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * otte pull: a remote region into a file.
+ *
+ * Bytes gather in FILE.partial, which becomes FILE once all are there; so an existing FILE survives
+ * a failure. They go through write(), not a mapping: a full disk is then an error and no SIGBUS.
+ * A FILE that is no regular file (a pipe, a device, "-") is written as it is.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "args.h"
+#include "base/clock.h"
+#include "common.h"
+#include "digest.h"
+#include "endpoint.h"
+#include "output.h"
+#include "stopping.h"
+#include "tool.h"
+#include "transfer.h"
+
+static const char help[] =
+	"Usage: otte pull [OPTION]... ENDPOINT/NAME -o FILE\n"
+	"Read a region of the peer at HOST:PORT into FILE; \"-\" is standard output.\n"
+	"\n"
+	"  -o, --output FILE   where to; bytes gather in FILE.partial until all are there\n"
+	"  --keep              keep FILE.partial after a failure\n"
+	"  --fsync             do not end before FILE is on its disk\n"
+	"  --sha256            print the SHA-256 of what was read\n"
+	"  --window SIZE       bytes of one window, of which four are under way (4M)\n"
+	"  -q, --quiet         print errors only\n" COMMON_HELP;
+
+enum {
+	OPT_KEEP = OPT_OWN,
+	OPT_FSYNC,
+	OPT_SHA256,
+	OPT_WINDOW,
+};
+
+static const struct option long_options[] = {
+	{ "output", required_argument, NULL, 'o' },
+	{ "keep", no_argument, NULL, OPT_KEEP },
+	{ "fsync", no_argument, NULL, OPT_FSYNC },
+	{ "sha256", no_argument, NULL, OPT_SHA256 },
+	{ "window", required_argument, NULL, OPT_WINDOW },
+	{ "quiet", no_argument, NULL, 'q' },
+	COMMON_LONG_OPTIONS,
+};
+
+struct pull {
+	struct common common;
+	const char *source, *output;
+	bool keep, sync, sha256, quiet;
+	uint64_t window_bytes;
+	char *partial; /* NULL: the output is written directly */
+	int fd;
+	struct digest digest;
+};
+
+/* ---- The file -------------------------------------------------------------------------------- */
+
+static const char *written_name(const struct pull *pull)
+{
+	return pull->partial ? pull->partial : pull->output;
+}
+
+static bool is_written_directly(const char *path)
+{
+	struct stat info;
+
+	return !stat(path, &info) && !S_ISREG(info.st_mode);
+}
+
+/* Space first: to know at the start what would otherwise fail near the end. */
+static int reserve(const struct pull *pull, uint64_t length)
+{
+	char bytes[32];
+	int rc;
+
+	if (!pull->partial)
+		return EXIT_OK;
+	do {
+		rc = posix_fallocate(pull->fd, 0, (off_t)length);
+	} while (rc == EINTR);
+	if (rc && rc != EINVAL && rc != EOPNOTSUPP)
+		return complain(EXIT_LOCAL, "%s: no room for %s: %s", pull->partial,
+				format_bytes(length, bytes), strerror(rc));
+	return EXIT_OK;
+}
+
+static int open_output(struct pull *pull, uint64_t length)
+{
+	if (!strcmp(pull->output, "-")) {
+		pull->fd = STDOUT_FILENO;
+		return EXIT_OK;
+	}
+	if (is_written_directly(pull->output)) {
+		pull->fd = open(pull->output, O_WRONLY | O_CLOEXEC);
+	} else {
+		if (asprintf(&pull->partial, "%s.partial", pull->output) < 0) {
+			pull->partial = NULL;
+			return complain(EXIT_LOCAL, "no memory");
+		}
+		pull->fd = open(pull->partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+	}
+	if (pull->fd < 0)
+		return complain(EXIT_LOCAL, "%s: %s", written_name(pull), strerror(errno));
+	return reserve(pull, length);
+}
+
+static int write_out(void *arg, void *data, uint64_t length)
+{
+	struct pull *pull = arg;
+	const char *at = data;
+	ssize_t written;
+
+	digest_add(&pull->digest, data, length);
+	while (length) {
+		written = write(pull->fd, at, length);
+		if (written < 0 && errno == EINTR)
+			continue;
+		if (written < 0)
+			return complain(EXIT_LOCAL, "%s: %s", written_name(pull), strerror(errno));
+		at += written;
+		length -= (uint64_t)written;
+	}
+	return EXIT_OK;
+}
+
+static int finish_output(struct pull *pull)
+{
+	if (pull->sync && fsync(pull->fd))
+		return complain(EXIT_LOCAL, "%s: %s", written_name(pull), strerror(errno));
+	if (!pull->partial)
+		return EXIT_OK;
+	if (close(pull->fd)) {
+		pull->fd = -1;
+		return complain(EXIT_LOCAL, "%s: %s", pull->partial, strerror(errno));
+	}
+	pull->fd = -1;
+	if (rename(pull->partial, pull->output))
+		return complain(EXIT_LOCAL, "%s: %s", pull->output, strerror(errno));
+	return EXIT_OK;
+}
+
+static void abandon_output(struct pull *pull)
+{
+	if (pull->fd >= 0 && pull->fd != STDOUT_FILENO)
+		close(pull->fd);
+	pull->fd = -1;
+	if (pull->partial && !pull->keep)
+		unlink(pull->partial);
+	else if (pull->partial)
+		fprintf(stderr, "otte pull: %s is kept\n", pull->partial);
+}
+
+/* ---- The transfer ---------------------------------------------------------------------------- */
+
+static void report(struct pull *pull, uint64_t length, uint64_t ns)
+{
+	FILE *to = pull->fd == STDOUT_FILENO ? stderr : stdout;
+	double seconds = (double)ns / 1e9;
+	char hash[DIGEST_TEXT], bytes[32];
+
+	digest_text(&pull->digest, hash);
+	if (pull->common.json) {
+		json_t *json = json_pack("{s:s, s:s, s:I, s:f, s:f}", "source", pull->source,
+					 "output", pull->output, "bytes", (json_int_t)length,
+					 "seconds", seconds, "gbps", (double)length / (double)ns);
+
+		if (*hash)
+			json_object_set_new(json, "sha256", json_string(hash));
+		json_dumpf(json, to, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+		fputc('\n', to);
+		json_decref(json);
+		return;
+	}
+	if (!pull->quiet)
+		fprintf(to, "%s: %s in %.3f s, %.2f GB/s\n", pull->output,
+			format_bytes(length, bytes), seconds, (double)length / (double)ns);
+	if (*hash)
+		fprintf(to, "%s  %s\n", hash, pull->output);
+}
+
+static int transfer(struct pull *pull, struct otte_engine *engine, const struct remote *remote)
+{
+	uint64_t length = remote->region.length, begin = otte_now_ns();
+	struct transfer moving;
+	struct progress bar;
+	int rc;
+
+	if (!(remote->region.access & OTTE_REMOTE_READ))
+		return complain(EXIT_REFUSED, "%s may not be read", pull->source);
+	digest_begin(&pull->digest, pull->sha256);
+	rc = open_output(pull, length);
+	if (!rc) {
+		rc = transfer_begin(&moving, engine, remote, min_u64(pull->window_bytes, length));
+		progress_begin(&bar, remote->name, pull->quiet ? 0 : length);
+		if (!rc)
+			rc = transfer_run(&moving, OTTE_READ, length, write_out, pull, &bar);
+		progress_end(&bar);
+		transfer_end(&moving);
+	}
+	if (!rc)
+		rc = finish_output(pull);
+	if (rc)
+		abandon_output(pull);
+	else
+		report(pull, length, otte_now_ns() - begin);
+	return rc;
+}
+
+static int run(struct pull *pull)
+{
+	struct otte_engine *engine;
+	struct otte_config config;
+	struct remote remote;
+	int rc;
+
+	rc = common_requester(&pull->common, &config, &engine);
+	if (rc)
+		return rc;
+	rc = remote_open(engine, &config, pull->source, &remote);
+	if (!rc)
+		rc = transfer(pull, engine, &remote);
+	remote_close(&remote);
+	otte_engine_destroy(engine);
+	free(pull->partial);
+	return rc;
+}
+
+static bool parse_option(struct pull *pull, int option, const char *text)
+{
+	switch (option) {
+	case 'o':
+		pull->output = text;
+		return true;
+	case 'q':
+		pull->quiet = true;
+		return true;
+	case OPT_KEEP:
+		pull->keep = true;
+		return true;
+	case OPT_FSYNC:
+		pull->sync = true;
+		return true;
+	case OPT_SHA256:
+		pull->sha256 = true;
+		return true;
+	case OPT_WINDOW:
+		return args_size("--window", text, &pull->window_bytes);
+	default:
+		return common_option(&pull->common, option, text);
+	}
+}
+
+int cmd_pull(int argc, char **argv)
+{
+	struct pull pull = {
+		.common = COMMON_DEFAULTS,
+		.window_bytes = TRANSFER_WINDOW_BYTES,
+		.fd = -1,
+	};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "ho:q", long_options, NULL)) != -1) {
+		if (option == 'h') {
+			fputs(help, stdout);
+			return EXIT_OK;
+		}
+		if (!parse_option(&pull, option, optarg))
+			return EXIT_USAGE;
+	}
+	if (argc - optind != 1)
+		return complain(EXIT_USAGE, "give one ENDPOINT/NAME");
+	if (!pull.output)
+		return complain(EXIT_USAGE, "say where to with -o FILE");
+	pull.source = argv[optind];
+	if (stopping_begin())
+		return complain(EXIT_LOCAL, "signals: %s", strerror(errno));
+	return run(&pull);
+}

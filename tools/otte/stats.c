@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * otte stats: the counters of an engine, of a process on this machine through the abstract UNIX
+ * socket "otte/PID" (for its own user and root), or of a peer over its control connection.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "args.h"
+#include "common.h"
+#include "endpoint.h"
+#include "output.h"
+#include "tool.h"
+
+#define ANSWER_MAX (64 * KIB)
+#define ANSWER_SECONDS 5
+
+static const char help[] =
+	"Usage: otte stats [OPTION]... PID|ENDPOINT\n"
+	"Print the counters of a process's engine, or of the peer at HOST:PORT.\n"
+	"A process answers its own user and root.\n" COMMON_HELP;
+
+static const struct option long_options[] = { COMMON_LONG_OPTIONS };
+
+#define COUNTER(name)                                    \
+	{                                                \
+#name, offsetof(struct otte_stats, name) \
+	}
+static const struct {
+	const char *name;
+	size_t offset;
+} counters[] = {
+	COUNTER(regions),
+	COUNTER(registered_bytes),
+	COUNTER(segments),
+	COUNTER(requests),
+	COUNTER(bytes),
+	COUNTER(submitted),
+	COUNTER(completed),
+	COUNTER(failed),
+	COUNTER(read_bytes),
+	COUNTER(write_bytes),
+	COUNTER(served_read_bytes),
+	COUNTER(served_write_bytes),
+	COUNTER(served_requests),
+	COUNTER(refused_requests),
+	COUNTER(peers_in),
+	COUNTER(peers_out),
+	COUNTER(lanes),
+	COUNTER(bad_frames),
+	COUNTER(reconnects),
+	COUNTER(retries),
+	COUNTER(loans),
+	COUNTER(loans_settled),
+	COUNTER(retained),
+	COUNTER(retained_bytes),
+	COUNTER(notifications_sent),
+	COUNTER(notifications_received),
+	COUNTER(stale_regions),
+	COUNTER(zerocopy_sends),
+	COUNTER(zerocopy_copied),
+};
+
+static json_t *stats_json(const struct otte_stats *stats)
+{
+	json_t *object = json_pack("{s:i}", "threads", (int)stats->threads);
+	uint64_t value;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(counters); i++) {
+		memcpy(&value, (const char *)stats + counters[i].offset, sizeof(value));
+		json_object_set_new(object, counters[i].name, json_integer((json_int_t)value));
+	}
+	return object;
+}
+
+static void print_stats(json_t *stats, bool json)
+{
+	const char *key;
+	json_t *value;
+	char *text;
+
+	if (json) {
+		output_json(stats);
+		return;
+	}
+	json_object_foreach(stats, key, value) {
+		text = json_is_string(value) ? strdup(json_string_value(value)) :
+					       json_dumps(value, JSON_ENCODE_ANY);
+		printf("%-24s %s\n", key, text ? text : "-");
+		free(text);
+	}
+	json_decref(stats);
+}
+
+/* ---- A process of this machine --------------------------------------------------------------- */
+
+static int connect_process(const char *pid, int *fd)
+{
+	struct timeval limit = { .tv_sec = ANSWER_SECONDS };
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct ucred who;
+	socklen_t length = sizeof(who);
+	int used;
+
+	used = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "otte/%s", pid);
+	*fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (*fd < 0 || setsockopt(*fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)))
+		return complain(EXIT_LOCAL, "socket: %s", strerror(errno));
+	if (connect(*fd, (struct sockaddr *)&address,
+		    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)used)))
+		return complain(EXIT_UNREACHABLE,
+				"process %s has no stats socket of otte: %s (is it an engine with "
+				"stats.socket on, in this network namespace?)",
+				pid, strerror(errno));
+	/* Anybody may bind an abstract name. A process of another PID namespace shows as 0. */
+	if (!getsockopt(*fd, SOL_SOCKET, SO_PEERCRED, &who, &length) && who.pid &&
+	    who.pid != atoi(pid))
+		return complain(EXIT_REFUSED,
+				"the stats socket of process %s is held by process %d", pid,
+				(int)who.pid);
+	return EXIT_OK;
+}
+
+static ssize_t read_answer(int fd, char *answer, size_t size)
+{
+	size_t used = 0;
+	ssize_t got;
+
+	while (used < size) {
+		got = read(fd, answer + used, size - used);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return -errno;
+		if (!got)
+			break;
+		used += (size_t)got;
+	}
+	return (ssize_t)used;
+}
+
+static int process_stats(const char *pid, json_t **stats)
+{
+	char *answer;
+	ssize_t got;
+	int fd = -1, rc;
+
+	rc = connect_process(pid, &fd);
+	answer = rc ? NULL : malloc(ANSWER_MAX);
+	if (answer) {
+		got = read_answer(fd, answer, ANSWER_MAX);
+		*stats = got > 0 ? json_loadb(answer, (size_t)got, 0, NULL) : NULL;
+		if (got == 0)
+			rc = complain(EXIT_REFUSED,
+				      "process %s does not answer another user than its own", pid);
+		else if (got < 0)
+			rc = complain(EXIT_UNREACHABLE, "process %s: %s", pid, strerror((int)-got));
+		else if (!json_is_object(*stats))
+			rc = complain(EXIT_TRANSFER, "process %s answers with something else", pid);
+	}
+	free(answer);
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+/* ---- A peer ---------------------------------------------------------------------------------- */
+
+static int peer_stats(const struct common *common, const char *endpoint, json_t **json)
+{
+	struct otte_stats stats = { .size = sizeof(stats) };
+	struct otte_segment *segment;
+	struct otte_engine *engine;
+	struct otte_config config;
+	int rc;
+
+	rc = common_requester(common, &config, &engine);
+	if (rc)
+		return rc;
+	rc = endpoint_open(engine, &config, endpoint, &segment);
+	if (!rc) {
+		rc = otte_segment_stats(segment, (int64_t)config.control_timeout_ns, &stats);
+		if (rc)
+			rc = complain_peer(rc, endpoint);
+		else
+			*json = stats_json(&stats);
+		otte_segment_close(segment);
+	}
+	otte_engine_destroy(engine);
+	return rc;
+}
+
+static bool is_pid(const char *text)
+{
+	return *text && strspn(text, "0123456789") == strlen(text) && strlen(text) < 10;
+}
+
+int cmd_stats(int argc, char **argv)
+{
+	struct common common = COMMON_DEFAULTS;
+	json_t *stats = NULL;
+	int option, rc;
+
+	while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+		if (option == 'h') {
+			fputs(help, stdout);
+			return EXIT_OK;
+		}
+		if (!common_option(&common, option, optarg))
+			return EXIT_USAGE;
+	}
+	if (argc - optind != 1)
+		return complain(EXIT_USAGE, "give one PID or ENDPOINT");
+	if (is_pid(argv[optind]))
+		rc = process_stats(argv[optind], &stats);
+	else
+		rc = peer_stats(&common, argv[optind], &stats);
+	if (!rc)
+		print_stats(stats, common.json);
+	return rc;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* SIGINT and SIGTERM as something that a loop can look at and sleep on. */
+#ifndef OTTE_TOOL_STOPPING_H
+#define OTTE_TOOL_STOPPING_H
+
+#include <stdbool.h>
+
+/* From now on the two signals only raise the flag. Call before the engine starts threads. */
+int stopping_begin(void);
+
+/* How many have come. */
+int stopping_count(void);
+
+/* Sleep until one more comes than `seen`. */
+void stopping_wait(int seen);
+
+#endif

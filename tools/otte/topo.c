@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* otte topo: memory nodes, NICs and GPUs of this machine, and how near they are to each other. */
+#include "topo/topo.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common.h"
+#include "output.h"
+#include "tool.h"
+
+static const char help[] =
+	"Usage: otte topo [OPTION]...\n"
+	"Show memory nodes, NICs and GPUs of this machine, and how near they are to each other:\n"
+	"switch (one PCI bridge), root (one host bridge), node (one memory node), system.\n"
+	"\n"
+	"  --xml FILE          of a machine that hwloc's lstopo described in FILE\n" COMMON_HELP;
+
+enum {
+	OPT_XML = OPT_OWN
+};
+
+static const struct option long_options[] = {
+	{ "xml", required_argument, NULL, OPT_XML },
+	COMMON_LONG_OPTIONS,
+};
+
+static const struct column node_columns[] = {
+	{ "node", "node", COLUMN_COUNT, 0, 0 },
+	{ "memory_bytes", "memory", COLUMN_BYTES, 0, 0 },
+	{ "cpus", "CPUs", COLUMN_TEXT, 0, 0 },
+};
+
+static const struct column nic_columns[] = {
+	{ "name", "NIC", COLUMN_TEXT, 0, 0 },	      { "rdma", "verbs", COLUMN_TEXT, 0, 0 },
+	{ "speed_mbps", "Mb/s", COLUMN_COUNT, 0, 0 }, { "node", "node", COLUMN_COUNT, 0, 0 },
+	{ "pci", "PCI", COLUMN_TEXT, 0, 0 },
+};
+
+static const struct column gpu_columns[] = {
+	{ "index", "GPU", COLUMN_COUNT, 0, 0 },
+	{ "node", "node", COLUMN_COUNT, 0, 0 },
+	{ "pci", "PCI", COLUMN_TEXT, 0, 0 },
+	{ "name", "name", COLUMN_TEXT, 0, 0 },
+};
+
+/* What is unknown is null. */
+static json_t *known_text(const char *text)
+{
+	return *text ? json_string(text) : json_null();
+}
+
+static json_t *known_number(int64_t number)
+{
+	return number >= 0 ? json_integer(number) : json_null();
+}
+
+static json_t *node_rows(const struct otte_topo *topo)
+{
+	json_t *rows = json_array(), *distances;
+	size_t i, j;
+
+	for (i = 0; i < topo->node_count; i++) {
+		distances = topo->distances ? json_array() : json_null();
+		for (j = 0; topo->distances && j < topo->node_count; j++)
+			json_array_append_new(
+				distances, json_integer(topo->distances[i * topo->node_count + j]));
+		json_array_append_new(
+			rows, json_pack("{s:i, s:I, s:s, s:o}", "node", topo->nodes[i].id,
+					"memory_bytes", (json_int_t)topo->nodes[i].memory_bytes,
+					"cpus", topo->nodes[i].cpus, "distances", distances));
+	}
+	return rows;
+}
+
+static json_t *nic_rows(const struct otte_topo *topo)
+{
+	json_t *rows = json_array();
+	size_t i;
+
+	for (i = 0; i < topo->nic_count; i++)
+		json_array_append_new(rows, json_pack("{s:s, s:o, s:o, s:o, s:o}", "name",
+						      topo->nics[i].name, "rdma",
+						      known_text(topo->nics[i].rdma), "speed_mbps",
+						      known_number(topo->nics[i].speed_mbps),
+						      "node", known_number(topo->nics[i].node),
+						      "pci", known_text(topo->nics[i].pci)));
+	return rows;
+}
+
+static json_t *gpu_paths(const struct otte_topo *topo, size_t gpu)
+{
+	json_t *paths = json_object();
+	size_t i;
+
+	for (i = 0; i < topo->nic_count; i++)
+		json_object_set_new(
+			paths, topo->nics[i].name,
+			json_string(otte_topo_path_text(topo->paths[gpu * topo->nic_count + i])));
+	return paths;
+}
+
+static json_t *gpu_rows(const struct otte_topo *topo)
+{
+	json_t *rows = json_array();
+	size_t i;
+
+	for (i = 0; i < topo->gpu_count; i++)
+		json_array_append_new(rows,
+				      json_pack("{s:i, s:s, s:o, s:s, s:o}", "index", (int)i,
+						"name", topo->gpus[i].name, "node",
+						known_number(topo->gpus[i].node), "pci",
+						topo->gpus[i].pci, "paths", gpu_paths(topo, i)));
+	return rows;
+}
+
+static void print_distances(const struct otte_topo *topo)
+{
+	size_t i, j, count = topo->node_count;
+
+	if (!topo->distances || count < 2)
+		return;
+	puts("\ndistance between nodes");
+	for (i = 0; i < count; i++) {
+		printf("  node %d:", topo->nodes[i].id);
+		for (j = 0; j < count; j++)
+			printf(" %u", topo->distances[i * count + j]);
+		putchar('\n');
+	}
+}
+
+static void print_paths(const struct otte_topo *topo)
+{
+	size_t gpu, nic;
+
+	if (!topo->paths)
+		return;
+	puts("\nGPU to NIC");
+	for (gpu = 0; gpu < topo->gpu_count; gpu++) {
+		printf("  GPU %zu:", gpu);
+		for (nic = 0; nic < topo->nic_count; nic++)
+			printf(" %s %s", topo->nics[nic].name,
+			       otte_topo_path_text(topo->paths[gpu * topo->nic_count + nic]));
+		putchar('\n');
+	}
+}
+
+static void print_table(const char *none, const struct column *columns, size_t count,
+			const json_t *rows)
+{
+	putchar('\n');
+	if (json_array_size(rows))
+		output_table(stdout, columns, count, rows);
+	else
+		puts(none);
+}
+
+static void print_topo(const struct otte_topo *topo, bool json)
+{
+	json_t *all = json_pack("{s:o, s:o, s:o}", "nodes", node_rows(topo), "nics", nic_rows(topo),
+				"gpus", gpu_rows(topo));
+
+	if (json) {
+		output_json(all);
+		return;
+	}
+	output_table(stdout, node_columns, ARRAY_SIZE(node_columns), json_object_get(all, "nodes"));
+	print_distances(topo);
+	print_table("no NIC", nic_columns, ARRAY_SIZE(nic_columns), json_object_get(all, "nics"));
+	print_table("no GPU", gpu_columns, ARRAY_SIZE(gpu_columns), json_object_get(all, "gpus"));
+	print_paths(topo);
+	json_decref(all);
+}
+
+int cmd_topo(int argc, char **argv)
+{
+	struct common common = COMMON_DEFAULTS;
+	const char *xml = NULL;
+	struct otte_topo *topo;
+	int option, rc;
+
+	while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+		if (option == 'h') {
+			fputs(help, stdout);
+			return EXIT_OK;
+		}
+		if (option == OPT_XML)
+			xml = optarg;
+		else if (!common_option(&common, option, optarg))
+			return EXIT_USAGE;
+	}
+	if (optind < argc)
+		return complain(EXIT_USAGE, "unexpected argument \"%s\"", argv[optind]);
+	rc = otte_topo_read(xml, &topo);
+	if (rc)
+		return complain(EXIT_LOCAL, "%s", otte_error_text());
+	print_topo(topo, common.json);
+	otte_topo_free(topo);
+	return EXIT_OK;
+}
