@@ -68,7 +68,7 @@ uint64_t now_ns(void);
 	})
 void nap(void);
 unsigned count_fds(void);
-/* Resident bytes of a process. */
+/* Resident bytes of a process that it shares with nobody. */
 uint64_t resident_bytes(pid_t pid);
 
 /* A small generator with a seed that a test prints (OTTE_TEST_SEED sets it). */
