@@ -371,6 +371,7 @@ static int add_connection(struct otte_control_server *server, int fd)
 	session->watch.fd = fd;
 	session->watch.ready = session_ready;
 	session->deadline_ns = otte_now_ns() + server->timeout_ns;
+	server->due_ns = min_u64(server->due_ns, session->deadline_ns);
 	otte_stream_init(&session->stream, fd, server->max_payload,
 			 (size_t)TX_FRAMES * (server->max_payload + OTTE_FRAME_HEADER));
 	ret = otte_loop_add(server->loop, &session->watch, EPOLLIN);
@@ -389,6 +390,7 @@ static void pause_listener(struct otte_control_server *server)
 		return;
 	otte_log(OTTE_LOG_WARNING, "accept: %m; the listener pauses");
 	server->paused_until_ns = otte_now_ns() + DESCRIPTOR_PAUSE_NS;
+	server->due_ns = min_u64(server->due_ns, server->paused_until_ns);
 	otte_loop_remove(server->loop, &server->listener);
 }
 
@@ -424,6 +426,7 @@ int otte_control_server_open(struct otte_control_server *server, int fd)
 	server->sessions = NULL;
 	server->connections = 0;
 	server->paused_until_ns = 0;
+	server->due_ns = UINT64_MAX;
 	server->listener.fd = -1;
 	server->rows = calloc(ROWS_A_FRAME(server->max_payload), sizeof(*server->rows));
 	server->frame = malloc(server->max_payload);
@@ -450,7 +453,7 @@ free_scratch:
 	return ret;
 }
 
-int otte_control_server_tick(struct otte_control_server *server, uint64_t now_ns)
+void otte_control_server_tick(struct otte_control_server *server, uint64_t now_ns)
 {
 	struct otte_session *session, *next;
 	uint64_t due = UINT64_MAX;
@@ -472,9 +475,7 @@ int otte_control_server_tick(struct otte_control_server *server, uint64_t now_ns
 	}
 	if (server->paused_until_ns)
 		due = min_u64(due, server->paused_until_ns);
-	if (due == UINT64_MAX)
-		return -1;
-	return (int)((due - now_ns) / NSEC_PER_MSEC) + 1;
+	server->due_ns = due;
 }
 
 void otte_control_server_bye(struct otte_control_server *server)

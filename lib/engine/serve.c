@@ -128,17 +128,14 @@ static void fill_server(struct otte_engine *engine)
 
 /* ---- Threads ---- */
 
-static int wait_ms(struct otte_engine *engine, unsigned index, uint64_t now_ns)
+static void tick(struct otte_engine *engine, unsigned index, uint64_t now_ns)
 {
-	int ms = TICK_MS, due;
-
 	engine->tcp->ops->source_tick(engine->tcp, index, now_ns);
 	if (index)
-		return ms;
+		return;
 	if (atomic_exchange(&engine->serve_bye, false))
 		otte_control_server_bye(&engine->server);
-	due = otte_control_server_tick(&engine->server, now_ns);
-	return due >= 0 && due < ms ? due : ms;
+	otte_control_server_tick(&engine->server, now_ns);
 }
 
 static void *serve_main(void *arg)
@@ -149,15 +146,16 @@ static void *serve_main(void *arg)
 
 	while (!atomic_load(&engine->serve_stop)) {
 		uint64_t now_ns = otte_coarse_ns();
-		int ms = TICK_MS;
 
 		if (now_ns >= tick_ns || atomic_load(&engine->serve_bye)) {
-			ms = wait_ms(engine, self->index, now_ns);
-			tick_ns = now_ns + (uint64_t)ms * NSEC_PER_MSEC;
-		} else {
-			ms = (int)((tick_ns - now_ns) / NSEC_PER_MSEC) + 1;
+			tick(engine, self->index, now_ns);
+			tick_ns = now_ns + TICK_MS * NSEC_PER_MSEC;
 		}
-		otte_loop_run(&engine->serve_loops[self->index], ms);
+		/* What came in since may have a limit of its own. */
+		if (!self->index)
+			tick_ns = min_u64(tick_ns, engine->server.due_ns);
+		otte_loop_run(&engine->serve_loops[self->index],
+			      tick_ns <= now_ns ? 0 : (int)((tick_ns - now_ns) / NSEC_PER_MSEC) + 1);
 	}
 	return NULL;
 }

@@ -439,9 +439,9 @@ static void world_close(struct world *world)
 	       world->hits, world->unknown);
 	/* A storm that never hits anything proves nothing. */
 	assert_true(world->hits * 4 >= world->kills);
-	unshare(world->source_bytes, world->source_fd, AREA_BYTES);
-	unshare(world->requester_bytes, world->requester_fd, AREA_BYTES);
-	unshare(world->book, world->book_fd, sizeof(*world->book));
+	share_end(world->source_bytes, world->source_fd, AREA_BYTES);
+	share_end(world->requester_bytes, world->requester_fd, AREA_BYTES);
+	share_end(world->book, world->book_fd, sizeof(*world->book));
 }
 
 static unsigned kills(unsigned share_of_five)
