@@ -35,34 +35,27 @@ lab_need() {
 }
 
 # lab_entry PATH MAKER [ARG...]: the cache entry PATH (relative), made by `MAKER DIR ARG...` if absent.
-# Prints its absolute path. The maker's output goes to <entry>.log and is shown when it fails.
+# Prints its absolute path. The maker sees the lab_ variables and functions, and nothing else: it runs in
+# a shell of its own, because bash forgets `set -e` in all that is called below a condition. Its output
+# goes to <entry>.log, whose end is shown when it fails.
 lab_entry() {
-	local name=$1 path=$lab_cache/$1 maker=$2 tmp status
+	local name=$1 path=$lab_cache/$1 maker=$2
 	shift 2
 	if [ ! -d "$path" ]; then
 		mkdir -p "$(dirname "$path")"
 		(
 			flock 8
 			[ ! -d "$path" ] || exit 0
-			tmp=$path.making
-			rm -rf "$tmp"
-			mkdir "$tmp"
+			rm -rf "$path.making"
+			mkdir "$path.making"
 			lab_say "making $name"
-			status=0
-			# A subshell of its own, not a condition, keeps `set -e` alive in the maker.
-			set +e
-			(
-				set -e
-				"$maker" "$tmp" "$@"
-			) >"$path.log" 2>&1
-			status=$?
-			set -e
-			if [ "$status" -ne 0 ]; then
+			if ! bash -euo pipefail -c "$(declare -p "${!lab_@}"; declare -f); \"\$@\"" "$0" \
+				"$maker" "$path.making" "$@" >"$path.log" 2>&1 8>&-; then
 				tail -n 40 "$path.log" >&2
-				rm -rf "$tmp"
-				lab_die "could not make $name (status $status; whole log: $path.log)"
+				rm -rf "$path.making"
+				lab_die "could not make $name (the whole log: $path.log)"
 			fi
-			mv "$tmp" "$path"
+			mv "$path.making" "$path"
 			lab_say "made $name ($(du -sh "$path" | cut -f1))"
 		) 8>"$path.lock" || exit $?
 	fi
@@ -84,7 +77,8 @@ lab_apt() {
 		return
 	fi
 	root=$(lab_apt_root "$suite")
-	"$tool" -o Dir::Etc::sourcelist="$root/sources.list" -o Dir::Etc::sourceparts=- \
+	# Without a default release apt prefers the older of two where one is a backport.
+	"$tool" -o APT::Default-Release="$(tail -n 1 "$root/suites")" -o Dir::Etc::sourcelist="$root/sources.list" -o Dir::Etc::sourceparts=- \
 		-o Dir::State="$root/state" -o Dir::State::status="$root/status" \
 		-o Dir::Cache="$root/cache" -o APT::Sandbox::User=root "$@"
 }
@@ -97,6 +91,8 @@ lab_apt_root() {
 		flock 8
 		[ -z "$(find "$root/fresh" -mtime -1 2>/dev/null)" ] || exit 0
 		names=lab_suites_$suite
+		# shellcheck disable=SC2086
+		printf '%s\n' ${!names} >"$root/suites"
 		for name in ${!names}; do
 			case $name in
 			*-security) echo "deb http://deb.debian.org/debian-security $name main" ;;
@@ -148,7 +144,7 @@ lab_kernel() {
 	6.1) meta=linux-image-amd64 ;;
 	6.12) meta=linux-image-6.12-amd64 ;;
 	debug | kcsan)
-		"$lab_dir/debug-kernel" --print "$1"
+		"$lab_dir/build-kernel" "$1"
 		return
 		;;
 	*/*)
@@ -204,4 +200,86 @@ lab_extract_vmlinux() {
 		\x1f\x8b\x08 gunzip -q
 	END
 	lab_die "found no kernel inside $image"
+}
+
+# lab_source: the unpacked kernel source, without other architectures and the largest generated headers.
+# Nobody writes into it: every build has its own output folder.
+lab_source() {
+	local version
+	version=$(lab_field host linux-source-6.1 Version) || exit
+	lab_need xz=xz-utils
+	lab_entry "source/linux-source-6.1_$version" lab_make_source
+}
+
+lab_make_source() {
+	local dir=$1
+	lab_unpack "$dir/package" host linux-source-6.1
+	tar -C "$dir" --strip-components=1 --anchored --wildcards \
+		--exclude='*/arch/[a-tv-wyz]*/*.[a-z]*' --exclude='*/drivers/gpu/drm/amd/include/asic_reg' \
+		-xf "$dir/package/usr/src/linux-source-6.1.tar.xz"
+	rm -rf "$dir/package"
+}
+
+# ---- headers --------------------------------------------------------------------------------------
+
+# lab_headers NAME: the folder against which modules for that kernel are built. Unpacked from packages
+# for stock kernels (5.10 is bullseye's), the output folder of our own build for the others.
+lab_headers() {
+	local suite=host meta=linux-headers-amd64 package version
+	case $1 in
+	6.1) ;;
+	6.12) meta=linux-headers-6.12-amd64 ;;
+	5.10) suite=bullseye ;;
+	debug | kcsan | uml)
+		version=$("$lab_dir/build-kernel" "$1") || exit
+		printf '%s\n' "$version/build"
+		return
+		;;
+	*) lab_die "no headers for kernel '$1' (5.10, 6.1, 6.12, 7.3, debug, kcsan, uml)" ;;
+	esac
+	package=$(lab_headers_package "$suite" "$meta") || exit
+	version=$(lab_field "$suite" "$package" Version) || exit
+	lab_entry "headers/${package}_$version" lab_make_headers "$suite" "$package" >/dev/null || exit
+	printf '%s\n' "$lab_cache/headers/${package}_$version/usr/src/$package"
+}
+
+# lab_headers_package SUITE META: the package with the headers proper.
+lab_headers_package() {
+	local depends
+	depends=$(lab_field "$1" "$2" Depends) || exit
+	grep -oE 'linux-headers-[0-9][^ ,]*' <<<"$depends" | head -n 1
+}
+
+lab_make_headers() {
+	local dir=$1 suite=$2 package=$3 final=${1%.making} depends
+	depends=$(lab_field "$suite" "$package" Depends |
+		grep -oE 'linux-(headers-[0-9][^ ,]*-common|kbuild-[0-9][^ ,]*)' | sort -u)
+	# shellcheck disable=SC2086
+	lab_unpack "$dir" "$suite" "$package" $depends
+	# The packages expect to lie in /usr/src, and bullseye's to be used with a compiler of its own age.
+	sed -i "s|/usr/src/|$final/usr/src/|" "$dir/usr/src/$package/Makefile"
+	sed -i 's|gcc-10|gcc-12|' "$dir/usr/src/$package/.kernelvariables"
+}
+
+# lab_trixie: a Debian 13 root with the compiler and the headers of its newest backported kernel, which
+# Debian 12's gcc cannot build for.
+lab_trixie() {
+	local package version
+	package=$(lab_headers_package trixie linux-headers-amd64) || exit
+	version=$(lab_field trixie "$package" Version) || exit
+	lab_need mmdebstrap=mmdebstrap
+	lab_entry "root/trixie_${package}_$version" lab_make_trixie "$package"
+}
+
+lab_make_trixie() {
+	local dir=$1 package=$2 tree=$1/tree
+	# mmdebstrap refuses a folder that others may not enter, and wants to make it.
+	nice -n 15 mmdebstrap --variant=apt --include="make,$package" \
+		--aptopt='APT::Default-Release "trixie-backports"' \
+		--aptopt='APT::Install-Recommends "false"' --dpkgopt='path-exclude=/usr/share/doc/*' \
+		--keyring=/usr/share/keyrings trixie "$tree" \
+		'deb http://deb.debian.org/debian trixie main' \
+		'deb http://deb.debian.org/debian trixie-backports main'
+	rm -rf "$tree"/var/cache/apt/*.bin "$tree"/var/lib/apt/lists/*
+	printf '%s\n' "/usr/src/$package" >"$dir/headers"
 }
