@@ -274,7 +274,7 @@ lab_trixie() {
 lab_make_trixie() {
 	local dir=$1 package=$2 tree=$1/tree
 	# mmdebstrap refuses a folder that others may not enter, and wants to make it.
-	nice -n 15 mmdebstrap --variant=apt --include="make,$package" \
+	nice -n 15 mmdebstrap --variant=apt --include="make,gcc-14,binutils,$package" \
 		--aptopt='APT::Default-Release "trixie-backports"' \
 		--aptopt='APT::Install-Recommends "false"' --dpkgopt='path-exclude=/usr/share/doc/*' \
 		--keyring=/usr/share/keyrings trixie "$tree" \
