@@ -240,6 +240,7 @@ enum otte_client_flag {
 	OTTE_CLIENT_FILE_GONE,	/* last release of the file */
 	OTTE_CLIENT_MM_GONE,	/* MMU_NOTIFY_RELEASE: the mm has no users */
 	OTTE_CLIENT_GROUP_DEAD,	/* every thread of the group has exited */
+	OTTE_CLIENT_INITIALISING,	/* not a fact: CLIENT_INIT runs at most once at a time */
 };
 
 /**
@@ -275,7 +276,7 @@ enum otte_client_flag {
  * @fence_count: of both kinds
  * @allowed: ids of welcome lenders (value entries)
  * @allowed_count: length of @allowed
- * @attests_sent: not yet read
+ * @attests: sent and not yet read
  * @events: its queue
  * @quota_event: OTTE_EVENT_QUOTA
  * @refusal: the last one, under events.lock
@@ -322,7 +323,7 @@ struct otte_client {
 	unsigned int fence_count;
 	struct xarray allowed;
 	unsigned int allowed_count;
-	unsigned int attests_sent;
+	struct list_head attests;
 
 	struct otte_event_queue events;
 	struct otte_event_node quota_event;
@@ -336,6 +337,8 @@ struct otte_client {
 
 	struct otte_domain_member *member;
 };
+
+#define OTTE_STATUS_REGIONS_MAX	65536
 
 /* Registry of LIVE clients by id. Walk and look up under the ledger. */
 extern struct xarray otte_clients;
@@ -358,6 +361,8 @@ void otte_client_refused(struct otte_client *client, const struct otte_refusal *
 /* @client as seen by the calling task's namespaces. */
 void otte_client_identity(const struct otte_client *client, struct otte_identity *identity);
 u32 otte_client_tgid_seen(const struct otte_client *client);
+/* The id of an account as the calling task may see it: a uid in its user namespace. */
+u64 otte_client_key_seen(const struct otte_quota_key *key);
 /* Whether the calling task may see what belongs to @uid: its own, or CAP_SYS_ADMIN. */
 bool otte_may_see(kuid_t uid);
 bool otte_may_administer(void);
@@ -376,6 +381,7 @@ int otte_client_quota_ioctl(struct otte_client *client, void *arg);
 /**
  * struct otte_attest_record - a nonce on its way
  * @ref: the queue's
+ * @link: in from->attests, under the ledger
  * @event: in the receiver's queue
  * @from: the sender
  * @to_id: the receiver
@@ -383,13 +389,14 @@ int otte_client_quota_ioctl(struct otte_client *client, void *arg);
  */
 struct otte_attest_record {
 	struct kref ref;
+	struct list_head link;
 	struct otte_event_node event;
 	struct otte_client *from;
 	u64 to_id;
 	u8 nonce[OTTE_NONCE_LEN];
 };
 
-void otte_attest_read(struct otte_attest_record *attest);
+void otte_attest_put(struct otte_attest_record *attest);
 
 /* ---- fence.c ---- */
 
@@ -563,6 +570,7 @@ enum otte_region_state {
  * @watched: @notifier is in place
  * @lock: protects @word and the copy of it on the status page
  * @word: generation and OTTE_STATUS_*
+ * @status_word: its copy, NULL while the region has no word there
  * @notice: posts what a notifier saw
  * @pages: pinned, PAGES
  * @page_count: their number
@@ -596,6 +604,7 @@ struct otte_region {
 	bool watched;
 	spinlock_t lock;
 	u64 word;
+	u64 *status_word;
 	struct work_struct notice;
 
 	struct page **pages;
@@ -628,8 +637,10 @@ void otte_region_loan_ended(struct otte_region *region);
 void otte_region_owner_gone(struct otte_region *region);
 /* Removes the notifier; the range is not watched any more. May sleep, no lock held. */
 void otte_region_unwatch(struct otte_region *region);
-/* Unpins, drops the file, uncharges. By ledger.c for doomed regions, no lock held. */
+/* Unpins or drops the file. By ledger.c for doomed regions, no lock held. */
 void otte_region_release_backing(struct otte_region *region);
+/* Then, with the ledger held: off the registry and off the charges. */
+void otte_region_finish(struct otte_region *region);
 u64 otte_region_word(struct otte_region *region);
 void otte_region_mark_fenced(struct otte_region *region);
 
@@ -663,6 +674,7 @@ enum otte_loan_state {
  * @ref: last put frees
  * @rcu: freed after a grace period
  * @id: in otte_loans until it has ended and both sides have read about it
+ * @listed: in otte_loans
  * @region: referenced
  * @lender: region->owner, referenced
  * @borrower: referenced; NULL for a remote peer
@@ -679,9 +691,11 @@ enum otte_loan_state {
  * @region_link: in region->loans while OFFERED or EXPOSED
  * @borrower_link: in borrower->offers or borrower->loans
  * @in_offers: in borrower->offers
+ * @offer_read: the borrower was told of the offer, so it must be told of its end
  * @gate: mappings and copies
  * @map_lock: see the lock order
  * @revoked: faults are refused; set under @map_lock
+ * @zapped: what was mapped before @revoked is gone; under the ledger
  * @map_slot: window of mmap offsets, 0 for none
  * @work: settles when the gate has drained
  * @charge: lent bytes and one loan
@@ -693,6 +707,7 @@ struct otte_loan {
 	struct kref ref;
 	struct rcu_head rcu;
 	u64 id;
+	bool listed;
 	struct otte_region *region;
 	struct otte_client *lender;
 	struct otte_client *borrower;
@@ -709,10 +724,12 @@ struct otte_loan {
 	struct list_head region_link;
 	struct list_head borrower_link;
 	bool in_offers;
+	bool offer_read;
 
 	struct otte_gate gate;
 	struct rw_semaphore map_lock;
 	bool revoked;
+	bool zapped;
 	unsigned int map_slot;
 	struct work_struct work;
 
@@ -747,8 +764,8 @@ void otte_loan_put(struct otte_loan *loan);
 struct otte_loan *otte_loan_get_borrowed(struct otte_client *borrower, u64 id);
 /* Looks at a loan whose borrower is gone: settles it or retains it. Ledger held. */
 void otte_loan_borrower_gone(struct otte_loan *loan);
-/* OFFERED only: the offer is void. Ledger held. */
-void otte_loan_void(struct otte_loan *loan);
+/* OFFERED only: the offer is void, and its lender is told unless it was it. Ledger held. */
+void otte_loan_void(struct otte_loan *loan, bool tell_lender);
 /*
  * Zaps every mapping and lets no new copy in; settles with @evidence (REVOKED or FORCED), now or
  * when the last copy ends. Takes the ledger. @draining is set if a copy is still in flight.
@@ -761,7 +778,7 @@ void otte_loan_drained(struct otte_loan *loan);
 
 int otte_loan_offer_ioctl(struct otte_client *client, void *arg);
 int otte_loan_accept_ioctl(struct otte_client *client, void *arg);
-int otte_loan_accept_commit(struct otte_client *client, void *arg, void __user *uarg);
+int otte_loan_accept_commit(struct otte_client *client, void *arg, void __user *uarg, int err);
 int otte_loan_settle_ioctl(struct otte_client *client, void *arg);
 int otte_loan_withdraw_ioctl(struct otte_client *client, void *arg);
 int otte_loan_revoke_ioctl(struct otte_client *client, void *arg);
@@ -797,8 +814,9 @@ int otte_map_pages(struct vm_area_struct *vma, struct page **pages, unsigned int
 
 /* ---- main.c ---- */
 
-extern const u8 otte_load_id[16];
-bool otte_feature_cgroup(void);
+/* 16 bytes. */
+const u8 *otte_load_id(void);
+u64 otte_features(void);
 
 /*
  * ---- Seams: domain.c, netlink.c, sysfs.c, trace.h ----
@@ -808,6 +826,7 @@ bool otte_feature_cgroup(void);
  * is gone.
  */
 
+#ifndef OTTE_NO_DOMAIN
 int otte_domain_init(void);
 void otte_domain_exit(void);
 /* ioctl handlers; @arg is the uapi struct, in kernel memory, to be filled in place. */
@@ -822,6 +841,7 @@ int otte_domain_mmap(struct otte_client *client, struct vm_area_struct *vma, u64
 void otte_domain_client_gone(struct otte_client *client);
 /* Last reference of the client: frees client->member. Must not sleep. */
 void otte_domain_client_free(struct otte_client *client);
+#endif
 
 /* What is multicast to administrators. */
 enum otte_notice {
@@ -834,6 +854,7 @@ enum otte_notice {
 	OTTE_NOTICE_COUNT,
 };
 
+#ifndef OTTE_NO_NETLINK
 int otte_netlink_init(void);
 void otte_netlink_exit(void);
 /*
@@ -841,7 +862,9 @@ void otte_netlink_exit(void);
  * the ledger may be held, so it must not be taken.
  */
 void otte_netlink_event(enum otte_notice notice, u64 id, const struct otte_refusal *why);
+#endif
 
+#ifndef OTTE_NO_SYSFS
 int otte_sysfs_init(void);
 void otte_sysfs_exit(void);
 /* NULL-terminated, for struct miscdevice.groups. */
@@ -856,5 +879,8 @@ void otte_sysfs_device_removed(void);
  */
 void otte_sysfs_retained_add(struct otte_retained *record);
 void otte_sysfs_retained_del(struct otte_retained *record);
+#endif
+
+#include "seams_absent.h"
 
 #endif /* OTTE_PRIV_H */

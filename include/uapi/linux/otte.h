@@ -733,8 +733,8 @@ struct otte_event {
  * DOC: Shared pages
  *
  * mmap() with MAP_SHARED at these offsets. All but SHARE refuse PROT_WRITE and PROT_EXEC, also by
- * a later mprotect(). SLOT, LOAD and SHARE exist after DOMAIN_JOIN (ENOTCONN before). A mapping
- * stays good after the file is closed, but what it shows then no longer changes.
+ * a later mprotect(). SLOT, LOAD and SHARE exist after DOMAIN_JOIN (ENOTCONN before). Like any
+ * mapping these keep their file, and so the client, until they are unmapped.
  *
  * Offsets from OTTE_MMAP_LOANS up are loans' (see &struct otte_loan_accept): MAP_SHARED, from a
  * file opened O_RDWR, inside the loan. Memory mapped so cannot be registered with or pinned by
