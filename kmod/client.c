@@ -258,6 +258,7 @@ static void client_work(struct work_struct *work)
 	bool done;
 
 	/* Woken before CLIENT_INIT is through: its caller is alive, so nothing can have ended. */
+	/* Pairs with the release store of client_setup(). */
 	if (smp_load_acquire(&client->state) == OTTE_CLIENT_NEW) {
 		otte_client_put(client);
 		return;
@@ -330,6 +331,7 @@ static s64 timens_offset_now(void)
 
 int otte_client_check(struct otte_client *client)
 {
+	/* Pairs with client_setup(): a client that is seen LIVE is seen set up. */
 	enum otte_client_state state = smp_load_acquire(&client->state);
 
 	if (state == OTTE_CLIENT_NEW)
@@ -509,6 +511,7 @@ static int client_setup(struct otte_client *client, const struct otte_client_ini
 	otte_ledger_lock();
 	err = xa_insert(&otte_clients, client->id, client, GFP_KERNEL_ACCOUNT);
 	if (!err) {
+		/* Pairs with otte_client_check(): all that was set up comes before. */
 		smp_store_release(&client->state, OTTE_CLIENT_LIVE);
 		otte_ledger_changed();
 		otte_netlink_event(OTTE_NOTICE_CLIENT_NEW, client->id, NULL);
@@ -534,8 +537,6 @@ int otte_client_init_ioctl(struct otte_client *client, void *arg)
 	if (otte_ledger_draining())
 		return -ESHUTDOWN;
 	if (test_and_set_bit(OTTE_CLIENT_INITIALISING, &client->flags))
-		return -EALREADY;
-	if (smp_load_acquire(&client->state) != OTTE_CLIENT_NEW)
 		return -EALREADY;
 	err = client_setup(client, init);
 	if (err) {

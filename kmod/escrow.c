@@ -20,7 +20,7 @@
 #include "otte_priv.h"
 
 #define ESCROW_MAJORS_MAX	8
-#define OTTE_DMA_BUF_MAGIC	0x444d4142	/* DMA_BUF_MAGIC, which has no symbol to depend on */
+#define OTTE_DMA_BUF_MAGIC	0x444d4142	/* told by the file system: no symbol needed */
 
 static unsigned int escrow_majors[ESCROW_MAJORS_MAX];
 static unsigned int escrow_major_count;

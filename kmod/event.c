@@ -120,8 +120,7 @@ bool otte_event_cancel(struct otte_client *client, struct otte_event_node *node,
 	bool idle, put = false;
 
 	spin_lock(&queue->lock);
-	if (node->pending && !(queue->claimed && list_first_entry(&queue->nodes,
-					struct otte_event_node, link) == node)) {
+	if (node->pending && !(queue->claimed && queue->nodes.next == &node->link)) {
 		node->pending &= ~types;
 		if (!node->pending) {
 			list_del_init(&node->link);
@@ -250,7 +249,7 @@ static void fill(struct otte_event *event, struct otte_client *client,
 	}
 }
 
-/* Claims the queue and builds its first record; NULL if there is none or another reader is at it. */
+/* Claims the queue and builds its first record; NULL if it is empty or another reader is at it. */
 static struct otte_event_node *claim(struct otte_client *client, struct otte_event *event)
 {
 	struct otte_event_queue *queue = &client->events;

@@ -12,7 +12,8 @@
 #include "otte_priv.h"
 
 static DEFINE_MUTEX(otte_ledger);
-static LIST_HEAD(doomed);		/* by doomed_link, each with a reference; under otte_ledger */
+/* Regions by doomed_link, each with a reference; under otte_ledger. */
+static LIST_HEAD(doomed);
 static atomic64_t last_id = ATOMIC64_INIT(0);
 static atomic64_t generation = ATOMIC64_INIT(0);
 static bool draining;

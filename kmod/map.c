@@ -204,9 +204,9 @@ static int otte_fs_init(struct fs_context *fc)
 	return init_pseudo(fc, OTTE_FS_MAGIC) ? 0 : -ENOMEM;
 }
 
+/* Without an owner: nobody can mount it, and its one superblock would pin the module for ever. */
 static struct file_system_type otte_fs = {
 	.name = "otte",
-	.owner = THIS_MODULE,
 	.init_fs_context = otte_fs_init,
 	.kill_sb = kill_anon_super,
 };

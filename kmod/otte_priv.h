@@ -10,13 +10,12 @@
  *	mmap_lock		(the caller's; held by mmap, fault and ->close)
  *	loan->map_lock		rwsem; a fault holds it shared from the check to the new PTE,
  *				revocation holds it exclusively to set loan->revoked
- *	otte_ledger		mutex; every state, every list and every registry of clients, regions,
- *				loans, holds, fences and retained records
+ *	otte_ledger		mutex; every state, list and registry of clients, regions, loans,
+ *				holds, fences and retained records
  *	region->lock		spinlock; status word of a region. Taken by MMU notifiers
  *	gate->lock		spinlock; counts of mappings and copies of a loan
  *	quota_lock		spinlock; usage of all accounts
- *	queue->lock		spinlock; event queue of a client. Irq-safe is not needed: no interrupt
- *				and no notifier posts events
+ *	queue->lock		spinlock; event queue of a client. Not for interrupts or notifiers
  *
  * The four spinlocks are leaves: none is taken inside another. Not under otte_ledger: mmap_lock,
  * copies from and to user memory, pinning and unpinning, inserting and removing interval
@@ -205,7 +204,7 @@ struct otte_event_node {
  * @closed: posts are dropped
  */
 struct otte_event_queue {
-	spinlock_t lock;
+	spinlock_t lock;	/* the queue and the nodes in it */
 	struct list_head nodes;
 	wait_queue_head_t readers;
 	bool claimed;
@@ -232,7 +231,7 @@ __poll_t otte_event_poll(struct otte_client *client, struct file *file, poll_tab
 enum otte_client_state {
 	OTTE_CLIENT_NEW,	/* open, not initialised */
 	OTTE_CLIENT_LIVE,
-	OTTE_CLIENT_GONE,	/* its file or its address space is gone; what it left is retained */
+	OTTE_CLIENT_GONE,	/* its file or address space is gone; what it left is retained */
 };
 
 /* Facts about a client's end, set by those who see them, read by its work. */
@@ -354,7 +353,7 @@ int otte_client_check(struct otte_client *client);
 void otte_client_release(struct otte_client *client);
 /* Has @client look again at what it borrowed. Any context that may take a spinlock. */
 void otte_client_kick(struct otte_client *client);
-/* True when threads and address space are gone: evidence BORROWER_EXITED but for maps and copies. */
+/* Threads and address space are gone: BORROWER_EXITED, but for mappings and copies. */
 bool otte_client_exited(const struct otte_client *client);
 /* Remembers @why, posts OTTE_EVENT_QUOTA, tells netlink. Call without spinlocks. */
 void otte_client_refused(struct otte_client *client, const struct otte_refusal *why);
@@ -520,7 +519,7 @@ void otte_range_remove(struct rb_root_cached *tree, struct otte_range *range);
  * @copies: copies in flight
  */
 struct otte_gate {
-	spinlock_t lock;
+	spinlock_t lock;	/* all of it */
 	bool open;
 	unsigned int maps;
 	unsigned int copies;
@@ -602,7 +601,7 @@ struct otte_region {
 
 	struct mmu_interval_notifier notifier;
 	bool watched;
-	spinlock_t lock;
+	spinlock_t lock;	/* word and *status_word */
 	u64 word;
 	u64 *status_word;
 	struct work_struct notice;
@@ -792,7 +791,7 @@ int otte_loan_copy_ioctl(struct otte_client *client, void *arg);
 
 /* Bytes of one loan's window of mmap offsets, and the number of windows. */
 #define OTTE_MAP_WINDOW_SHIFT	42
-#define OTTE_MAP_SLOTS		(1U << 20)
+#define OTTE_MAP_SLOTS		0x100000U
 
 int otte_map_slot_get(struct otte_loan *loan);
 void otte_map_slot_put(struct otte_loan *loan);

@@ -4,7 +4,7 @@
  *
  * Pins are long-term and for writing even where only reads are lent: a read pin does not make
  * shared or copy-on-write pages ours, and the owner would go on with others. They are charged to
- * the user's locked memory, not to the mm's, because the mm ends with the owner and the pins do not.
+ * the user's locked memory, not to the mm's: the mm ends with the owner, the pins do not.
  * Only anonymous, shmem and hugetlb pages are taken: pages of file systems may be truncated, or
  * written back under the pin.
  */
@@ -18,8 +18,8 @@
 
 #include "otte_priv.h"
 
-#define PIN_BATCH	512	/* pages between two looks at signals */
-#define VERIFY_BATCH	32	/* page pointers on the stack */
+#define PIN_BATCH	512UL	/* pages between two looks at signals */
+#define VERIFY_BATCH	32UL	/* page pointers on the stack */
 
 bool otte_pages_supported(void)
 {
@@ -119,8 +119,7 @@ int otte_pages_pin(struct otte_region *region, struct otte_refusal *why)
 		err = -EINTR;
 		if (fatal_signal_pending(current))
 			goto unpin;
-		pinned = pin_batch(region, at, min(region->page_count - at, (unsigned long)PIN_BATCH),
-				   flags);
+		pinned = pin_batch(region, at, min(region->page_count - at, PIN_BATCH), flags);
 		err = pinned;
 		if (pinned < 0)
 			goto unpin;
@@ -158,7 +157,7 @@ int otte_pages_verify(struct otte_region *region)
 		if (fatal_signal_pending(current))
 			return -EINTR;
 		start = (region->addr & PAGE_MASK) + (at << PAGE_SHIFT);
-		want = min(region->page_count - at, (unsigned long)VERIFY_BATCH);
+		want = min(region->page_count - at, VERIFY_BATCH);
 		got = get_user_pages_fast(start, want, 0, now);
 		if (got <= 0)
 			return got ?: -EFAULT;

@@ -54,12 +54,13 @@ struct otte_region *otte_region_find(struct otte_client *owner, u64 id)
 
 /* ---- the word ---- */
 
-#define OTTE_STATUS_GEN		(1ULL << OTTE_STATUS_GEN_SHIFT)
+#define OTTE_STATUS_GEN		BIT_ULL(OTTE_STATUS_GEN_SHIFT)
 
 static void word_publish(struct otte_region *region)
 {
 	lockdep_assert_held(&region->lock);
 	if (region->status_word)
+		/* Pairs with the acquire load of the owner, see the ABI. */
 		smp_store_release(region->status_word, region->word);
 }
 

@@ -386,9 +386,9 @@ struct otte_region_verify {
 #define OTTE_EVIDENCE_NEVER_EXPOSED	(1U << 0)	/* nobody ever got it */
 #define OTTE_EVIDENCE_RETURNED		(1U << 1)	/* the borrower's receipt */
 #define OTTE_EVIDENCE_UNMAPPED		(1U << 2)	/* no mapping and no copy of it is left */
-#define OTTE_EVIDENCE_REVOKED		(1U << 3)	/* zapped here, or by hardware as attested */
+#define OTTE_EVIDENCE_REVOKED		(1U << 3)	/* zapped here, or by hardware */
 #define OTTE_EVIDENCE_BORROWER_EXITED	(1U << 4)	/* its threads and address space are gone */
-#define OTTE_EVIDENCE_FORCED		(1U << 5)	/* an administrator, after revoke and drain */
+#define OTTE_EVIDENCE_FORCED		(1U << 5)	/* an administrator */
 
 #define OTTE_EVIDENCE_DEFAULT		0x0f
 
