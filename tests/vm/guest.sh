@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# One guest: its initrd, its QEMU process, and the verdict on what it did. Sourced by `run`.
+# One guest: its options, its initrd, its QEMU process, and the verdict on what it did. Sourced by `run`
+# and `two`.
 #
 # A guest has a folder of its own on the host:
 #   tree/            what its initrd adds to busybox (/lab: conf, cmd, init, boot/, ko/)
@@ -17,6 +18,74 @@ guest_bad+='|held lock freed|lock held when returning|suspicious RCU|sleeping fu
 guest_bad+='|scheduling while atomic|refcount_t: |unreferenced object|kobject .* is not initialized'
 guest_bad+='|INFO: task .* blocked|self-detected stall|detected stalls|soft lockup|Bad (page|rss)'
 guest_bad+='|list_(add|del) corruption|ODEBUG|Kernel panic|nobody cared|kmem_cache_destroy|objects remaining'
+
+vm_kernel=6.1 vm_root=9p vm_cpus=2 vm_mem=1024M vm_icount='' vm_timeout=120 vm_append=''
+vm_dmesg='' vm_no_check='' vm_allow='' vm_kmemleak='' vm_unload='' vm_keep='' vm_quiet=''
+vm_modules=() vm_modprobe=() vm_files=() vm_env=()
+
+guest_options_help() {
+	cat <<-'END'
+	  --kernel NAME      6.1 (default), 6.12, debug, kcsan, or a folder with vmlinux and release
+	  --module FILE      load a module before the command; "FILE name=value ..." passes parameters
+	  --modprobe NAME    load one of the kernel's own modules first (needs --root 9p)
+	  --unload           unload the modules when the command succeeded; failure to is a failure
+	  --root 9p          the host's root, read-only under a scratch layer; same working folder (default)
+	  --root initrd      busybox, and what --file adds; the command's own program is added by itself
+	  --file SRC[:DEST]  add a file to the initrd, with its shared libraries
+	  --env NAME=VALUE   set in the command's environment
+	  --cpus N           default 2
+	  --mem SIZE         default 1024M
+	  --icount           one CPU on a virtual clock: one instruction is one nanosecond
+	  --timeout SECONDS  default 120, counted from the start of QEMU
+	  --append WORDS     more kernel parameters
+	  --dmesg            print the kernel's messages since the command began
+	  --no-dmesg-check   a warning from the kernel is not a failure
+	  --allow-dmesg RE   lines that are not a failure
+	  --kmemleak         scan for leaks after the command (debug kernel)
+	  --keep DIR         leave console, messages and the initrd's tree there
+	  --quiet            no closing line with the times
+	END
+}
+
+# guest_option WORD...: takes one option off the front and sets guest_taken to the number of words; 0 when
+# the first word is no option of a guest.
+guest_option() {
+	guest_taken=2
+	case $1 in
+	--kernel) vm_kernel=$2 ;;
+	--module) vm_modules+=("$2") ;;
+	--modprobe) vm_modprobe+=("$2") ;;
+	--root) vm_root=$2 ;;
+	--file) vm_files+=("$2") ;;
+	--env) vm_env+=("$2") ;;
+	--cpus) vm_cpus=$2 ;;
+	--mem) vm_mem=$2 ;;
+	--timeout) vm_timeout=$2 ;;
+	--append) vm_append+=" $2" ;;
+	--allow-dmesg) vm_allow=$2 ;;
+	--keep) vm_keep=$2 ;;
+	*)
+		guest_taken=1
+		case $1 in
+		--unload) vm_unload=1 ;;
+		--icount) vm_icount=1 ;;
+		--dmesg) vm_dmesg=1 ;;
+		--no-dmesg-check) vm_no_check=1 ;;
+		--kmemleak) vm_kmemleak=1 ;;
+		--quiet) vm_quiet=1 ;;
+		*) guest_taken=0 ;;
+		esac
+		;;
+	esac
+}
+
+# guest_check: what must hold before a guest can start; sets guest_kernel and guest_release.
+guest_check() {
+	[ "$vm_root" = 9p ] || [ "$vm_root" = initrd ] || lab_die "--root is 9p or initrd, not $vm_root"
+	lab_need qemu-system-x86_64=qemu-system-x86 busybox=busybox-static cpio=cpio setpriv=util-linux
+	guest_kernel=$(lab_kernel "$vm_kernel")
+	guest_release=$(cat "$guest_kernel/release")
+}
 
 # guest_quote WORD...: words as a POSIX shell reads them back.
 guest_quote() {
@@ -44,12 +113,67 @@ guest_pack() {
 	(cd "$1" && find . -print0 | cpio --quiet -0 -o -H newc -R 0:0) >"$2"
 }
 
-# guest_start DIR KERNEL [QEMU ARG...]: starts QEMU and sets guest_pid. Reads vm_root, vm_cpus, vm_mem,
-# vm_icount, vm_timeout and vm_append. The command's output goes to descriptors 1 and 2 as it comes.
+# guest_initrd DIR NAME ADDRESSES WORD...: makes DIR/initrd for a guest of that name that runs a command.
+# ADDRESSES are its own and its peer's, or nothing.
+guest_initrd() {
+	local dir=$1 name=$2 address=$3 tree=$1/tree module file parameters module_dir='' pair
+	local -a unload=()
+	shift 3
+	mkdir -p "$tree/bin" "$tree/lab/ko"
+	cp "$(command -v busybox)" "$tree/bin/busybox"
+	cp "$lab_dir/guest-init" "$tree/init"
+	cp "$lab_dir/guest-init" "$tree/lab/init"
+	chmod 755 "$tree/init"
+	[ ! -d "$guest_kernel/boot" ] || cp -r "$guest_kernel/boot" "$tree/lab/boot"
+	for module in "${vm_modules[@]}"; do
+		read -r file parameters <<<"$module"
+		[ -f "$file" ] || lab_die "no module $file"
+		cp "$file" "$tree/lab/ko/"
+		printf '%s %s\n' "$(basename "$file")" "$parameters" >>"$tree/lab/ko/order"
+		unload=("$(basename "$file" .ko)" "${unload[@]}")
+	done
+	if [ "$vm_root" = initrd ]; then
+		for file in $(busybox --list); do
+			[ "$file" = busybox ] || ln -s busybox "$tree/bin/$file"
+		done
+		for file in "${vm_files[@]}"; do
+			guest_add "$tree" "${file%%:*}" "$(realpath -m "${file##*:}")"
+		done
+		if [[ $1 == */* && -f $1 ]]; then
+			guest_add "$tree" "$1" "$(realpath "$1")"
+			set -- "$(realpath "$1")" "${@:2}"
+		fi
+	elif [ -d "$guest_kernel/lib/modules/$guest_release" ]; then
+		module_dir=$guest_kernel/lib/modules/$guest_release
+	fi
+	cat >"$tree/lab/conf" <<-END
+		root=$vm_root
+		release=$guest_release
+		modules=$(guest_quote "$module_dir")
+		modprobe='${vm_modprobe[*]}'
+		unload=$(guest_quote "${vm_unload:+${unload[*]}}")
+		kmemleak=$vm_kmemleak
+		hostname=$name
+		address=${address% *}
+		peer=${address#* }
+	END
+	{
+		for pair in "${vm_env[@]}"; do
+			printf 'export %s=%s\n' "${pair%%=*}" "$(guest_quote "${pair#*=}")"
+		done
+		[ "$vm_root" != 9p ] || printf 'cd %s\n' "$(guest_quote "$PWD")"
+		printf 'exec %s\n' "$(guest_quote "$@")"
+	} >"$tree/lab/cmd"
+	guest_pack "$tree" "$dir/initrd"
+}
+
+# guest_start DIR [QEMU ARG...]: starts QEMU and sets guest_pid, and guest_cats to who carries the output.
+# The command's output goes to descriptors 1 and 2 as it comes, each line after guest_prefix.
 guest_start() {
-	local dir=$1 kernel=$2 smp=$vm_cpus accel=tcg,thread=multi,tb-size=512
-	local -a args=()
-	shift 2
+	local dir=$1 smp=$vm_cpus accel=tcg,thread=multi,tb-size=512
+	local -a args=() carry=(cat)
+	shift
+	[ -z "${guest_prefix:-}" ] || carry=(sed -u "s/^/$guest_prefix/")
 	if [ -n "$vm_icount" ]; then
 		# One instruction is one nanosecond of guest time, idle time is skipped.
 		accel=tcg,thread=single
@@ -60,9 +184,9 @@ guest_start() {
 		args+=(-virtfs "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap")
 	fi
 	mkfifo "$dir/out" "$dir/err"
-	cat <"$dir/out" &
+	"${carry[@]}" <"$dir/out" &
 	guest_cats=$!
-	cat <"$dir/err" >&2 &
+	"${carry[@]}" <"$dir/err" >&2 &
 	guest_cats+=" $!"
 	: >"$dir/ctl"
 	: >"$dir/console"
@@ -70,7 +194,7 @@ guest_start() {
 	setpriv --pdeathsig TERM timeout -k 5 "$vm_timeout" \
 		qemu-system-x86_64 -accel "$accel" -cpu Haswell-v4 -M q35 -smp "$smp" -m "$vm_mem" \
 		-nodefaults -no-user-config -display none -no-reboot \
-		-kernel "$kernel/vmlinux" -initrd "$dir/initrd" \
+		-kernel "$guest_kernel/vmlinux" -initrd "$dir/initrd" \
 		-append "console=ttyS0 loglevel=5 panic=-1 oops=panic mitigations=off random.trust_cpu=on $vm_append" \
 		-device virtio-rng-pci \
 		-chardev "file,id=console,path=$dir/console" -serial chardev:console \

@@ -274,7 +274,7 @@ lab_trixie() {
 lab_make_trixie() {
 	local dir=$1 package=$2 tree=$1/tree
 	# mmdebstrap refuses a folder that others may not enter, and wants to make it.
-	nice -n 15 mmdebstrap --variant=apt --include="make,$package" \
+	nice -n 15 mmdebstrap --variant=apt --include="make,gcc-14,binutils,$package" \
 		--aptopt='APT::Default-Release "trixie-backports"' \
 		--aptopt='APT::Install-Recommends "false"' --dpkgopt='path-exclude=/usr/share/doc/*' \
 		--keyring=/usr/share/keyrings trixie "$tree" \
@@ -282,4 +282,38 @@ lab_make_trixie() {
 		'deb http://deb.debian.org/debian trixie-backports main'
 	rm -rf "$tree"/var/cache/apt/*.bin "$tree"/var/lib/apt/lists/*
 	printf '%s\n' "/usr/src/$package" >"$dir/headers"
+}
+
+# lab_dkms_root: a Debian 12 root with DKMS and a compiler; headers are bound into it by who uses it.
+lab_dkms_root() {
+	local version
+	version=$(lab_field host dkms Version) || exit
+	lab_need mmdebstrap=mmdebstrap
+	lab_entry "root/dkms_$version" lab_make_dkms_root
+}
+
+lab_make_dkms_root() {
+	nice -n 15 mmdebstrap --variant=apt --include=dkms,make,gcc-12,gcc,libc6-dev,libelf1,kmod,pahole \
+		--aptopt='APT::Install-Recommends "false"' --dpkgopt='path-exclude=/usr/share/doc/*' \
+		bookworm "$1/tree" \
+		'deb http://deb.debian.org/debian bookworm main' \
+		'deb http://deb.debian.org/debian-security bookworm-security main'
+	rm -rf "$1"/tree/var/cache/apt/*.bin "$1"/tree/var/lib/apt/lists/*
+}
+
+# ---- reports --------------------------------------------------------------------------------------
+
+# lab_count FILE: the closing line of a report with "ok" and "not ok" lines. A skip is no pass, and a
+# report in which nothing passed is a failure.
+lab_count() {
+	local passed failed skipped
+	skipped=$(grep -cE '^ok .*# SKIP' "$1" || true)
+	passed=$(($(grep -cE '^ok ' "$1" || true) - skipped))
+	failed=$(grep -cE '^not ok ' "$1" || true)
+	if [ $((passed + failed)) -eq 0 ]; then
+		echo 'not ok - nothing has passed'
+		failed=1
+	fi
+	printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+	[ "$failed" -eq 0 ]
 }
