@@ -13,12 +13,6 @@
 #include <linux/file.h>
 #include <linux/mm.h>
 
-/* User mode Linux, where the KUnit suites run, has no MMU notifiers and needs none. */
-#if !defined(CONFIG_MMU_NOTIFIER) && defined(CONFIG_UML)
-struct mmu_interval_notifier {
-};
-#endif
-
 #ifndef CONFIG_64BIT
 #error "otte needs a 64-bit kernel: its windows of mmap offsets do not fit 32 bits"
 #endif
