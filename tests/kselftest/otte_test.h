@@ -6,7 +6,6 @@
 #ifndef OTTE_TEST_H
 #define OTTE_TEST_H
 
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -495,8 +495,8 @@ struct otte_loan_withdraw {
  *
  * For exposed loans of PAGES regions. When it returns no mapping of it can be touched any more
  * (SIGBUS). It settles as REVOKED when the last copy in flight has ended, before the return where
- * @draining is 0. Until the borrower has read %OTTE_EVENT_REVOKED, its copies fail with EACCES,
- * later with ENOENT.
+ * @draining is 0. The borrower's copies fail with EACCES, and with ENOENT once both sides have
+ * read of the end.
  */
 struct otte_loan_revoke {
 	__u32 size;
