@@ -186,10 +186,15 @@ static int client_watch(struct otte_client *client)
 	init_waitqueue_func_entry(&client->exit_wait, exit_woken);
 	add_wait_queue(&client->tgid->wait_pidfd, &client->exit_wait);
 	client->watched = true;
+	/* The watch's reference: both callbacks may come at any time until they are removed. */
+	otte_client_get(client);
 	return 0;
 }
 
-/* By the work alone, and by CLIENT_INIT before the client is published. */
+/*
+ * By the work alone, and by CLIENT_INIT before the client is published. The caller has a reference
+ * of its own.
+ */
 static void client_unwatch(struct otte_client *client)
 {
 	if (!client->watched)
@@ -197,6 +202,7 @@ static void client_unwatch(struct otte_client *client)
 	client->watched = false;
 	remove_wait_queue(&client->tgid->wait_pidfd, &client->exit_wait);
 	mmu_interval_notifier_remove(&client->life);
+	otte_client_put(client);
 }
 
 /* A region of a GONE @client whose range is still watched, with a reference, or NULL. */

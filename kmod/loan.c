@@ -136,6 +136,9 @@ static void loan_settle(struct otte_loan *loan, u32 evidence)
 	list_del_init(&loan->borrower_link);
 	otte_map_slot_put(loan);
 	otte_event_post(loan->lender, &loan->lender_event, OTTE_EVENT_SETTLED);
+	/* A client that is gone is watched only while it has loans. */
+	if (loan->borrower && loan->borrower->state == OTTE_CLIENT_GONE)
+		otte_client_kick(loan->borrower);
 	loan_leave_region(loan);
 	otte_loan_try_forget(loan);
 }
@@ -203,9 +206,6 @@ static void loan_work(struct work_struct *work)
 	else if (loan->borrower->state == OTTE_CLIENT_GONE)
 		otte_loan_borrower_gone(loan);
 	otte_ledger_unlock();
-	/* The borrower's work watches for its death only while it has loans. */
-	if (loan->borrower->state == OTTE_CLIENT_GONE)
-		otte_client_kick(loan->borrower);
 	otte_loan_put(loan);
 }
 
@@ -236,8 +236,6 @@ void otte_loan_revoke(struct otte_loan *loan, u32 evidence, bool *draining)
 	if (loan->state == OTTE_LOAN_EXPOSED)
 		*draining = !loan_finish_ending(loan);
 	otte_ledger_unlock();
-	if (loan->borrower && loan->borrower->state == OTTE_CLIENT_GONE)
-		otte_client_kick(loan->borrower);
 }
 
 /* ---- LOAN_OFFER and LOAN_EXPOSE ---- */

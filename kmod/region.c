@@ -201,8 +201,7 @@ void otte_region_owner_gone(struct otte_region *region)
 	if (region->state == OTTE_REGION_GONE)
 		return;
 	/* Not yet RETAINED, so that ending the last offer does not end the region twice. */
-	if (region->state == OTTE_REGION_LIVE)
-		region_end_offers(region, true);
+	region_end_offers(region, true);
 	if (region->loan_count) {
 		region->state = OTTE_REGION_RETAINED;
 		otte_retained_add(&region->retained);

@@ -180,10 +180,12 @@ FIXTURE_VARIANT_ADD(death, child_keeps_file)
 {
 	.way = way_child_keeps_file, .lingers = true, .early_pages = true,
 };
+
 FIXTURE_VARIANT_ADD(death, files_are_shared)
 {
 	.way = way_files_shared, .lingers = true, .early_pages = true,
 };
+
 FIXTURE_VARIANT_ADD(death, address_space_is_shared)
 {
 	 .way = way_mm_shared, .lingers = true
@@ -198,6 +200,7 @@ FIXTURE_VARIANT_ADD(death, passed_and_in_flight)
 {
 	.way = way_passed, .lingers = true, .early_pages = true,
 };
+
 FIXTURE_VARIANT_ADD(death, executes)
 {
 	 .way = way_exec, .dies_itself = true, .lives_on = true
@@ -212,7 +215,6 @@ FIXTURE_VARIANT_ADD(death, closes)
 {
 	 .way = way_close, .dies_itself = true, .lives_on = true
 };
-
 
 FIXTURE_SETUP(death)
 {
@@ -286,7 +288,7 @@ TEST_F_TIMEOUT(death, its_evidence_is_right_and_never_early, 60)
 	}
 
 	if (variant->lingers) {
-		/* Dead and reaped, yet something is left. Files left open are of no use to others. */
+		/* Dead and reaped, yet something is left. Open files are of no use to others. */
 		collect(self->fd, self->loan, evidence, gone, 300);
 		EXPECT_EQ(variant->early_pages ? OTTE_EVIDENCE_UNMAPPED : 0, evidence[0]);
 		EXPECT_EQ(variant->early_pages ? OTTE_EVIDENCE_BORROWER_EXITED : 0, evidence[1]);
@@ -298,7 +300,7 @@ TEST_F_TIMEOUT(death, its_evidence_is_right_and_never_early, 60)
 	EXPECT_EQ(0, evidence[2]);
 	EXPECT_TRUE(gone[2]);
 	if (variant->lives_on) {
-		/* An open file or a new program proves nothing about verbs or CUDA; its death does. */
+		/* A closed file or a new program proves nothing about verbs or CUDA. */
 		EXPECT_EQ(0, evidence[1]);
 		EXPECT_TRUE(gone[1]);
 		kill(self->peer.pid, SIGKILL);
@@ -311,6 +313,61 @@ TEST_F_TIMEOUT(death, its_evidence_is_right_and_never_early, 60)
 	/* The lender's own hardware can still revoke it. */
 	EXPECT_EQ(0, otte_settle_as(self->fd, self->loan[2], OTTE_EVIDENCE_REVOKED));
 	EXPECT_EQ(0, otte_usage(self->fd, OTTE_RES_RETAINED_BYTES));
+}
+
+FIXTURE(watch)
+{
+	int fd;
+	uint64_t client;
+};
+
+FIXTURE_SETUP(watch)
+{
+	self->fd = otte_client(&self->client);
+	ASSERT_GE(self->fd, 0);
+}
+
+FIXTURE_TEARDOWN(watch)
+{
+	close(self->fd);
+}
+
+static void borrow_one_and_close(int sock)
+{
+	struct otte_event event;
+	uint64_t id;
+	int fd = otte_client(&id);
+
+	say(sock, id);
+	if (otte_wait_event(fd, OTTE_EVENT_OFFERED, &event) ||
+	    otte_accept(fd, event.object, NULL))
+		_exit(9);
+	close(fd);
+	say(sock, 1);
+	/* Threads come and go, the address space changes: nobody may be watching any more. */
+	hear(sock);
+	_exit(0);
+}
+
+TEST_F(watch, a_client_that_is_gone_is_forgotten_with_its_last_loan_though_its_process_lives)
+{
+	char *mem = otte_pages(PAGE);
+	uint64_t region, loan;
+	struct peer peer = peer_start(borrow_one_and_close);
+	unsigned int tries;
+
+	ASSERT_EQ(0, otte_region(self->fd, OTTE_BACKING_NONE, OTTE_READ, mem, PAGE, &region));
+	ASSERT_EQ(0, otte_offer(self->fd, region, 0, PAGE, hear(peer.sock), OTTE_READ, 0, &loan));
+	ASSERT_EQ(1, hear(peer.sock));
+	EXPECT_EQ(2, otte_usage(self->fd, OTTE_RES_CLIENTS));
+	EXPECT_EQ(PAGE, otte_usage(self->fd, OTTE_RES_RETAINED_BYTES));
+	ASSERT_EQ(0, otte_settle_as(self->fd, loan, OTTE_EVIDENCE_REVOKED));
+	otte_drain_events(self->fd);
+	for (tries = 0; tries < 200 && otte_usage(self->fd, OTTE_RES_CLIENTS) > 1; tries++)
+		usleep(10000);
+	EXPECT_EQ(1, otte_usage(self->fd, OTTE_RES_CLIENTS));
+	say(peer.sock, 0);
+	EXPECT_EQ(0, peer_wait(&peer));
 }
 
 /* ---- the owner's death ---- */
@@ -369,7 +426,6 @@ FIXTURE_VARIANT_ADD(owner, closes)
 {
 	 .way = way_close, .dies_itself = true
 };
-
 
 FIXTURE_SETUP(owner)
 {

@@ -40,7 +40,7 @@ static unsigned int pick(struct fuzzer *f, unsigned int n)
 
 static uint64_t some_id(struct fuzzer *f)
 {
-	return pick(f, 20) ? shared->id[pick(f, IDS)] : rand_r(&f->seed);
+	return pick(f, 20) ? shared->id[pick(f, IDS)] : (uint64_t)rand_r(&f->seed);
 }
 
 static void keep_id(struct fuzzer *f, uint64_t id)
@@ -184,7 +184,7 @@ static void fuzz_client(struct fuzzer *f, int *slot)
 	struct otte_fence fence = { .size = sizeof(fence), .flags = pick(f, 2), .peer = { 1 } };
 	struct otte_allow allow = { .size = sizeof(allow), .client = some_id(f) };
 	struct otte_domain_join join = { .size = sizeof(join), .name = "default" };
-	uint64_t id;
+	uint64_t id = 0;
 	int fd;
 
 	switch (pick(f, 12)) {

@@ -368,7 +368,7 @@ TEST_F(loans, an_unwelcome_lender_is_refused_and_a_flood_is_capped)
 		n++;
 	EXPECT_EQ(-ENOSPC, err);
 	EXPECT_EQ(256, n);
-	/* Withdrawing unread offers makes room; withdrawing read ones does not until that is read. */
+	/* Withdrawing an unread offer makes room; a read one does when its end is read. */
 	EXPECT_EQ(0, otte_withdraw(self->lender, loan));
 	EXPECT_EQ(0, otte_offer(self->lender, self->region, 0, 1, self->borrower_id, OTTE_READ, 0,
 				&loan));

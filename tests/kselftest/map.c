@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/uio.h>
 
 #include "otte_test.h"
 #include "kselftest_harness.h"
@@ -201,7 +202,7 @@ TEST_F(map, it_cannot_be_registered_or_written_to_through_the_back_door)
 	EXPECT_EQ(-1, pread(mem, &byte, 1, (uintptr_t)map));
 	ASSERT_EQ(0, pipe(pipe_fd));
 	EXPECT_EQ(-1, syscall(SYS_vmsplice, pipe_fd[1],
-			      &(struct { void *p; size_t n; }){ map, PAGE }, 1, 0));
+			      &(struct iovec){ map, PAGE }, 1, 0));
 	EXPECT_TRUE(otte_filled(self->mem, BYTES, 5, 0));
 	munmap(map, LENT);
 }
@@ -209,7 +210,8 @@ TEST_F(map, it_cannot_be_registered_or_written_to_through_the_back_door)
 /* After a revocation no old page can be seen, whatever the memory holds now. */
 TEST_F(map, revoked_mappings_are_dead_for_good)
 {
-	char *map = MAP(LENT, PROT_READ, MAP_SHARED, 0), *late = MAP(PAGE, PROT_READ, MAP_SHARED, 0);
+	char *late = MAP(PAGE, PROT_READ, MAP_SHARED, 0);
+	char *map = MAP(LENT, PROT_READ, MAP_SHARED, 0);
 	uint32_t draining;
 	unsigned int i;
 

@@ -84,7 +84,7 @@ FIXTURE_TEARDOWN(memory)
 #define EXPECT_STATE(flags, grew) do {							\
 	uint64_t now = otte_status_word(self->status, self->index);			\
 	EXPECT_EQ(OTTE_STATUS_LIVE | (flags), now & 0xff);				\
-	EXPECT_EQ(grew, (now >> OTTE_STATUS_GEN_SHIFT) > (before >> OTTE_STATUS_GEN_SHIFT)); \
+	EXPECT_EQ(grew, now >> OTTE_STATUS_GEN_SHIFT > before >> OTTE_STATUS_GEN_SHIFT); \
 } while (0)
 
 TEST_F(memory, munmap_makes_it_stale)
@@ -116,8 +116,8 @@ TEST_F(memory, mapping_over_it_makes_it_stale)
 {
 	uint64_t before = otte_status_word(self->status, self->index);
 
-	ASSERT_EQ(self->mem, mmap(self->mem, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-				  -1, 0));
+	ASSERT_EQ(self->mem, mmap(self->mem, PAGE, PROT_READ,
+				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
 	EXPECT_STATE(OTTE_STATUS_STALE, true);
 }
 
