@@ -52,4 +52,14 @@ static inline int otte_receive_fd(struct file *file, unsigned int flags)
  * pinned page became exclusive to its address space across fork. Dies with the last older kernel.
  */
 
+/*
+ * A multicast group for administrators alone. Older kernels have a field of its own instead of the
+ * flag; one with neither must not compile, because the group would be open to all.
+ */
+#ifdef GENL_MCAST_CAP_SYS_ADMIN
+#define OTTE_GENL_GROUP_ADMIN	.flags = GENL_MCAST_CAP_SYS_ADMIN
+#else
+#define OTTE_GENL_GROUP_ADMIN	.cap_sys_admin = 1
+#endif
+
 #endif /* OTTE_COMPAT_H */

@@ -790,7 +790,8 @@ struct otte_status_page {
  * @interval_ns: length of a slot
  * @slots: slots of the pattern, 1 to OTTE_SLOTS_MAX
  * @reserved: 0
- * @lowest: for each slot the lowest priority (largest number) that may send in it
+ * @lowest: for each slot the lowest priority (largest number) that may send in it; the lowest of
+ *	all, OTTE_PRIORITY_LOW, in one of them at least, and 0 behind the pattern
  */
 struct otte_slot_epoch {
 	__aligned_u64 base_ns;
@@ -803,7 +804,8 @@ struct otte_slot_epoch {
 /**
  * struct otte_slot_page - at OTTE_MMAP_SLOT, one for each domain
  * @version: OTTE_ABI_REVISION
- * @seq: odd while the module writes; unchanged and even around a good read
+ * @seq: odd while the module writes; unchanged and even around a good read, which includes the
+ *	reading of the clock. Who finds it odd several times over treats that as "not now"
  * @domain: the domain's id
  * @epoch: in force is the one with the largest base_ns that is not in the future. The module never
  *	changes that one; it writes the other, with a base at least one whole interval ahead on a
@@ -873,7 +875,8 @@ struct otte_share_page {
  * @domain: out: its id
  *
  * Once for each client (EALREADY); it leaves with its client. EACCES where owner, group and mode
- * of the domain do not let the caller in (the execute bits count).
+ * of the domain do not let the caller in (the execute bits count, for user 0 as for others). ENOSPC
+ * when it has as many members as the module sums (4096).
  */
 struct otte_domain_join {
 	__u32 size;
@@ -890,7 +893,8 @@ struct otte_domain_join {
  * @index: out: its index in nic_bytes of this domain's pages
  * @reserved: must be 0
  *
- * Gives the name an index the first time. ENOSPC behind OTTE_NICS_MAX names.
+ * Gives the name an index the first time. ENOSPC while OTTE_NICS_MAX names are in use; names that
+ * no member uses any more make room. Bytes at indices that a member has not named do not count.
  */
 struct otte_domain_nic {
 	__u32 size;
@@ -928,7 +932,8 @@ struct otte_domain_kick {
  * @effective_ns: out: host's CLOCK_MONOTONIC at which it comes into force
  * @domain: out: id
  *
- * A change takes effect for all members at one boundary; EBUSY while an earlier one is pending.
+ * A change takes effect for all members at one boundary; EBUSY while an earlier one is pending. Who
+ * may join changes at once. ENOSPC behind 64 domains. Names are letters, digits and any of "-_.:@".
  */
 struct otte_domain_set {
 	__u32 size;
