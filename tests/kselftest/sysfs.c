@@ -53,7 +53,7 @@ static int64_t read_number(const char *path)
 	return err ?: strtoll(value, NULL, 10);
 }
 
-static const char *retained(uint64_t id, const char *file)
+static const char *record(uint64_t id, const char *file)
 {
 	static char path[128];
 
@@ -252,25 +252,25 @@ TEST_F(sysfs, record_has_a_directory_until_an_administrator_releases_it)
 	int fd;
 
 	ASSERT_NE(UINT64_MAX, hold);
-	ASSERT_TRUE(exists(retained(hold, ""), true));
-	EXPECT_EQ(0, read_file(retained(hold, "kind"), text, sizeof(text)));
+	ASSERT_TRUE(exists(record(hold, ""), true));
+	EXPECT_EQ(0, read_file(record(hold, "kind"), text, sizeof(text)));
 	EXPECT_STREQ("hold", text);
-	EXPECT_EQ(1000, read_number(retained(hold, "bytes")));
-	EXPECT_EQ(0, read_number(retained(hold, "reason")));
-	EXPECT_EQ(0, read_number(retained(hold, "uid")));
-	EXPECT_EQ(1, read_number(retained(hold, "owner_gone")));
-	EXPECT_LT(0, read_number(retained(hold, "owner")));
-	EXPECT_EQ(0, read_file(retained(hold, "comm"), text, sizeof(text)));
+	EXPECT_EQ(1000, read_number(record(hold, "bytes")));
+	EXPECT_EQ(0, read_number(record(hold, "reason")));
+	EXPECT_EQ(0, read_number(record(hold, "uid")));
+	EXPECT_EQ(1, read_number(record(hold, "owner_gone")));
+	EXPECT_LT(0, read_number(record(hold, "owner")));
+	EXPECT_EQ(0, read_file(record(hold, "comm"), text, sizeof(text)));
 	EXPECT_STREQ("sysfs", text);
-	EXPECT_GE(5000, read_number(retained(hold, "age_ms")));
+	EXPECT_GE(5000, read_number(record(hold, "age_ms")));
 
-	EXPECT_EQ(-EINVAL, write_file(retained(hold, "release"), "0"));
-	EXPECT_EQ(-EINVAL, write_file(retained(hold, "release"), "yes"));
+	EXPECT_EQ(-EINVAL, write_file(record(hold, "release"), "0"));
+	EXPECT_EQ(-EINVAL, write_file(record(hold, "release"), "yes"));
 	EXPECT_EQ(1, read_number(TOP "retained_records"));
-	fd = open(retained(hold, "bytes"), O_RDONLY);
+	fd = open(record(hold, "bytes"), O_RDONLY);
 	ASSERT_GE(fd, 0);
-	ASSERT_EQ(0, write_file(retained(hold, "release"), "1\n"));
-	EXPECT_TRUE(exists(retained(hold, ""), false));
+	ASSERT_EQ(0, write_file(record(hold, "release"), "1\n"));
+	EXPECT_TRUE(exists(record(hold, ""), false));
 	EXPECT_EQ(0, read_number(TOP "retained_records"));
 	/* A file that was open says no more. */
 	EXPECT_EQ(-1, read(fd, text, sizeof(text)));
@@ -284,13 +284,13 @@ TEST_F(sysfs, hold_of_a_living_client_is_its_own_affair)
 	uint64_t hold;
 
 	ASSERT_EQ(0, otte_hold(self->fd, 1, &hold));
-	ASSERT_TRUE(exists(retained(hold, ""), true));
-	EXPECT_EQ((int64_t)self->client, read_number(retained(hold, "owner")));
-	EXPECT_EQ(getpid(), read_number(retained(hold, "tgid")));
-	EXPECT_EQ(0, read_number(retained(hold, "owner_gone")));
-	EXPECT_EQ(-EBUSY, write_file(retained(hold, "release"), "1"));
+	ASSERT_TRUE(exists(record(hold, ""), true));
+	EXPECT_EQ((int64_t)self->client, read_number(record(hold, "owner")));
+	EXPECT_EQ(getpid(), read_number(record(hold, "tgid")));
+	EXPECT_EQ(0, read_number(record(hold, "owner_gone")));
+	EXPECT_EQ(-EBUSY, write_file(record(hold, "release"), "1"));
 	ASSERT_EQ(0, otte_hold_drop(self->fd, hold));
-	EXPECT_TRUE(exists(retained(hold, ""), false));
+	EXPECT_TRUE(exists(record(hold, ""), false));
 }
 
 TEST_F(sysfs, user_0_without_sys_admin_sets_and_releases_nothing)
@@ -300,12 +300,12 @@ TEST_F(sysfs, user_0_without_sys_admin_sets_and_releases_nothing)
 	pid_t pid;
 
 	ASSERT_NE(UINT64_MAX, hold);
-	ASSERT_TRUE(exists(retained(hold, ""), true));
+	ASSERT_TRUE(exists(record(hold, ""), true));
 	pid = fork();
 	if (!pid) {
 		if (drop_sys_admin())
 			_exit(1);
-		if (write_file(retained(hold, "release"), "1") != -EPERM)
+		if (write_file(record(hold, "release"), "1") != -EPERM)
 			_exit(2);
 		if (write_file(TOP "limit_module/holds", "0") != -EPERM)
 			_exit(3);
@@ -315,8 +315,8 @@ TEST_F(sysfs, user_0_without_sys_admin_sets_and_releases_nothing)
 	EXPECT_EQ(0, status);
 	EXPECT_EQ(0, read_number(TOP "draining"));
 	EXPECT_EQ(1, read_number(TOP "retained_records"));
-	ASSERT_EQ(0, write_file(retained(hold, "release"), "1"));
-	EXPECT_TRUE(exists(retained(hold, ""), false));
+	ASSERT_EQ(0, write_file(record(hold, "release"), "1"));
+	EXPECT_TRUE(exists(record(hold, ""), false));
 }
 
 static void other_user(int sock)
@@ -326,14 +326,14 @@ static void other_user(int sock)
 
 	if (become(ALICE) || otte_init_flags(fd, 0, NULL) || otte_hold(fd, 77, &mine))
 		_exit(1);
-	if (!exists(retained(mine, ""), true) || read_number(retained(mine, "bytes")) != 77 ||
-	    read_number(retained(mine, "uid")) != ALICE)
+	if (!exists(record(mine, ""), true) || read_number(record(mine, "bytes")) != 77 ||
+	    read_number(record(mine, "uid")) != ALICE)
 		_exit(2);
-	if (read_number(retained(theirs, "bytes")) != -EPERM ||
-	    read_number(retained(theirs, "tgid")) != -EPERM ||
-	    read_number(retained(theirs, "kind")) != -EPERM)
+	if (read_number(record(theirs, "bytes")) != -EPERM ||
+	    read_number(record(theirs, "tgid")) != -EPERM ||
+	    read_number(record(theirs, "kind")) != -EPERM)
 		_exit(3);
-	if (write_file(retained(mine, "release"), "1") != -EACCES ||
+	if (write_file(record(mine, "release"), "1") != -EACCES ||
 	    write_file(TOP "limit_module/holds", "0") != -EACCES)
 		_exit(4);
 	/* Sums of all are no secret. */
@@ -349,7 +349,7 @@ TEST_F(sysfs, records_of_other_users_are_not_shown)
 	uint64_t hold;
 
 	ASSERT_EQ(0, otte_hold(self->fd, 1, &hold));
-	ASSERT_TRUE(exists(retained(hold, ""), true));
+	ASSERT_TRUE(exists(record(hold, ""), true));
 	say(peer.sock, hold);
 	EXPECT_EQ(0, peer_wait(&peer));
 	ASSERT_EQ(0, otte_hold_drop(self->fd, hold));
@@ -364,7 +364,7 @@ static unsigned int release_some(unsigned int n)
 
 	while (dir && done < n && (entry = readdir(dir))) {
 		if (entry->d_name[0] != '.' &&
-		    !write_file(retained(strtoull(entry->d_name, NULL, 10), "release"), "1"))
+		    !write_file(record(strtoull(entry->d_name, NULL, 10), "release"), "1"))
 			done++;
 	}
 	if (dir)
@@ -404,8 +404,8 @@ static void reader(int sock)
 		while (dir && (entry = readdir(dir))) {
 			uint64_t id = strtoull(entry->d_name, NULL, 10);
 
-			read_file(retained(id, "age_ms"), text, sizeof(text));
-			read_file(retained(id, "comm"), text, sizeof(text));
+			read_file(record(id, "age_ms"), text, sizeof(text));
+			read_file(record(id, "comm"), text, sizeof(text));
 		}
 		if (dir)
 			closedir(dir);
