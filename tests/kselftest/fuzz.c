@@ -304,7 +304,22 @@ static void release_all(void)
 		closedir(dir);
 }
 
-TEST(random_calls_do_no_harm_and_leave_nothing_behind)
+/* For its time limit only. */
+FIXTURE(fuzz)
+{
+	int unused;
+};
+
+FIXTURE_SETUP(fuzz)
+{
+}
+
+FIXTURE_TEARDOWN(fuzz)
+{
+}
+
+TEST_F_TIMEOUT(fuzz, random_calls_do_no_harm_and_leave_nothing_behind,
+	       3600)
 {
 	unsigned long calls = getenv("OTTE_FUZZ_CALLS") ?
 			      strtoul(getenv("OTTE_FUZZ_CALLS"), NULL, 0) : 100000;

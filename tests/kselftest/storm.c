@@ -130,7 +130,22 @@ static unsigned int walk_retained(uint64_t *bytes, bool release)
 	return n;
 }
 
-TEST(what_the_dead_leave_is_settled_or_listed_and_nothing_is_left_after_release)
+/* For its time limit only. */
+FIXTURE(storm)
+{
+	int unused;
+};
+
+FIXTURE_SETUP(storm)
+{
+}
+
+FIXTURE_TEARDOWN(storm)
+{
+}
+
+TEST_F_TIMEOUT(storm, what_the_dead_leave_is_settled_or_listed_and_nothing_is_left_after_release,
+	       600)
 {
 	unsigned int i, j, seed = number("OTTE_STORM_SEED", 20261129), tries, listed = 0;
 	unsigned int patience = getenv("OTTE_STORM_SLOW") ? 6000 : 500;
