@@ -292,7 +292,7 @@ TEST_F_TIMEOUT(failnth, each_failure_is_reported_and_leaves_nothing, 600)
 		ASSERT_TRUE(otte_all_zero(self->fd, 1))
 			TH_LOG("after the fault at %u (%d)", n, err);
 	}
-	printf("# note: %u faults\n", struck);
+	note("%u faults\n", struck);
 	EXPECT_GT(struck, 10);
 	EXPECT_LT(n, 2000);
 }

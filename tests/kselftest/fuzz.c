@@ -345,7 +345,7 @@ TEST_F_TIMEOUT(fuzz, random_calls_do_no_harm_and_leave_nothing_behind,
 		for (i = 0; i < PROCESSES; i++)
 			waitpid(pid[i], NULL, 0);
 	}
-	printf("# note: seed %u, %lu calls\n", seed, shared->done);
+	note("seed %u, %lu calls\n", seed, shared->done);
 	EXPECT_GT(shared->done, calls / 4);
 	for (tries = 0; tries < 300 && otte_usage(fd, OTTE_RES_RETAINED_BYTES); tries++) {
 		release_all();
