@@ -825,7 +825,6 @@ u64 otte_features(void);
  * is gone.
  */
 
-#ifndef OTTE_NO_DOMAIN
 int otte_domain_init(void);
 void otte_domain_exit(void);
 /* ioctl handlers; @arg is the uapi struct, in kernel memory, to be filled in place. */
@@ -840,7 +839,6 @@ int otte_domain_mmap(struct otte_client *client, struct vm_area_struct *vma, u64
 void otte_domain_client_gone(struct otte_client *client);
 /* Last reference of the client: frees client->member. Must not sleep. */
 void otte_domain_client_free(struct otte_client *client);
-#endif
 
 /* What is multicast to administrators. */
 enum otte_notice {
@@ -853,7 +851,6 @@ enum otte_notice {
 	OTTE_NOTICE_COUNT,
 };
 
-#ifndef OTTE_NO_NETLINK
 int otte_netlink_init(void);
 void otte_netlink_exit(void);
 /*
@@ -861,9 +858,7 @@ void otte_netlink_exit(void);
  * the ledger may be held, so it must not be taken.
  */
 void otte_netlink_event(enum otte_notice notice, u64 id, const struct otte_refusal *why);
-#endif
 
-#ifndef OTTE_NO_SYSFS
 int otte_sysfs_init(void);
 void otte_sysfs_exit(void);
 /* NULL-terminated, for struct miscdevice.groups. */
@@ -878,8 +873,5 @@ void otte_sysfs_device_removed(void);
  */
 void otte_sysfs_retained_add(struct otte_retained *record);
 void otte_sysfs_retained_del(struct otte_retained *record);
-#endif
-
-#include "seams_absent.h"
 
 #endif /* OTTE_PRIV_H */

@@ -119,7 +119,7 @@ TEST_F_TIMEOUT(abi, every_size_from_nothing_to_a_page_is_answered_as_the_contrac
 			close(fd);
 		otte_drain_events(self->fd);
 	}
-	printf("# note: %u calls\n", calls);
+	note("%u calls\n", calls);
 }
 
 TEST_F(abi, nothing_is_written_behind_the_size_of_the_caller)

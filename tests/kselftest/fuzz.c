@@ -304,7 +304,22 @@ static void release_all(void)
 		closedir(dir);
 }
 
-TEST(random_calls_do_no_harm_and_leave_nothing_behind)
+/* For its time limit only. */
+FIXTURE(fuzz)
+{
+	int unused;
+};
+
+FIXTURE_SETUP(fuzz)
+{
+}
+
+FIXTURE_TEARDOWN(fuzz)
+{
+}
+
+TEST_F_TIMEOUT(fuzz, random_calls_do_no_harm_and_leave_nothing_behind,
+	       3600)
 {
 	unsigned long calls = getenv("OTTE_FUZZ_CALLS") ?
 			      strtoul(getenv("OTTE_FUZZ_CALLS"), NULL, 0) : 100000;
@@ -330,7 +345,7 @@ TEST(random_calls_do_no_harm_and_leave_nothing_behind)
 		for (i = 0; i < PROCESSES; i++)
 			waitpid(pid[i], NULL, 0);
 	}
-	printf("# note: seed %u, %lu calls\n", seed, shared->done);
+	note("seed %u, %lu calls\n", seed, shared->done);
 	EXPECT_GT(shared->done, calls / 4);
 	for (tries = 0; tries < 300 && otte_usage(fd, OTTE_RES_RETAINED_BYTES); tries++) {
 		release_all();

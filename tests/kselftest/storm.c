@@ -130,7 +130,22 @@ static unsigned int walk_retained(uint64_t *bytes, bool release)
 	return n;
 }
 
-TEST(what_the_dead_leave_is_settled_or_listed_and_nothing_is_left_after_release)
+/* For its time limit only. */
+FIXTURE(storm)
+{
+	int unused;
+};
+
+FIXTURE_SETUP(storm)
+{
+}
+
+FIXTURE_TEARDOWN(storm)
+{
+}
+
+TEST_F_TIMEOUT(storm, what_the_dead_leave_is_settled_or_listed_and_nothing_is_left_after_release,
+	       600)
 {
 	unsigned int i, j, seed = number("OTTE_STORM_SEED", 20261129), tries, listed = 0;
 	unsigned int patience = getenv("OTTE_STORM_SLOW") ? 6000 : 500;
@@ -141,7 +156,7 @@ TEST(what_the_dead_leave_is_settled_or_listed_and_nothing_is_left_after_release)
 
 	clients = number("OTTE_STORM_CLIENTS", CLIENTS_MAX);
 	loans = number("OTTE_STORM_LOANS", 50);
-	printf("# note: seed %u, %u clients, %u loans each\n", seed, clients, loans);
+	note("seed %u, %u clients, %u loans each\n", seed, clients, loans);
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		      -1, 0);
 	fd = otte_client(&client);
@@ -172,7 +187,7 @@ TEST(what_the_dead_leave_is_settled_or_listed_and_nothing_is_left_after_release)
 	}
 	for (i = 0; i < clients; i++)
 		waitpid(pid[i], NULL, 0);
-	printf("# note: %u offered, %u accepted\n", shared->lent, shared->taken);
+	note("%u offered, %u accepted\n", shared->lent, shared->taken);
 
 	/* Loans of pinned pages settle: everybody who could map or copy is gone. */
 	for (tries = 0; tries < patience; tries++) {
@@ -184,7 +199,7 @@ TEST(what_the_dead_leave_is_settled_or_listed_and_nothing_is_left_after_release)
 		usleep(10000);
 	}
 	EXPECT_EQ(0, otte_usage(fd, OTTE_RES_PINNED_BYTES));
-	printf("# note: %u records, %llu bytes retained\n", listed, (unsigned long long)retained);
+	note("%u records, %llu bytes retained\n", listed, (unsigned long long)retained);
 	EXPECT_GT(retained, 0);
 	if (!can_release)
 		SKIP(return, "nothing can be released without sysfs");

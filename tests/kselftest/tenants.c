@@ -74,7 +74,7 @@ FIXTURE_TEARDOWN(tenants)
 /* Says who sent it a nonce, in its own terms, and sends one back. */
 static void in_pid_namespace(int sock)
 {
-	uint64_t other = hear(sock), id;
+	uint64_t other = hear(sock), id = 0;
 	struct otte_event event;
 	pid_t pid;
 	int fd;

@@ -124,7 +124,7 @@ guest_initrd() {
 	cp "$lab_dir/guest-init" "$tree/init"
 	cp "$lab_dir/guest-init" "$tree/lab/init"
 	chmod 755 "$tree/init"
-	[ ! -d "$guest_kernel/boot" ] || cp -r "$guest_kernel/boot" "$tree/lab/boot"
+	guest_boot_modules "$tree/lab/boot" "$address"
 	for module in "${vm_modules[@]}"; do
 		read -r file parameters <<<"$module"
 		[ -f "$file" ] || lab_die "no module $file"
@@ -167,6 +167,21 @@ guest_initrd() {
 	guest_pack "$tree" "$dir/initrd"
 }
 
+# guest_boot_modules TO ADDRESS: of the kernel's boot modules those that this guest has a use for.
+guest_boot_modules() {
+	local file
+	[ -f "$guest_kernel/boot/order" ] || return 0
+	mkdir "$1"
+	while read -r file; do
+		case $file in
+		9p* | netfs.ko | fscache.ko | overlay.ko) [ "$vm_root" = 9p ] || continue ;;
+		virtio_net.ko | *failover.ko) [ -n "$2" ] || continue ;;
+		esac
+		cp "$guest_kernel/boot/$file" "$1/"
+		printf '%s\n' "$file" >>"$1/order"
+	done <"$guest_kernel/boot/order"
+}
+
 # guest_start DIR [QEMU ARG...]: starts QEMU and sets guest_pid, and guest_cats to who carries the output.
 # The command's output goes to descriptors 1 and 2 as it comes, each line after guest_prefix.
 guest_start() {
@@ -207,20 +222,34 @@ guest_start() {
 	guest_pid=$!
 }
 
+# guest_last_words CONSOLE: what a dead guest said since its command began, or since it booted: the first
+# lines name the cause.
+guest_last_words() {
+	local words
+	words=$(tr -d '\r' <"$1" | sed -n '/otte-vm: begin/,$p')
+	[ -n "$words" ] || words=$(tail -n 40 "$1")
+	if [ "$(wc -l <<<"$words")" -gt 90 ]; then
+		words="$(head -n 60 <<<"$words")
+[...]
+$(tail -n 25 <<<"$words")"
+	fi
+	printf '%s\n' "$words"
+}
+
 # guest_verdict DIR QEMU_STATUS: the exit status of the run, with a line on standard error for each
 # status that is not the command's own.
 guest_verdict() {
 	local dir=$1 qemu=$2 verdict status bad
 	verdict=$(tail -n 1 "$dir/ctl")
 	if [ "$qemu" -eq 124 ] || [ "$qemu" -eq 137 ]; then
-		tail -n 15 "$dir/console" >&2
+		guest_last_words "$dir/console" >&2
 		printf 'otte-vm: ended after %s s without a result\n' "$vm_timeout" >&2
 		return 124
 	fi
 	case $verdict in
 	"exit "*) status=${verdict#exit } ;;
 	*)
-		tail -n 40 "$dir/console" >&2
+		guest_last_words "$dir/console" >&2
 		[ "$qemu" -eq 0 ] || cat "$dir/qemu" >&2
 		printf 'otte-vm: %s\n' "${verdict:-the guest went away without a result}" >&2
 		return 125

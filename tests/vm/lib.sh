@@ -110,13 +110,22 @@ lab_apt_root() {
 	printf '%s\n' "$root"
 }
 
-# lab_field SUITE PACKAGE FIELD: a field of the newest version of a package.
+# lab_field SUITE PACKAGE FIELD: a field of the newest version of a package. apt takes most of a second to
+# say, so its answers are kept for as long as its lists stay as they are.
 lab_field() {
-	local value
-	value=$(lab_apt "$1" apt-cache show --no-all-versions "$2" 2>/dev/null |
-		sed -n "s/^$3: //p" | head -n 1)
-	[ -n "$value" ] || lab_die "apt knows no package $2: run apt-get update (suite: $1)"
-	printf '%s\n' "$value"
+	local suite=$1 package=$2 lists=/var/lib/apt/lists known
+	[ "$suite" = host ] || lists=$(lab_apt_root "$suite")/state/lists
+	known=$lab_cache/known/$suite.$(stat -c %Y "$lists")/$package
+	if [ ! -s "$known" ]; then
+		mkdir -p "$(dirname "$known")"
+		lab_apt "$suite" apt-cache show --no-all-versions "$package" >"$known.$$" 2>/dev/null || true
+		grep -q '^Version: ' "$known.$$" || {
+			rm -f "$known.$$"
+			lab_die "apt knows no package $package: run apt-get update (suite: $suite)"
+		}
+		mv "$known.$$" "$known"
+	fi
+	sed -n "0,/^$/s/^$3: //p" "$known" | head -n 1
 }
 
 # lab_unpack DIR SUITE PACKAGE...: fetch packages and unpack them into DIR. Nothing is installed.

@@ -4,11 +4,13 @@
  * what a kernel says when something is wrong reaches the host. It is no part of the product.
  *
  * /sys/kernel/otte_probe/do takes one word and misbehaves accordingly:
- *   warn, oops, panic, hang (a sleep under a spinlock is "atomic", a lock order is "lockdep",
- *   a use after free is "kasan", a forgotten object is "leak"; these four need the debug kernel).
+ *   warn, oops, panic, hang; for the debug kernel atomic (sleeps under a spinlock), lockdep (takes two
+ *   locks in both orders), kasan (reads freed memory), leak (forgets an object); for the KCSAN kernel
+ *   race (two threads write one word).
  */
 #include <linux/delay.h>
 #include <linux/kobject.h>
+#include <linux/kthread.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/slab.h>
@@ -57,6 +59,33 @@ static noinline void probe_leak(void)
 	pr_info("otte_probe: %s\n", object ? "leaked" : "no memory");
 }
 
+static long probe_word;
+
+static int probe_writer(void *unused)
+{
+	while (!kthread_should_stop()) {
+		probe_word++;
+		cond_resched();
+	}
+	return 0;
+}
+
+/* Long enough for KCSAN, which watches one access in a few thousand. */
+static noinline int probe_race(void)
+{
+	struct task_struct *writer = kthread_run(probe_writer, NULL, "otte_probe");
+	unsigned long end = jiffies + 10 * HZ;
+
+	if (IS_ERR(writer))
+		return PTR_ERR(writer);
+	while (time_before(jiffies, end)) {
+		probe_word++;
+		cond_resched();
+	}
+	kthread_stop(writer);
+	return 0;
+}
+
 static ssize_t do_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf, size_t n)
 {
 	if (sysfs_streq(buf, "warn")) {
@@ -79,6 +108,11 @@ static ssize_t do_store(struct kobject *kobj, struct kobj_attribute *attr, const
 		probe_use_after_free();
 	} else if (sysfs_streq(buf, "leak")) {
 		probe_leak();
+	} else if (sysfs_streq(buf, "race")) {
+		int ret = probe_race();
+
+		if (ret)
+			return ret;
 	} else {
 		return -EINVAL;
 	}
