@@ -355,6 +355,31 @@ TEST_F(sysfs, records_of_other_users_are_not_shown)
 	ASSERT_EQ(0, otte_hold_drop(self->fd, hold));
 }
 
+/* User 0 of a container with a pid namespace of its own. */
+TEST_F(sysfs, pids_are_those_of_the_readers_pid_namespace_or_zero)
+{
+	uint64_t hold;
+	int status;
+	pid_t pid;
+
+	ASSERT_EQ(0, otte_hold(self->fd, 1, &hold));
+	ASSERT_TRUE(exists(record(hold, ""), true));
+	EXPECT_EQ(getpid(), read_number(record(hold, "tgid")));
+	pid = fork();
+	if (!pid) {
+		if (unshare(CLONE_NEWPID))
+			_exit(1);
+		pid = fork();
+		if (!pid)
+			_exit(read_number(record(hold, "tgid")) ? 2 : 0);
+		waitpid(pid, &status, 0);
+		_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 3);
+	}
+	waitpid(pid, &status, 0);
+	EXPECT_EQ(0, status);
+	ASSERT_EQ(0, otte_hold_drop(self->fd, hold));
+}
+
 /* Releases @n records that have directories. */
 static unsigned int release_some(unsigned int n)
 {
