@@ -91,11 +91,6 @@ enum otte_ledger_kind {
 	OTTE_LEDGER_PROCESS = 2, /* the same rules inside this process */
 };
 
-enum otte_zerocopy {
-	OTTE_ZEROCOPY_AUTO = 0, /* off loopback, for payloads of tcp.zerocopy_min_bytes and more */
-	OTTE_ZEROCOPY_OFF = 1,
-};
-
 #define OTTE_CONFIG_VERSION 1
 #define OTTE_NAME_MAX 64      /* bytes of a name with its terminator */
 #define OTTE_ADDRESS_MAX 256  /* bytes of "host:port" or "[v6]:port" with its terminator */
@@ -147,16 +142,15 @@ struct otte_config {
 	/* TCP transport. */
 	uint32_t tcp_lanes;                     /* tcp.lanes: 1..16, 2 for each peer */
 	uint32_t tcp_workers;                   /* tcp.workers: 1..16, 1 thread that serves peers */
+	uint32_t tcp_max_slices;                /* tcp.max_slices: 64 for each request */
 	char tcp_congestion[16];                /* tcp.congestion: "" = the system's */
 	uint64_t tcp_block_bytes;               /* tcp.block_bytes: 65536, base of slicing */
-	uint32_t tcp_max_slices;                /* tcp.max_slices: 64 for each request */
-	uint32_t tcp_zerocopy;                  /* tcp.zerocopy: enum otte_zerocopy; auto */
-	uint64_t tcp_zerocopy_min_bytes;        /* tcp.zerocopy_min_bytes: 1 MiB */
 	uint64_t tcp_send_buffer;               /* tcp.send_buffer_bytes: 0 = the system's */
 	uint64_t tcp_receive_buffer;            /* tcp.receive_buffer_bytes: 0 = the system's */
 	uint64_t tcp_stall_ns;                  /* tcp.stall_timeout_ms: 10000 without a byte moved */
 
 	uint32_t stats_socket;                  /* stats.socket: true; abstract UNIX socket otte/PID */
+	uint32_t reserved;                      /* 0 */
 };
 
 /* Defaults. `size` is sizeof(*config) of the caller. -EINVAL if smaller than version 1's. */
@@ -260,8 +254,6 @@ struct otte_stats {
 	uint64_t notifications_sent;
 	uint64_t notifications_received;
 	uint64_t stale_regions;         /* unregistered or lost while in use */
-	uint64_t zerocopy_sends;        /* sends whose pages the kernel referenced */
-	uint64_t zerocopy_copied;       /* of those, the ones that it copied after all */
 };
 
 /* Counters of this engine; calls nothing outside the process. Fills at most stats->size bytes. */

@@ -62,7 +62,7 @@ struct otte_source_ops {
 };
 
 struct otte_transport_counters {
-	_Atomic uint64_t lanes, retries, bad_frames, zerocopy_sends, zerocopy_copied;
+	_Atomic uint64_t lanes, retries, bad_frames;
 };
 
 /* What the engine lends a transport for its life. */

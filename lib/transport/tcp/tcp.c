@@ -51,8 +51,6 @@ static void counters(struct otte_transport *transport, struct otte_stats *stats)
 	stats->lanes += atomic_load(&tcp->counters.lanes);
 	stats->retries += atomic_load(&tcp->counters.retries);
 	stats->bad_frames += atomic_load(&tcp->counters.bad_frames);
-	stats->zerocopy_sends += atomic_load(&tcp->counters.zerocopy_sends);
-	stats->zerocopy_copied += atomic_load(&tcp->counters.zerocopy_copied);
 }
 
 const struct otte_transport_ops otte_tcp_transport = {
