@@ -338,7 +338,8 @@ struct otte_segment;
  * Open a peer: `endpoint` is "host:port", "[v6]:port" or a descriptor of otte_engine_descriptor().
  * Connects and exchanges hellos within `timeout_ns`. With an epoch other than OTTE_EPOCH_ANY (or a
  * descriptor, which carries one) a peer of another epoch is -ESTALE. Segments of one peer share its
- * connections.
+ * connections. Asking name servers for a host name is not bounded by `timeout_ns`; give an address where
+ * that matters. Host names are asked for once, when the segment is opened.
  */
 OTTE_API int otte_segment_open(struct otte_engine *engine, const char *endpoint, uint64_t epoch,
 			       int64_t timeout_ns, struct otte_segment **segment);
@@ -552,7 +553,9 @@ OTTE_API int otte_block_list_destroy(struct otte_block_list *list);
 /*
  * Send `length` <= OTTE_NOTIFY_MAX bytes to the peer's application: with a batch, once every request
  * submitted to it so far has completed (never, if one fails: the notification is then dropped and
- * counted as failed in the batch's text); with NULL at once. Never waits for the network.
+ * counted as failed in the batch's text); with NULL at once. Never waits for the network: 0 says that it
+ * is on its way, not that there is room for it in the peer's queue (limits.notifications there), beyond
+ * which it is dropped with a warning in this engine's log.
  */
 OTTE_API int otte_notify(struct otte_segment *segment, struct otte_batch *batch, const void *data,
 			 size_t length);

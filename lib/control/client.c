@@ -257,8 +257,10 @@ static int take_answer(struct otte_control_client *client, const struct otte_fra
 	DL_FOREACH(client->calls, call)
 		if (call->id == frame->id)
 			break;
-	if (!call)
-		return 0; /* its caller gave up, or nobody asked to hear */
+	if (!call) { /* its caller gave up, or nobody asked to hear */
+		client->refused_notices += frame->type == OTTE_FRAME_NOTIFIED && frame->status;
+		return 0;
+	}
 	if (call->answer_type != frame->type)
 		return otte_fail(-EPROTO, "the peer answers with frame type %u", frame->type);
 	DL_DELETE(client->calls, call);
@@ -364,6 +366,7 @@ static int receive(struct otte_control_client *client)
 static void client_ready(struct otte_watch *watch, uint32_t events)
 {
 	struct otte_control_client *client = container_of(watch, struct otte_control_client, watch);
+	unsigned refused;
 	bool lost;
 	int ret;
 
@@ -380,7 +383,11 @@ static void client_ready(struct otte_watch *watch, uint32_t events)
 			pthread_mutex_lock(&client->lock);
 		}
 	} while (ret > 0);
+	refused = client->refused_notices;
+	client->refused_notices = 0;
 	pthread_mutex_unlock(&client->lock);
+	if (refused)
+		otte_log(OTTE_LOG_WARNING, "a peer has no room for %u notifications", refused);
 }
 
 int otte_control_client_post(struct otte_control_client *client, uint16_t type, const void *payload,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -41,11 +42,21 @@ static int listen_on(const struct otte_sockaddr *address)
 	return fd;
 }
 
-/* What peers are told to open: the advertised host and port, as far as given, else the bound ones. */
+static bool is_wildcard(const struct sockaddr_storage *address)
+{
+	if (address->ss_family == AF_INET6)
+		return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)address)->sin6_addr);
+	return ((const struct sockaddr_in *)address)->sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
+/*
+ * What peers are told to open: the advertised host and port, as far as given, else the bound ones. Nobody
+ * can open "every interface", so a listener on it goes by this machine's name.
+ */
 static int advertise(struct otte_engine *engine, int fd)
 {
-	const char *wanted = engine->config.advertise;
-	struct sockaddr_storage bound = { 0 };
+	char wanted[OTTE_ADDRESS_MAX];
+	struct sockaddr_storage bound;
 	socklen_t length = sizeof(bound);
 	struct otte_endpoint endpoint;
 	int ret;
@@ -54,9 +65,17 @@ static int advertise(struct otte_engine *engine, int fd)
 		return otte_fail(-errno, "getsockname: %m");
 	ret = otte_sockaddr_format((struct sockaddr *)&bound, length, engine->address,
 				   sizeof(engine->address));
-	if (ret || !wanted[0])
+	if (ret)
 		return ret;
-	/* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): getsockname() sets it */
+	memcpy(wanted, engine->config.advertise, sizeof(wanted));
+	if (!wanted[0] && is_wildcard(&bound)) {
+		if (gethostname(wanted, sizeof(wanted)) < 0)
+			return otte_fail(-errno, "gethostname: %m");
+		otte_log(OTTE_LOG_WARNING, "listening on every interface without listen.advertise: "
+			 "peers are told \"%s\"", wanted);
+	}
+	if (!wanted[0])
+		return 0;
 	ret = otte_endpoint_parse(wanted, ntohs(((struct sockaddr_in *)&bound)->sin_port), &endpoint);
 	if (ret)
 		return otte_fail_within(ret, "listen.advertise: ");
