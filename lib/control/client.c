@@ -17,6 +17,8 @@
 
 /* Frames that nobody has sent yet may pile up to this many times the largest one. */
 #define TX_FRAMES 16
+/* One peer is heard so often before the others have their turn. */
+#define ROUND_FRAMES 32
 
 /* Lives on the stack of otte_control_client_call(), linked while it waits. */
 struct otte_call {
@@ -366,7 +368,7 @@ static int receive(struct otte_control_client *client)
 static void client_ready(struct otte_watch *watch, uint32_t events)
 {
 	struct otte_control_client *client = container_of(watch, struct otte_control_client, watch);
-	unsigned refused;
+	unsigned frames = 0, refused;
 	bool lost;
 	int ret;
 
@@ -382,7 +384,7 @@ static void client_ready(struct otte_watch *watch, uint32_t events)
 					lost ? ret : ret == TELL_BYE ? -ESHUTDOWN : 0);
 			pthread_mutex_lock(&client->lock);
 		}
-	} while (ret > 0);
+	} while (ret > 0 && ++frames < ROUND_FRAMES);
 	refused = client->refused_notices;
 	client->refused_notices = 0;
 	pthread_mutex_unlock(&client->lock);

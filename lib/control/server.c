@@ -15,6 +15,8 @@
 
 /* A peer may let this many frames' worth of answers pile up before it is cut off. */
 #define TX_FRAMES 16
+/* One connection is heard so often before the others have their turn. */
+#define ROUND_FRAMES 32
 #define DESCRIPTOR_PAUSE_NS (100 * NSEC_PER_MSEC)
 #define ROWS_A_FRAME(payload) (((payload) - OTTE_REGIONS_HEADER) / OTTE_REGION_ROW_BYTES)
 
@@ -334,13 +336,14 @@ static void session_ready(struct otte_watch *watch, uint32_t events)
 	struct otte_control_server *server = session->server;
 	struct otte_frame frame;
 	const uint8_t *payload;
+	unsigned frames;
 	int ret;
 
 	if (session->state == OTTE_SESSION_CLOSED)
 		return;
 	if ((events & EPOLLOUT) && after_send(session, otte_stream_flush(&session->stream)))
 		return;
-	while (session->state != OTTE_SESSION_CLOSED) {
+	for (frames = 0; frames < ROUND_FRAMES && session->state != OTTE_SESSION_CLOSED; frames++) {
 		ret = otte_stream_receive(&session->stream, &frame, &payload);
 		if (ret == 0)
 			return;

@@ -155,6 +155,7 @@ static void tick(struct otte_engine *engine, unsigned index, uint64_t now_ns)
 	if (atomic_exchange(&engine->serve_bye, false))
 		otte_control_server_bye(&engine->server);
 	otte_control_server_tick(&engine->server, now_ns);
+	otte_stats_socket_tick(engine->stats_socket);
 }
 
 static void *serve_main(void *arg)

@@ -21,6 +21,7 @@
 struct otte_stats_socket {
 	struct otte_watch watch;
 	struct otte_engine *engine;
+	bool paused; /* descriptors ran out */
 };
 
 static bool may_see(int fd)
@@ -53,8 +54,13 @@ static void accept_ready(struct otte_watch *watch, uint32_t events)
 
 	(void)events;
 	fd = otte_fd_accept(watch->fd);
-	if (fd < 0)
+	if (fd < 0) {
+		/* Whoever waits there would be told of again at once. */
+		self->paused = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+		if (self->paused)
+			otte_loop_remove(&self->engine->serve_loops[0], watch);
 		return;
+	}
 	if (may_see(fd))
 		answer(self, fd);
 	otte_fd_close(fd);
@@ -115,6 +121,12 @@ close_fd:
 free_self:
 	free(self);
 	return ret;
+}
+
+void otte_stats_socket_tick(struct otte_stats_socket *self)
+{
+	if (self && self->paused)
+		self->paused = otte_loop_add(&self->engine->serve_loops[0], &self->watch, EPOLLIN) != 0;
 }
 
 void otte_stats_socket_close(struct otte_stats_socket *self)

@@ -27,7 +27,7 @@
 /* The limits above, the second at most until they are looked at, and a busy machine. */
 #define CUT_OFF_NS (4 * SECOND)
 /* One transfer of the good peer, whatever happens beside it on two busy CPUs. */
-#define SLOWEST_NS (1 * SECOND)
+#define SLOWEST_NS (2 * SECOND)
 /* What all hostile peers together may cost the source, its own buffers included. */
 #define RESIDENT_BYTES (8u << 20)
 
@@ -433,6 +433,63 @@ static void a_flood_of_connections_stops_at_the_limit_and_passes(void **state)
 	assert_unharmed(before);
 }
 
+/* Sends `bytes` again and again until it is cut off or told to stop; throws away what comes back. */
+struct talker {
+	pthread_t thread;
+	int fd;
+	uint8_t bytes[65536];
+	size_t size;
+	_Atomic bool stop;
+};
+
+static void *talk(void *arg)
+{
+	struct talker *talker = arg;
+	size_t sent = 0;
+	ssize_t n;
+
+	while (!talker->stop) {
+		n = send(talker->fd, talker->bytes + sent, talker->size - sent,
+			 MSG_NOSIGNAL | MSG_DONTWAIT);
+		if (n > 0)
+			sent = (sent + (size_t)n) % talker->size;
+		else if (errno != EAGAIN)
+			break;
+		while (recv(talker->fd, NULL, 1 << 20, MSG_DONTWAIT | MSG_TRUNC) > 0)
+			;
+	}
+	return NULL;
+}
+
+static void two_who_never_stop_talking_leave_others_their_turn(void **state)
+{
+	static struct talker pinger, writer;
+	const struct otte_frame ping = { .type = OTTE_FRAME_PING, .id = 1 };
+	uint64_t session, before;
+	size_t i;
+
+	(void)state;
+	pinger.fd = open_session(&session);
+	writer.fd = open_lane(session, 1);
+	for (i = 0; i + OTTE_FRAME_HEADER <= sizeof(pinger.bytes); i += OTTE_FRAME_HEADER)
+		otte_frame_encode(&ping, pinger.bytes + i);
+	pinger.size = i;
+	/* Refused, with a payload that never ends. */
+	say_request(writer.fd, OTTE_WRITE, 0, INT64_MAX);
+	writer.size = sizeof(writer.bytes);
+	before = transfers;
+	slowest_ns = 0;
+	assert_int_equal(pthread_create(&pinger.thread, NULL, talk, &pinger), 0);
+	assert_int_equal(pthread_create(&writer.thread, NULL, talk, &writer), 0);
+	assert_true(EVENTUALLY(transfers > before + 50));
+	pinger.stop = writer.stop = true;
+	pthread_join(pinger.thread, NULL);
+	pthread_join(writer.thread, NULL);
+	close(writer.fd);
+	close(pinger.fd);
+	assert_unharmed(before);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -444,6 +501,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_write_that_stops_after_its_header_frees_its_range_in_time),
 		cmocka_unit_test(one_who_does_not_read_what_it_asked_for_is_cut_off),
 		cmocka_unit_test(one_who_does_not_read_answers_is_cut_off),
+		cmocka_unit_test(two_who_never_stop_talking_leave_others_their_turn),
 		cmocka_unit_test(a_flood_of_connections_stops_at_the_limit_and_passes),
 	};
 	int status;

@@ -17,6 +17,8 @@
 /* The test's own process receives; a child sends. */
 struct sender {
 	struct side here;
+	const uint8_t *bytes;    /* its region's, as the test looks at them */
+	int fd;
 	struct child child;
 };
 
@@ -73,7 +75,8 @@ static void sender_start(struct sender *sender, const char *keys)
 {
 	char region[32];
 
-	OK(side_open(&sender->here, keys, -1, BYTES));
+	sender->bytes = share(&sender->fd, BYTES);
+	OK(side_open(&sender->here, keys, sender->fd, BYTES));
 	snprintf(region, sizeof(region), "%lu",
 		 (unsigned long)otte_region_id(sender->here.region));
 	child_start(&sender->child, -1, "sender", sender->here.address, region, NULL);
@@ -84,6 +87,7 @@ static void sender_stop(struct sender *sender)
 {
 	child_end(&sender->child);
 	OK(side_close(&sender->here));
+	share_end((void *)sender->bytes, sender->fd, BYTES);
 }
 
 static bool readable(const struct side *side, int timeout_ms)
@@ -109,8 +113,8 @@ static void a_tied_notification_comes_after_the_bytes_it_speaks_of(void **state)
 		OK(otte_notification_next(sender.here.engine, &notification));
 		assert_int_equal(atoi((char *)notification.data), n);
 		/* Every byte of every request of the batch. */
-		assert_int_equal(sender.here.bytes[0], n);
-		assert_memory_equal(sender.here.bytes, sender.here.bytes + 1, BYTES - 1);
+		assert_int_equal(sender.bytes[0], n);
+		assert_memory_equal(sender.bytes, sender.bytes + 1, BYTES - 1);
 		assert_int_equal(otte_notification_next(sender.here.engine, &notification), -EAGAIN);
 		assert_string_equal(child_hear(&sender.child), "code 0");
 	}

@@ -25,6 +25,8 @@
 #define ROUND_BYTES (4 * MIB)
 /* One lane may be served so often before the others have their turn. */
 #define ROUND_REQUESTS 16
+/* And so many calls of the system it may take, whatever they bring: a payload may have no end. */
+#define ROUND_STEPS 64
 #define PACE_ROUNDS 8
 
 enum source_state {
@@ -264,7 +266,7 @@ static void note_pace(struct source_lane *lane, unsigned served)
 static void source_ready(struct otte_watch *watch, uint32_t events)
 {
 	struct source_lane *lane = container_of(watch, struct source_lane, watch);
-	unsigned served = 0;
+	unsigned served = 0, steps = 0;
 	uint64_t bytes = 0;
 	int ret;
 
@@ -282,7 +284,7 @@ static void source_ready(struct otte_watch *watch, uint32_t events)
 			if (!lane->eager || served == ROUND_REQUESTS || bytes >= ROUND_BYTES)
 				break;
 		}
-	} while (ret > 0);
+	} while (ret > 0 && ++steps < ROUND_STEPS);
 	if (ret < 0) {
 		otte_log(OTTE_LOG_DEBUG, "a peer's lane ends: %s", otte_error_text());
 		close_lane(lane);
