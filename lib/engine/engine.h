@@ -45,6 +45,8 @@ struct otte_stats_socket;
 struct otte_serve_thread {
 	struct otte_engine *engine;
 	unsigned index;
+	struct otte_watch timer;         /* readable when the next tick is due */
+	bool due;
 	pthread_t thread;
 };
 
