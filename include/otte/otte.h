@@ -152,7 +152,7 @@ struct otte_config {
 	uint32_t tcp_max_slices;                /* tcp.max_slices: 64 for each request */
 	uint32_t tcp_zerocopy;                  /* tcp.zerocopy: enum otte_zerocopy; auto */
 	uint64_t tcp_zerocopy_min_bytes;        /* tcp.zerocopy_min_bytes: 1 MiB */
-	uint64_t tcp_send_buffer;               /* tcp.send_buffer_bytes: 0 = the system's */
+	uint64_t tcp_send_buffer;               /* tcp.send_buffer_bytes: 0 = by peer */
 	uint64_t tcp_receive_buffer;            /* tcp.receive_buffer_bytes: 0 = the system's */
 	uint64_t tcp_stall_ns;                  /* tcp.stall_timeout_ms: 10000 without a byte moved */
 

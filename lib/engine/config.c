@@ -110,7 +110,7 @@ static const struct otte_config_key keys[] = {
 	     "send without copying, off loopback only"),
 	U64("tcp.zerocopy_min_bytes", tcp_zerocopy_min_bytes, 4 * KIB, BYTES_MAX, MIB,
 	    "shortest payload sent without copying"),
-	U64("tcp.send_buffer_bytes", tcp_send_buffer, 0, GIB, 0, "SO_SNDBUF; 0: the system's"),
+	U64("tcp.send_buffer_bytes", tcp_send_buffer, 0, GIB, 0, "SO_SNDBUF; 0: by where the peer is"),
 	U64("tcp.receive_buffer_bytes", tcp_receive_buffer, 0, GIB, 0,
 	    "SO_RCVBUF; 0: the system's"),
 	MS("tcp.stall_timeout_ms", tcp_stall_ns, 1, HOUR_MS, 10000,

@@ -481,6 +481,8 @@ static int shake_hands(struct tcp_lane *lane)
 		/* An event of the connection before this one may come late. */
 		if (getpeername(lane->watch.fd, (struct sockaddr *)&peer, &peer_length) < 0)
 			return 0;
+		atomic_store(&lane->peer->local,
+			     tcp_socket_connected(lane->peer->tcp->env.config, lane->watch.fd));
 		ret = send_hello(lane);
 		return ret ? ret : ask_for_room(lane, false);
 	}

@@ -304,6 +304,7 @@ int tcp_source_accept(struct otte_transport *transport, void *peer, int fd)
 	lane = calloc(1, sizeof(*lane));
 	if (!lane)
 		return otte_fail(-ENOMEM, "no memory for a lane");
+	tcp_socket_connected(tcp->env.config, fd);
 	lane->tcp = tcp;
 	lane->peer = peer;
 	lane->retired.free = free_lane;
