@@ -145,7 +145,7 @@ struct otte_config {
 	uint32_t tcp_max_slices;                /* tcp.max_slices: 64 for each request */
 	char tcp_congestion[16];                /* tcp.congestion: "" = the system's */
 	uint64_t tcp_block_bytes;               /* tcp.block_bytes: 65536, base of slicing */
-	uint64_t tcp_send_buffer;               /* tcp.send_buffer_bytes: 0 = the system's */
+	uint64_t tcp_send_buffer;               /* tcp.send_buffer_bytes: 0 = by peer */
 	uint64_t tcp_receive_buffer;            /* tcp.receive_buffer_bytes: 0 = the system's */
 	uint64_t tcp_stall_ns;                  /* tcp.stall_timeout_ms: 10000 without a byte moved */
 

@@ -11,6 +11,8 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #define WORD_BITS 64
@@ -89,6 +91,16 @@ int otte_fd_epoll(void)
 
 	pthread_mutex_lock(&lock);
 	fd = mark(epoll_create1(EPOLL_CLOEXEC));
+	pthread_mutex_unlock(&lock);
+	return fd;
+}
+
+int otte_fd_timer(void)
+{
+	int fd;
+
+	pthread_mutex_lock(&lock);
+	fd = mark(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
 	pthread_mutex_unlock(&lock);
 	return fd;
 }

@@ -17,6 +17,8 @@ int otte_fd_socket(int domain, int type);
 int otte_fd_accept(int listener);
 int otte_fd_eventfd(unsigned count);
 int otte_fd_epoll(void);
+/* On CLOCK_MONOTONIC. */
+int otte_fd_timer(void);
 void otte_fd_close(int fd);
 
 /* Around fork(); who forks calls them, see engine/fork.c. */

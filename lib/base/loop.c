@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/sys.h"
 
 #define EVENTS_A_ROUND 32
 
@@ -97,7 +98,7 @@ void otte_loop_run(struct otte_loop *loop, int timeout_ms)
 	struct epoll_event events[EVENTS_A_ROUND];
 	int i, n;
 
-	n = epoll_wait(loop->epoll_fd, events, EVENTS_A_ROUND, timeout_ms);
+	n = otte_sys_epoll_wait(loop->epoll_fd, events, EVENTS_A_ROUND, timeout_ms);
 	for (i = 0; i < n; i++) {
 		struct otte_watch *watch = events[i].data.ptr;
 

@@ -166,7 +166,7 @@ int otte_stats_decode(const uint8_t *in, size_t length, struct otte_stats *stats
 /* ---- Lanes ---- */
 
 #define OTTE_LANE_REQUEST_BYTES 64
-#define OTTE_LANE_ANSWER_BYTES 32
+#define OTTE_LANE_ANSWER_BYTES 64
 #define OTTE_LANE_MAGIC 0x4c54544fu /* "OTTL" */
 
 /*
@@ -185,8 +185,9 @@ struct otte_lane_request {
 };
 
 /*
- * magic u32, op u8, effect u8, reserved u16, id u64, status i32, reserved u32, length u64. Behind the
- * answer to a READ with status 0 follow `length` bytes. Answers come in the order of requests.
+ * magic u32, op u8, effect u8, reserved u16, id u64, status i32, reserved u32, length u64,
+ * reserved u64[4]. Behind the answer to a READ with status 0 follow `length` bytes: on both sides the kernel
+ * copies them faster where they begin at a multiple of 64. Answers come in the order of requests.
  */
 struct otte_lane_answer {
 	uint8_t op;

@@ -10,8 +10,10 @@
 #include "control/le.h"
 #include "control/wire_private.h"
 
+#define ANSWER_RESERVED 4
+
 _Static_assert(OTTE_LANE_REQUEST_BYTES == 4 + 4 * 1 + 5 * 8 + 2 * 8, "lane request layout");
-_Static_assert(OTTE_LANE_ANSWER_BYTES == 4 + 1 + 1 + 2 + 8 + 4 + 4 + 8, "lane answer layout");
+_Static_assert(OTTE_LANE_ANSWER_BYTES == 4 + 1 + 1 + 2 + 8 + 4 + 4 + 8 + 4 * 8, "lane answer layout");
 
 static int check_magic(const char *what, uint32_t magic)
 {
@@ -104,7 +106,8 @@ void otte_lane_answer_encode(const struct otte_lane_answer *answer,
 	at = put_le64(at, answer->id);
 	at = put_le32(at, (uint32_t)answer->status);
 	at = put_le32(at, 0);
-	put_le64(at, answer->length);
+	at = put_le64(at, answer->length);
+	memset(at, 0, ANSWER_RESERVED * sizeof(uint64_t));
 }
 
 static int check_answer(const struct otte_lane_answer *answer)
@@ -131,8 +134,10 @@ int otte_lane_answer_decode(const uint8_t in[OTTE_LANE_ANSWER_BYTES],
 {
 	uint32_t magic, status, reserved32;
 	struct otte_lane_answer got;
+	uint64_t reserved, any = 0;
 	uint16_t reserved16;
 	const uint8_t *at;
+	size_t i;
 	int rc;
 
 	at = get_le32(in, &magic);
@@ -142,7 +147,11 @@ int otte_lane_answer_decode(const uint8_t in[OTTE_LANE_ANSWER_BYTES],
 	at = get_le64(at, &got.id);
 	at = get_le32(at, &status);
 	at = get_le32(at, &reserved32);
-	get_le64(at, &got.length);
+	at = get_le64(at, &got.length);
+	for (i = 0; i < ANSWER_RESERVED; i++) {
+		at = get_le64(at, &reserved);
+		any |= reserved;
+	}
 	got.status = (int32_t)status;
 
 	rc = check_magic("lane answer", magic);
@@ -152,6 +161,8 @@ int otte_lane_answer_decode(const uint8_t in[OTTE_LANE_ANSWER_BYTES],
 		rc = otte_wire_zero("lane answer", "reserved16", reserved16);
 	if (!rc)
 		rc = otte_wire_zero("lane answer", "reserved32", reserved32);
+	if (!rc)
+		rc = otte_wire_zero("lane answer", "reserved", any);
 	if (!rc)
 		*answer = got;
 	return rc;

@@ -105,7 +105,7 @@ static const struct otte_config_key keys[] = {
 	TEXT("tcp.congestion", tcp_congestion, "",
 	     "congestion control of payload connections; empty: the system's"),
 	U64("tcp.block_bytes", tcp_block_bytes, 4 * KIB, 16 * MIB, 64 * KIB, "base of slicing"),
-	U64("tcp.send_buffer_bytes", tcp_send_buffer, 0, GIB, 0, "SO_SNDBUF; 0: the system's"),
+	U64("tcp.send_buffer_bytes", tcp_send_buffer, 0, GIB, 0, "SO_SNDBUF; 0: by where the peer is"),
 	U64("tcp.receive_buffer_bytes", tcp_receive_buffer, 0, GIB, 0,
 	    "SO_RCVBUF; 0: the system's"),
 	MS("tcp.stall_timeout_ms", tcp_stall_ns, 1, HOUR_MS, 10000,

@@ -15,6 +15,7 @@
 #define LINGER_NS (100 * NSEC_PER_MSEC)
 /* A leader looks up from its loop this often, whatever its limit. */
 #define LEAD_MS 100
+#define LEAD_TICKS (LEAD_MS / TICK_MS)
 
 static bool take_lead(struct otte_progress *progress)
 {
@@ -56,15 +57,25 @@ static void arm(struct otte_progress *progress)
 		progress->armed = true;
 }
 
-/* Lead where nobody has for a whole tick. */
-static void look_after_lanes(struct otte_progress *progress, uint64_t *rounds)
-{
-	uint64_t now = atomic_load(&progress->rounds);
-	bool idle = !atomic_load(&progress->led) && now == *rounds;
+/* What the thread has seen of those who lead. */
+struct led {
+	uint64_t rounds;
+	unsigned ticks; /* of the present round */
+};
 
-	*rounds = now;
-	if (atomic_load(&progress->attention) || (atomic_load(&progress->live) && idle))
+/* Lead where nobody has for a whole tick; have a leader look up who has been waiting for long. */
+static void look_after_lanes(struct otte_progress *progress, struct led *seen)
+{
+	uint64_t rounds = atomic_load(&progress->rounds);
+	bool led = atomic_load(&progress->led);
+
+	seen->ticks = rounds == seen->rounds ? seen->ticks + 1 : 0;
+	seen->rounds = rounds;
+	if (atomic_load(&progress->attention) ||
+	    (atomic_load(&progress->live) && !led && seen->ticks))
 		arm(progress);
+	if (led && seen->ticks && seen->ticks % LEAD_TICKS == 0)
+		otte_loop_wake(&progress->lanes);
 }
 
 static bool busy(struct otte_progress *progress)
@@ -82,14 +93,15 @@ static int shorter(int a, int b)
 static void *progress_main(void *arg)
 {
 	struct otte_progress *progress = arg;
-	uint64_t rounds = 0, busy_ns = 0;
+	struct led seen = { .rounds = 0 };
+	uint64_t busy_ns = 0;
 	int due_ms, ms;
 
 	while (!atomic_load(&progress->stop)) {
 		uint64_t now_ns = otte_now_ns();
 
 		due_ms = progress->tick(progress->arg, now_ns);
-		look_after_lanes(progress, &rounds);
+		look_after_lanes(progress, &seen);
 		if (busy(progress))
 			busy_ns = now_ns;
 		ms = shorter(due_ms, now_ns - busy_ns < LINGER_NS ? TICK_MS : -1);
@@ -175,16 +187,20 @@ void otte_waiter_init(struct otte_waiter *waiter)
 	waiter->thread = pthread_self();
 }
 
-static int lead_ms(uint64_t until_ns)
+/*
+ * A limit costs the kernel a timer each time. While work is live the thread ticks, and has the leader look
+ * up every LEAD_MS; so only an end that is nearer needs one.
+ */
+static int lead_ms(struct otte_progress *progress, uint64_t until_ns)
 {
-	uint64_t now_ns;
+	uint64_t now_ns = otte_coarse_ns(), left_ms;
 
-	if (until_ns == OTTE_FOREVER_NS)
-		return LEAD_MS;
-	now_ns = otte_now_ns();
 	if (until_ns <= now_ns)
 		return 0;
-	return (int)min_u64(LEAD_MS, (until_ns - now_ns + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC);
+	left_ms = (until_ns - now_ns + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC;
+	if (left_ms > 2 * LEAD_MS && atomic_load(&progress->live))
+		return -1;
+	return (int)min_u64(LEAD_MS, left_ms);
 }
 
 /* One round, with the lead. */
@@ -193,7 +209,7 @@ static void lead(struct otte_progress *progress, struct otte_waiter *waiter, uin
 	atomic_store(&waiter->leading, true);
 	atomic_fetch_add_explicit(&progress->rounds, 1, memory_order_relaxed);
 	if (!atomic_load(&waiter->done))
-		otte_loop_run(&progress->lanes, lead_ms(until_ns));
+		otte_loop_run(&progress->lanes, lead_ms(progress, until_ns));
 	atomic_store(&waiter->leading, false);
 	give_lead(progress);
 }
@@ -231,7 +247,8 @@ bool otte_progress_wait(struct otte_progress *progress, struct otte_waiter *wait
 			lead(progress, waiter, until_ns);
 		else
 			follow(progress, waiter, until_ns);
-		if (until_ns != OTTE_FOREVER_NS && otte_now_ns() >= until_ns)
+		if (!atomic_load(&waiter->done) && until_ns != OTTE_FOREVER_NS &&
+		    otte_now_ns() >= until_ns)
 			break;
 	}
 	/* A signal that the lead is free may have been for a follower that no longer wants it. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -158,26 +159,76 @@ static void tick(struct otte_engine *engine, unsigned index, uint64_t now_ns)
 	otte_stats_socket_tick(engine->stats_socket);
 }
 
+static void timer_ready(struct otte_watch *watch, uint32_t events)
+{
+	struct otte_serve_thread *self = container_of(watch, struct otte_serve_thread, timer);
+	uint64_t count;
+
+	(void)events;
+	self->due = read(watch->fd, &count, sizeof(count)) > 0;
+}
+
+/* A timer set once a tick, and not a limit to each wait: that would cost every request one. */
+static void set_timer(struct otte_serve_thread *self, uint64_t at_ns)
+{
+	const struct itimerspec when = {
+		.it_value = { (time_t)(at_ns / NSEC_PER_SEC), (long)(at_ns % NSEC_PER_SEC) },
+	};
+
+	self->due = false;
+	self->timer_ns = at_ns;
+	timerfd_settime(self->timer.fd, TFD_TIMER_ABSTIME, &when, NULL);
+}
+
 static void *serve_main(void *arg)
 {
 	struct otte_serve_thread *self = arg;
 	struct otte_engine *engine = self->engine;
-	uint64_t tick_ns = 0;
 
+	self->due = true;
 	while (!atomic_load(&engine->serve_stop)) {
-		uint64_t now_ns = otte_coarse_ns();
+		if (self->due || (!self->index && atomic_load(&engine->serve_bye))) {
+			uint64_t now_ns = otte_now_ns();
 
-		if (now_ns >= tick_ns || atomic_load(&engine->serve_bye)) {
 			tick(engine, self->index, now_ns);
-			tick_ns = now_ns + TICK_MS * NSEC_PER_MSEC;
+			set_timer(self, now_ns + TICK_MS * NSEC_PER_MSEC);
 		}
 		/* What came in since may have a limit of its own. */
-		if (!self->index)
-			tick_ns = min_u64(tick_ns, engine->server.due_ns);
-		otte_loop_run(&engine->serve_loops[self->index],
-			      tick_ns <= now_ns ? 0 : (int)((tick_ns - now_ns) / NSEC_PER_MSEC) + 1);
+		if (!self->index && engine->server.due_ns < self->timer_ns)
+			set_timer(self, engine->server.due_ns);
+		otte_loop_run(&engine->serve_loops[self->index], -1);
 	}
 	return NULL;
+}
+
+static int open_loop(struct otte_engine *engine, unsigned index)
+{
+	struct otte_serve_thread *self = &engine->serve_threads[index];
+	struct otte_loop *loop = &engine->serve_loops[index];
+	int ret;
+
+	self->engine = engine;
+	self->index = index;
+	self->timer.ready = timer_ready;
+	ret = otte_loop_init(loop);
+	if (ret)
+		return ret;
+	self->timer.fd = otte_fd_timer();
+	if (self->timer.fd < 0)
+		ret = otte_fail(-errno, "timerfd_create: %m");
+	else
+		ret = otte_loop_add(loop, &self->timer, EPOLLIN);
+	if (ret) {
+		otte_fd_close(self->timer.fd);
+		otte_loop_fini(loop);
+	}
+	return ret;
+}
+
+static void close_loop(struct otte_engine *engine, unsigned index)
+{
+	otte_fd_close(engine->serve_threads[index].timer.fd);
+	otte_loop_fini(&engine->serve_loops[index]);
 }
 
 int otte_serve_open(struct otte_engine *engine)
@@ -186,7 +237,7 @@ int otte_serve_open(struct otte_engine *engine)
 	int fd, ret = 0;
 
 	for (i = 0; i < count; i++) {
-		ret = otte_loop_init(&engine->serve_loops[i]);
+		ret = open_loop(engine, i);
 		if (ret)
 			goto fini_loops;
 	}
@@ -211,7 +262,7 @@ close_listener:
 		otte_fd_close(fd);
 fini_loops:
 	while (i)
-		otte_loop_fini(&engine->serve_loops[--i]);
+		close_loop(engine, --i);
 	return ret;
 }
 
@@ -223,8 +274,6 @@ int otte_serve_start(struct otte_engine *engine)
 	for (i = 0; i < engine->serve_count; i++) {
 		struct otte_serve_thread *self = &engine->serve_threads[i];
 
-		self->engine = engine;
-		self->index = i;
 		ret = pthread_create(&self->thread, NULL, serve_main, self);
 		if (ret) {
 			ret = otte_fail(-ret, "a thread that serves peers cannot be started");
@@ -254,7 +303,7 @@ void otte_serve_close(struct otte_engine *engine)
 
 	otte_stats_socket_close(engine->stats_socket);
 	for (i = 0; i < engine->config.tcp_workers; i++)
-		otte_loop_fini(&engine->serve_loops[i]);
+		close_loop(engine, i);
 }
 
 void otte_serve_say_bye(struct otte_engine *engine)

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/sys.h"
 #include "transport/tcp/tcp.h"
 
 #define IOV_SLICES 32
@@ -138,10 +139,10 @@ static void flush(struct tcp_lane *lane)
 	while (lane->unsent && !lane->broken) {
 		message.msg_iovlen = (size_t)gather(lane->unsent, iov);
 		if (message.msg_iovlen == 1) /* a lone READ: the short call is cheaper */
-			n = send(lane->watch.fd, iov[0].iov_base, iov[0].iov_len,
+			n = otte_sys_send(lane->watch.fd, iov[0].iov_base, iov[0].iov_len,
 				 MSG_DONTWAIT | MSG_NOSIGNAL);
 		else
-			n = sendmsg(lane->watch.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+			n = otte_sys_sendmsg(lane->watch.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (n > 0) {
 			advance(lane, (uint64_t)n);
 		} else if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -266,7 +267,7 @@ static ssize_t receive_nothing(struct tcp_lane *lane, bool *emptied)
 	struct tcp_slice *slice = lane->current;
 	ssize_t n;
 
-	n = recv(lane->watch.fd, NULL, slice->length - lane->current_got,
+	n = otte_sys_recv(lane->watch.fd, NULL, slice->length - lane->current_got,
 		 MSG_DONTWAIT | MSG_TRUNC);
 	*emptied = n > 0 && (uint64_t)n < slice->length - lane->current_got;
 	if (n > 0)
@@ -288,7 +289,7 @@ static ssize_t receive_payload(struct tcp_lane *lane, bool *emptied)
 
 	if (answered_next(lane, &alone) && !alone)
 		message.msg_iovlen = 2;
-	n = recvmsg(lane->watch.fd, &message, MSG_DONTWAIT);
+	n = otte_sys_recvmsg(lane->watch.fd, &message, MSG_DONTWAIT);
 	if (n > 0) {
 		uint64_t part = min_u64((uint64_t)n, rest);
 
@@ -316,7 +317,7 @@ static ssize_t receive_answer(struct tcp_lane *lane, struct tcp_slice **done, bo
 		iov[1].iov_len = head->length;
 		message.msg_iovlen = 2;
 	}
-	n = recvmsg(lane->watch.fd, &message, MSG_DONTWAIT);
+	n = otte_sys_recvmsg(lane->watch.fd, &message, MSG_DONTWAIT);
 	if (n > 0) {
 		uint64_t part = min_u64((uint64_t)n, iov[0].iov_len);
 
@@ -480,6 +481,8 @@ static int shake_hands(struct tcp_lane *lane)
 		/* An event of the connection before this one may come late. */
 		if (getpeername(lane->watch.fd, (struct sockaddr *)&peer, &peer_length) < 0)
 			return 0;
+		atomic_store(&lane->peer->local,
+			     tcp_socket_connected(lane->peer->tcp->env.config, lane->watch.fd));
 		ret = send_hello(lane);
 		return ret ? ret : ask_for_room(lane, false);
 	}

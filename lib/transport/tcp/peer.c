@@ -197,7 +197,9 @@ void tcp_peer_place(struct tcp_peer *peer, struct tcp_slice *slice)
 
 int tcp_peer_plan(struct otte_transport_peer *base, struct otte_work *work)
 {
-	return tcp_plan_create(to_peer(base)->tcp->env.config, work);
+	struct tcp_peer *peer = to_peer(base);
+
+	return tcp_plan_create(peer->tcp->env.config, atomic_load(&peer->local), work);
 }
 
 void tcp_peer_unplan(struct otte_work *work)

@@ -5,6 +5,12 @@
 #include "base/error.h"
 #include "transport/tcp/tcp.h"
 
+/*
+ * Within one host a second connection adds no bandwidth, only a request, an answer and a turn of each side;
+ * so slices are at least this long there.
+ */
+#define LOCAL_BLOCK_BYTES (16 * MIB)
+
 static void encode(const struct otte_work *work, uint64_t offset, struct tcp_slice *slice)
 {
 	const struct otte_lane_request request = {
@@ -21,8 +27,9 @@ static void encode(const struct otte_work *work, uint64_t offset, struct tcp_sli
 	otte_lane_request_encode(&request, slice->request);
 }
 
-int tcp_plan_create(const struct otte_config *config, struct otte_work *work)
+int tcp_plan_create(const struct otte_config *config, bool local, struct otte_work *work)
 {
+	uint64_t block_bytes = local ? LOCAL_BLOCK_BYTES : config->tcp_block_bytes;
 	struct otte_slicing slicing;
 	struct tcp_plan *plan;
 	uint64_t offset;
@@ -32,7 +39,7 @@ int tcp_plan_create(const struct otte_config *config, struct otte_work *work)
 	 * More slices than lanes would only be requests that follow each other on one connection, which
 	 * cost a header and a turn of the source each and bring nothing.
 	 */
-	slicing = otte_slice_plan(work->length, config->tcp_block_bytes,
+	slicing = otte_slice_plan(work->length, block_bytes,
 				  (uint32_t)min_u64(config->tcp_max_slices, config->tcp_lanes));
 	plan = malloc(sizeof(*plan) + slicing.count * sizeof(plan->slices[0]));
 	if (!plan)

@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/sys.h"
 #include "transport/tcp/tcp.h"
 
 #define ROUND_BYTES (4 * MIB)
@@ -139,7 +140,7 @@ static int take_request(struct source_lane *lane)
 {
 	int ret;
 
-	ret = received(lane, recv(lane->watch.fd, lane->header + lane->moved,
+	ret = received(lane, otte_sys_recv(lane->watch.fd, lane->header + lane->moved,
 				  sizeof(lane->header) - lane->moved, MSG_DONTWAIT));
 	if (ret <= 0 || lane->moved < sizeof(lane->header))
 		return ret;
@@ -158,7 +159,7 @@ static int take_payload(struct source_lane *lane)
 	ssize_t n;
 	int ret;
 
-	n = recv(lane->watch.fd, lane->address + lane->moved, rest, MSG_DONTWAIT);
+	n = otte_sys_recv(lane->watch.fd, lane->address + lane->moved, rest, MSG_DONTWAIT);
 	if (n < 0 && errno == EFAULT) {
 		/* The memory went away under the mapping; what follows belongs nowhere. */
 		end_use(lane, false);
@@ -182,7 +183,7 @@ static int drop_payload(struct source_lane *lane)
 	uint64_t rest = lane->request.length - lane->moved;
 	int ret;
 
-	ret = received(lane, recv(lane->watch.fd, NULL, rest, MSG_DONTWAIT | MSG_TRUNC));
+	ret = received(lane, otte_sys_recv(lane->watch.fd, NULL, rest, MSG_DONTWAIT | MSG_TRUNC));
 	if (ret > 0 && lane->moved == lane->request.length)
 		prepare_answer(lane);
 	return ret;
@@ -217,7 +218,7 @@ static int send_answer(struct source_lane *lane)
 		iov[message.msg_iovlen].iov_base = lane->address + into;
 		iov[message.msg_iovlen++].iov_len = payload - into;
 	}
-	n = sendmsg(lane->watch.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+	n = otte_sys_sendmsg(lane->watch.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
 		ret = ask_for_room(lane, true);
 		return ret;
@@ -305,6 +306,7 @@ int tcp_source_accept(struct otte_transport *transport, void *peer, int fd)
 	lane = calloc(1, sizeof(*lane));
 	if (!lane)
 		return otte_fail(-ENOMEM, "no memory for a lane");
+	tcp_socket_connected(tcp->env.config, fd);
 	lane->tcp = tcp;
 	lane->peer = peer;
 	lane->retired.free = free_lane;

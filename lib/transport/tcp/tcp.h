@@ -69,7 +69,8 @@ struct tcp_plan {
 	struct tcp_slice slices[];
 };
 
-int tcp_plan_create(const struct otte_config *config, struct otte_work *work);
+/* `local`: the peer is on this host. */
+int tcp_plan_create(const struct otte_config *config, bool local, struct otte_work *work);
 void tcp_plan_put(struct tcp_plan *plan);
 /* Bytes that the slice puts on the wire. */
 uint64_t tcp_slice_wire_bytes(const struct tcp_slice *slice);
@@ -139,6 +140,7 @@ struct tcp_peer {
 	pthread_mutex_t lock;            /* stopped, code */
 	bool stopped;
 	int code;
+	_Atomic bool local;              /* on this host, as the last lane to connect found */
 	uint32_t lane_count;
 	struct tcp_lane lanes[OTTE_TCP_LANES_MAX];
 };
@@ -171,5 +173,7 @@ void tcp_source_close(struct tcp *tcp);
 
 /* Options of a payload connection: no delay, buffers, congestion control (named if refused). */
 int tcp_socket_prepare(const struct otte_config *config, int fd);
+/* Once it is connected: what depends on where the peer is. True: on this host. */
+bool tcp_socket_connected(const struct otte_config *config, int fd);
 
 #endif

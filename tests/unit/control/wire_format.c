@@ -372,7 +372,8 @@ static const struct format formats[] = {
 	    { 1, ONE_OF, 0, "\xf0\xf1\xf2\xf3\xf4\xf5\xf6\xf7\xf8\xf9\xfa\xfb\xfc\xfd\xfe\xff" },
 	    { 2, SAME, 0, NULL },
 	    { 4, SAME, 0, NULL },               /* reserved */
-	    { 8, SAME, 0, NULL } } },           /* length: 0 with a negative status */
+	    { 8, SAME, 0, NULL },               /* length: 0 with a negative status */
+	    { 32, SAME, 0, NULL } } },          /* reserved */
 };
 
 /* A copy of `length` bytes that ends where reading faults. */
