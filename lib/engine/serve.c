@@ -135,6 +135,7 @@ static int wait_ms(struct otte_engine *engine, unsigned index, uint64_t now_ns)
 	engine->tcp->ops->source_tick(engine->tcp, index, now_ns);
 	if (index)
 		return ms;
+	otte_stats_socket_tick(engine->stats_socket);
 	if (atomic_exchange(&engine->serve_bye, false))
 		otte_control_server_bye(&engine->server);
 	due = otte_control_server_tick(&engine->server, now_ns);
@@ -158,6 +159,9 @@ static void *serve_main(void *arg)
 			ms = (int)((tick_ns - now_ns) / NSEC_PER_MSEC) + 1;
 		}
 		otte_loop_run(&engine->serve_loops[self->index], ms);
+		/* What the round has put off is due before the tick that was known of then. */
+		if (self->index == 0 && engine->server.paused_until_ns)
+			tick_ns = min_u64(tick_ns, engine->server.paused_until_ns);
 	}
 	return NULL;
 }
