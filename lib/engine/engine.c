@@ -121,6 +121,7 @@ static int open_transport(struct otte_engine *engine)
 		.serve_loops = engine->serve_loops,
 		.source = {
 			.begin = otte_source_begin,
+			.refused = otte_source_refused,
 			.end = otte_source_end,
 			.lane_closed = otte_source_lane_closed,
 		},
