@@ -173,6 +173,10 @@ void otte_control_client_tick(struct otte_control_client *client, uint64_t now_n
 		client->changed(client, OTTE_CLIENT_LOST, -ETIMEDOUT);
 }
 
+/*
+ * Under lock. -EDQUOT, -ENOMEM: nothing was sent. -ECONNRESET: sending failed, and so that no part of
+ * what the caller takes for unsent is sent after all, the connection ends; the loop finds its end.
+ */
 static int send_frame(struct otte_control_client *client, uint16_t type, uint64_t id,
 		      const void *payload, size_t length)
 {
@@ -182,8 +186,11 @@ static int send_frame(struct otte_control_client *client, uint16_t type, uint64_
 	ret = otte_stream_send(&client->stream, &frame, payload);
 	if (ret == 1 && !client->waits_for_room) {
 		client->waits_for_room = true;
-		ret = otte_loop_change(client->loop, &client->watch, EPOLLIN | EPOLLOUT);
+		if (otte_loop_change(client->loop, &client->watch, EPOLLIN | EPOLLOUT))
+			ret = -ECONNRESET;
 	}
+	if (ret == -ECONNRESET)
+		shutdown(client->watch.fd, SHUT_RDWR);
 	return ret < 0 ? ret : 0;
 }
 

@@ -244,6 +244,11 @@ static int take_lane(struct otte_session *connection, const struct otte_frame *f
 	ret = answer(connection, OTTE_FRAME_LANE_READY, frame->id, 0, NULL, 0);
 	if (ret)
 		return ret;
+	/* The transport would not send the rest of it, and the peer would wait for that. */
+	if (connection->waits_for_room) {
+		end_session(connection, false);
+		return otte_fail(-ECONNRESET, "no room for the answer to a new lane's hello");
+	}
 	/* The watch goes first: the descriptor gets another one, perhaps in this very loop. */
 	otte_loop_remove(server->loop, &connection->watch);
 	connection->watch.fd = -1;

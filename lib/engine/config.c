@@ -512,9 +512,11 @@ static int parse_json(const char *text, size_t length, json_t **root)
 	json_error_t error;
 	char shown[JSON_ERROR_TEXT_LENGTH];
 
+	/* Where memory runs out jansson reports a fault in the text, or none; errno knows better. */
+	errno = 0;
 	*root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
 	if (!*root) {
-		if (json_error_code(&error) == json_error_out_of_memory)
+		if (errno == ENOMEM)
 			return otte_fail(-ENOMEM, "config: no memory for its JSON");
 		printable(shown, sizeof(shown), error.text);
 		return otte_fail(-EINVAL, "line %d column %d: %s", error.line, error.column, shown);

@@ -15,5 +15,7 @@ int otte_stats_socket_open(struct otte_engine *engine, struct otte_stats_socket 
 /* Listens again after a pause. The thread of serve loop 0 calls it now and then. */
 void otte_stats_socket_tick(struct otte_stats_socket *socket);
 void otte_stats_socket_close(struct otte_stats_socket *socket);
+/* Serve loop 0 calls it now and then; NULL is allowed. */
+void otte_stats_socket_tick(struct otte_stats_socket *socket);
 
 #endif
