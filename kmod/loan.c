@@ -19,6 +19,7 @@
 #include <linux/uaccess.h>
 
 #include "otte_priv.h"
+#include "trace.h"
 
 #define OFFERS_PER_BORROWER	4096	/* unanswered, of all lenders */
 #define OFFERS_PER_TENANT	256	/* of one user in one cgroup, to one borrower */
@@ -131,6 +132,7 @@ static void loan_settle(struct otte_loan *loan, u32 evidence)
 	if (!loan_move(loan, OTTE_LOAN_SETTLED))
 		return;
 	loan->evidence = evidence;
+	trace_otte_loan(loan);
 	loan->region->exposed_count--;
 	otte_retained_del(&loan->retained);
 	list_del_init(&loan->borrower_link);
@@ -149,6 +151,7 @@ void otte_loan_void(struct otte_loan *loan, bool tell_lender)
 	if (!loan_move(loan, OTTE_LOAN_WITHDRAWN))
 		return;
 	loan->evidence = OTTE_EVIDENCE_NEVER_EXPOSED;
+	trace_otte_loan(loan);
 	/* A borrower that has not read of the offer need not read of its end. */
 	if (!otte_event_cancel(loan->borrower, &loan->borrower_event, 1U << OTTE_EVENT_OFFERED) ||
 	    loan->offer_read)
@@ -338,6 +341,7 @@ static int loan_publish(struct otte_loan *loan, struct otte_region *region)
 	otte_region_get(region);
 	loan->region = region;
 	loan->retained.bytes = otte_loan_length(loan);
+	trace_otte_loan(loan);
 	otte_range_insert(&region->ranges, &loan->range);
 	list_add_tail(&loan->region_link, &region->loans);
 	region->loan_count++;
@@ -445,6 +449,7 @@ static int loan_expose(struct otte_loan *loan, const struct otte_loan_expose *ar
 		return err;
 	region->exposed_count++;
 	loan_move(loan, OTTE_LOAN_EXPOSED);
+	trace_otte_loan(loan);
 	return 0;
 }
 
@@ -506,6 +511,7 @@ static int loan_accept(struct otte_loan *loan, struct otte_client *borrower)
 	loan_leave_offers(loan);
 	list_add_tail(&loan->borrower_link, &borrower->loans);
 	loan_move(loan, OTTE_LOAN_EXPOSED);
+	trace_otte_loan(loan);
 	region->exposed_count++;
 	otte_gate_open(&loan->gate);
 	/* A descriptor on its way counts as a copy, so that nobody settles before it landed. */

@@ -439,22 +439,12 @@ static int dump_walk(struct sk_buff *skb, struct netlink_callback *cb)
 	return len;
 }
 
-static bool account_seen(const struct cursor *cursor, const struct otte_quota_key *key)
-{
-	if (cursor->admin || key->level == OTTE_LEVEL_MODULE)
-		return true;
-	return key->level == OTTE_LEVEL_USER &&
-	       key->id == from_kuid(&init_user_ns, cursor->uid);
-}
-
 static int account_keep(const struct otte_account *account, void *arg)
 {
 	struct cursor *cursor = arg;
 	struct otte_account *larger;
 	unsigned int room;
 
-	if (!account_seen(cursor, &account->key))
-		return 0;
 	if (cursor->account_count == cursor->account_room) {
 		room = cursor->account_room * 2 ?: 64;
 		larger = kvmalloc_array(room, sizeof(*larger), GFP_KERNEL_ACCOUNT);
@@ -471,6 +461,29 @@ static int account_keep(const struct otte_account *account, void *arg)
 	return 0;
 }
 
+/*
+ * Copies what the asker may see. Users are looked up instead of copying everybody's accounts, which
+ * would hold everybody up.
+ */
+static int accounts_take(struct cursor *cursor)
+{
+	const struct otte_quota_key keys[] = {
+		{ .level = OTTE_LEVEL_MODULE },
+		{ .level = OTTE_LEVEL_USER, .id = from_kuid(&init_user_ns, cursor->uid) },
+	};
+	struct otte_account account;
+	unsigned int i;
+	int err = 0;
+
+	if (cursor->admin)
+		return otte_quota_for_each(account_keep, cursor);
+	for (i = 0; i < ARRAY_SIZE(keys) && !err; i++) {
+		if (otte_quota_copy(&keys[i], &account))
+			err = account_keep(&account, cursor);
+	}
+	return err;
+}
+
 /* All accounts are copied at the first part; @last counts those that were answered. */
 static int dump_accounts(struct sk_buff *skb, struct netlink_callback *cb)
 {
@@ -479,7 +492,7 @@ static int dump_accounts(struct sk_buff *skb, struct netlink_callback *cb)
 	int err;
 
 	if (!cursor->account_room) {
-		err = otte_quota_for_each(account_keep, cursor);
+		err = accounts_take(cursor);
 		if (err)
 			return err;
 	}

@@ -12,6 +12,7 @@
  *				revocation holds it exclusively to set loan->revoked
  *	otte_ledger		mutex; every state, list and registry of clients, regions, loans,
  *				holds, fences and retained records
+ *	domain->lock		mutex; pages and members of a domain. Nothing is taken inside it
  *	region->lock		spinlock; status word of a region. Taken by MMU notifiers
  *	gate->lock		spinlock; counts of mappings and copies of a loan
  *	quota_lock		spinlock; usage of all accounts
@@ -164,6 +165,8 @@ u64 otte_quota_module_usage(enum otte_resource resource);
 /* Snapshot of one account of @payer; -ENOENT past the last. */
 int otte_quota_read(struct otte_payer *payer, unsigned int index, struct otte_quota_key *key,
 		    u64 usage[OTTE_RES_COUNT], u64 limit[OTTE_RES_COUNT]);
+/* Copies the account of @key; false if nobody is charged to it. */
+bool otte_quota_copy(const struct otte_quota_key *key, struct otte_account *copy);
 /* Calls @show for a copy of each account in the table, without a lock held. For dumps. */
 int otte_quota_for_each(int (*show)(const struct otte_account *account, void *arg), void *arg);
 

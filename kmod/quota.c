@@ -313,6 +313,18 @@ int otte_quota_read(struct otte_payer *payer, unsigned int index, struct otte_qu
 	return 0;
 }
 
+bool otte_quota_copy(const struct otte_quota_key *key, struct otte_account *copy)
+{
+	struct otte_account *account;
+
+	spin_lock(&quota_lock);
+	account = account_find(key);
+	if (account)
+		*copy = *account;
+	spin_unlock(&quota_lock);
+	return account;
+}
+
 /* Copies up to @room accounts; returns how many there are. */
 static unsigned int accounts_snapshot(struct otte_account *copy, unsigned int room)
 {

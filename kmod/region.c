@@ -18,6 +18,7 @@
 #include <linux/slab.h>
 
 #include "otte_priv.h"
+#include "trace.h"
 
 DEFINE_XARRAY(otte_regions);
 
@@ -163,6 +164,7 @@ static void region_gone(struct otte_region *region)
 {
 	otte_ledger_assert_held();
 	region->state = OTTE_REGION_GONE;
+	trace_otte_region(region);
 	otte_retained_del(&region->retained);
 	otte_ledger_doom(region);
 	otte_ledger_changed();
@@ -204,6 +206,7 @@ void otte_region_owner_gone(struct otte_region *region)
 	region_end_offers(region, true);
 	if (region->loan_count) {
 		region->state = OTTE_REGION_RETAINED;
+		trace_otte_region(region);
 		otte_retained_add(&region->retained);
 	} else {
 		region_gone(region);
@@ -350,6 +353,7 @@ static int region_publish(struct otte_region *region)
 	otte_region_get(region);
 	list_add_tail(&region->owner_link, &owner->regions);
 	region->status_index = index;
+	trace_otte_region(region);
 
 	spin_lock(&region->lock);
 	region->status_word = otte_client_status_word(owner, index);
@@ -422,6 +426,7 @@ int otte_region_del_ioctl(struct otte_client *client, void *arg)
 		del->loans = region->loan_count;
 		if (region->loan_count) {
 			region->state = OTTE_REGION_CLOSING;
+			trace_otte_region(region);
 			otte_ledger_changed();
 		} else {
 			region_gone(region);

@@ -103,39 +103,42 @@ TRACE_EVENT(otte_tick,
 		  __entry->sums)
 );
 
+/* A region or a loan has come into the state it is in. */
 TRACE_EVENT(otte_region,
-	TP_PROTO(const struct otte_region *region, enum otte_region_state to),
-	TP_ARGS(region, to),
+	TP_PROTO(const struct otte_region *region),
+	TP_ARGS(region),
 	TP_STRUCT__entry(
 		__field(u64, id)
 		__field(u64, owner)
 		__field(u64, length)
 		__field(u32, backing)
-		__field(int, from)
-		__field(int, to)
+		__field(int, state)
 	),
 	TP_fast_assign(
 		__entry->id = region->id;
 		__entry->owner = region->owner->id;
 		__entry->length = region->length;
 		__entry->backing = region->backing;
-		__entry->from = region->state;
-		__entry->to = to;
+		__entry->state = region->state;
 	),
-	TP_printk("id=%llu owner=%llu length=%llu backing=%u state=%d->%d", __entry->id,
-		  __entry->owner, __entry->length, __entry->backing, __entry->from, __entry->to)
+	TP_printk("id=%llu owner=%llu length=%llu backing=%u state=%s", __entry->id,
+		  __entry->owner, __entry->length, __entry->backing,
+		  __print_symbolic(__entry->state,
+				   { 0, "live" },
+				   { 1, "closing" },
+				   { 2, "retained" },
+				   { 3, "gone" }))
 );
 
 TRACE_EVENT(otte_loan,
-	TP_PROTO(const struct otte_loan *loan, enum otte_loan_state to, u32 evidence),
-	TP_ARGS(loan, to, evidence),
+	TP_PROTO(const struct otte_loan *loan),
+	TP_ARGS(loan),
 	TP_STRUCT__entry(
 		__field(u64, id)
 		__field(u64, region)
 		__field(u64, borrower)
 		__field(u64, length)
-		__field(int, from)
-		__field(int, to)
+		__field(int, state)
 		__field(u32, evidence)
 	),
 	TP_fast_assign(
@@ -143,13 +146,17 @@ TRACE_EVENT(otte_loan,
 		__entry->region = loan->region->id;
 		__entry->borrower = loan->borrower ? loan->borrower->id : 0;
 		__entry->length = otte_loan_length(loan);
-		__entry->from = loan->state;
-		__entry->to = to;
-		__entry->evidence = evidence;
+		__entry->state = loan->state;
+		__entry->evidence = loan->evidence;
 	),
-	TP_printk("id=%llu region=%llu borrower=%llu length=%llu state=%d->%d evidence=0x%x",
+	TP_printk("id=%llu region=%llu borrower=%llu length=%llu state=%s evidence=0x%x",
 		  __entry->id, __entry->region, __entry->borrower, __entry->length,
-		  __entry->from, __entry->to, __entry->evidence)
+		  __print_symbolic(__entry->state,
+				   { 0, "offered" },
+				   { 1, "exposed" },
+				   { 2, "settled" },
+				   { 3, "withdrawn" }),
+		  __entry->evidence)
 );
 
 #endif /* OTTE_TRACE_H */

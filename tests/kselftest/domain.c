@@ -558,8 +558,9 @@ TEST_F(domain, share_of_a_killed_member_is_gone_within_one_interval)
 
 TEST_F(domain, a_change_comes_on_a_boundary_at_least_one_interval_ahead_and_one_at_a_time)
 {
+	static const uint8_t everybody[OTTE_SLOTS_MAX] = { 2 };
 	struct setting slow = { 0, 500 * MS, 3, usual, 0111 };
-	struct setting fast = { 0, MS, 1, (const uint8_t[OTTE_SLOTS_MAX]){ 2 }, 0111 };
+	struct setting fast = { 0, MS, 1, everybody, 0111 };
 	struct otte_domain_set out, again;
 	struct member member;
 	uint64_t before, after;
@@ -826,7 +827,7 @@ TEST_F_TIMEOUT(domain, eight_members_in_two_time_namespaces_are_right_at_every_m
 	EXPECT_LE(50, used);
 	EXPECT_TRUE(killed);
 	EXPECT_EQ(40, stopped);
-	printf("# note: %u changes, entries under %u of them, %llu ms; host time known to %lld ns\n",
+	printf("# note: %u changes, %u of them seen, %llu ms; host time known to %lld ns\n",
 	       changes, used, (unsigned long long)((now_of(CLOCK_MONOTONIC) - began) / MS),
 	       (long long)slack);
 	fflush(stdout);

@@ -380,8 +380,9 @@ TEST_F(netlink, long_dump_shows_each_record_once_and_says_if_something_changed_m
 	ASSERT_EQ(0, genl_ask_dump(&self->genl, OTTE_NL_RETAINED));
 	rows.count = 0;
 	ASSERT_EQ(1, genl_part(&self->genl, &rows));
-	for (i = 0; i < HOLDS; i++)
-		ASSERT_EQ(0, otte_hold_drop(self->fd, hold[i]));
+	for (i = 0, sum = 0; i < HOLDS; i++)
+		sum += !otte_hold_drop(self->fd, hold[i]);
+	EXPECT_EQ(HOLDS, sum);
 	ASSERT_EQ(0, otte_hold_drop(self->fd, one_more));
 }
 
