@@ -102,7 +102,7 @@ static void client_free(struct kref *ref)
 	}
 	if (client->mm)
 		mmdrop(client->mm);
-	free_uid(client->user);
+	otte_user_put(client->user);
 	put_pid(client->tgid);
 	kfree_rcu(client, rcu);
 	if (initialised)
@@ -457,7 +457,7 @@ static void client_capture_identity(struct otte_client *client)
 	client->tgid = get_task_pid(current, PIDTYPE_TGID);
 	client->mm = current->mm;
 	mmgrab(client->mm);
-	client->user = get_uid(current_user());
+	client->user = otte_user_get(current_user());
 	client->uid = current_uid();
 	client->start_ns = current->group_leader->start_boottime;
 	client->timens_offset_ns = timens_offset_now();
@@ -480,7 +480,7 @@ static void client_reset(struct otte_client *client)
 	client->charge = (struct otte_charge){};
 	mmdrop(client->mm);
 	client->mm = NULL;
-	free_uid(client->user);
+	otte_user_put(client->user);
 	client->user = NULL;
 	put_pid(client->tgid);
 	client->tgid = NULL;

@@ -12,6 +12,7 @@
 
 #include <linux/file.h>
 #include <linux/mm.h>
+#include <linux/sched/user.h>
 
 #ifndef CONFIG_64BIT
 #error "otte needs a 64-bit kernel: its windows of mmap offsets do not fit 32 bits"
@@ -27,6 +28,18 @@ static inline void vm_flags_set(struct vm_area_struct *vma, unsigned long flags)
 static inline void vm_flags_clear(struct vm_area_struct *vma, unsigned long flags)
 {
 	vma->vm_flags &= ~flags;
+}
+#endif
+
+/* Dies at 5.11. Without high memory, which 64-bit kernels have not, every page has its address. */
+#if !OTTE_HAVE_KMAP_LOCAL
+static inline void *kmap_local_page(struct page *page)
+{
+	return page_address(page);
+}
+
+static inline void kunmap_local(const void *addr)
+{
 }
 #endif
 
@@ -49,8 +62,25 @@ static inline int otte_receive_fd(struct file *file, unsigned int flags)
 
 /*
  * OTTE_HAVE_SOUND_PINS, by Kbuild: long-term pins of anonymous memory are sound since 5.19, when a
- * pinned page became exclusive to its address space across fork. Dies with the last older kernel.
+ * pinned page became exclusive to its address space across fork. Without them nothing is charged to
+ * a user's locked memory, and kernels of that age do not export what drops a user. Both die with
+ * the last older kernel.
  */
+static inline struct user_struct *otte_user_get(struct user_struct *user)
+{
+#if OTTE_HAVE_SOUND_PINS
+	return get_uid(user);
+#else
+	return NULL;
+#endif
+}
+
+static inline void otte_user_put(struct user_struct *user)
+{
+#if OTTE_HAVE_SOUND_PINS
+	free_uid(user);
+#endif
+}
 
 /*
  * A multicast group for administrators alone. Older kernels have a field of its own instead of the

@@ -341,7 +341,6 @@ static int loan_publish(struct otte_loan *loan, struct otte_region *region)
 	otte_region_get(region);
 	loan->region = region;
 	loan->retained.bytes = otte_loan_length(loan);
-	trace_otte_loan(loan);
 	otte_range_insert(&region->ranges, &loan->range);
 	list_add_tail(&loan->region_link, &region->loans);
 	region->loan_count++;
@@ -393,6 +392,7 @@ static int loan_offer(struct otte_loan *loan, const struct otte_loan_offer *arg)
 	loan->in_offers = true;
 	list_add_tail(&loan->borrower_link, &borrower->offers);
 	borrower->offer_count++;
+	trace_otte_loan(loan);
 	otte_event_post(borrower, &loan->borrower_event, OTTE_EVENT_OFFERED);
 	return 0;
 }

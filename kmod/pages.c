@@ -49,14 +49,14 @@ static int memlock_charge(struct otte_region *region, struct otte_refusal *why)
 			return -EDQUOT;
 		}
 	} while (!atomic_long_try_cmpxchg(&user->locked_vm, &used, used + pages));
-	region->pinned_user = get_uid(user);
+	region->pinned_user = otte_user_get(user);
 	return 0;
 }
 
 static void memlock_uncharge(struct otte_region *region)
 {
 	atomic_long_sub(region->page_count, &region->pinned_user->locked_vm);
-	free_uid(region->pinned_user);
+	otte_user_put(region->pinned_user);
 	region->pinned_user = NULL;
 }
 
