@@ -71,7 +71,7 @@ static void accept_ready(struct otte_watch *watch, uint32_t events)
 void otte_stats_socket_tick(struct otte_stats_socket *self)
 {
 	if (self && self->paused)
-		self->paused = otte_loop_add(&self->engine->serve_loops[0], &self->watch, EPOLLIN);
+		self->paused = otte_loop_add(&self->engine->serve_loops[0], &self->watch, EPOLLIN) != 0;
 }
 
 static int bind_name(int fd)
@@ -129,12 +129,6 @@ close_fd:
 free_self:
 	free(self);
 	return ret;
-}
-
-void otte_stats_socket_tick(struct otte_stats_socket *self)
-{
-	if (self && self->paused)
-		self->paused = otte_loop_add(&self->engine->serve_loops[0], &self->watch, EPOLLIN) != 0;
 }
 
 void otte_stats_socket_close(struct otte_stats_socket *self)
