@@ -363,7 +363,8 @@ static void start_requester(struct world *world)
 	snprintf(fd[0], sizeof(fd[0]), "%d", world->requester_fd);
 	snprintf(fd[1], sizeof(fd[1]), "%d", world->source_fd);
 	snprintf(fd[2], sizeof(fd[2]), "%d", world->book_fd);
-	child_start(&world->requester.child, -1, "requester", keys, fd[0], fd[1], fd[2], NULL);
+	child_start(&world->requester.child, -1, "requester", keys, fd[0], fd[1], fd[2],
+		    (char *)NULL);
 	assert_string_equal(child_hear(&world->requester.child), "ready");
 	child_ask(&world->requester.child, "stats");
 	world->requester_fds = (unsigned)child_number(&world->requester.child, "fds");
