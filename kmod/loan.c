@@ -384,11 +384,12 @@ static int loan_offer(struct otte_loan *loan, const struct otte_loan_offer *arg)
 	err = loan_check_borrower(lender, borrower);
 	if (err)
 		return err;
+	/* Before it can be found; a loan that is not published drops it when it is freed. */
+	otte_client_get(borrower);
+	loan->borrower = borrower;
 	err = loan_publish(loan, region);
 	if (err)
 		return err;
-	otte_client_get(borrower);
-	loan->borrower = borrower;
 	loan->in_offers = true;
 	list_add_tail(&loan->borrower_link, &borrower->offers);
 	borrower->offer_count++;
