@@ -3,8 +3,8 @@
 # Debian packages. Every variable named DEPS_* in any fragment is a list of them: a fragment that needs
 # more names it beside its own targets. docs/install.md has the names for other distributions.
 
-DEPS_BUILD := gcc libc6-dev make pkg-config libjansson-dev libsodium-dev libhwloc-dev uthash-dev
-DEPS_MAN := scdoc man-db
+DEPS_BUILD := gcc libc6-dev make pkg-config libjansson-dev libsodium-dev libhwloc-dev uthash-dev scdoc
+DEPS_MAN := man-db
 DEPS_TEST := g++ clang libclang-rt-14-dev libcmocka-dev valgrind jq iproute2 procps file
 DEPS_STATIC := clang-tidy clang-format cppcheck shellcheck
 
@@ -18,9 +18,6 @@ deps: ## install the Debian packages that build and tests need (prints their nam
 
 deps-demo: ## the same, only what `make demo` and `make install` need
 	@tools/deps.sh $(DEPS_DEMO_ALL)
-
-# Whoever asks for these first has nothing yet.
-demo: deps-demo
 
 deps-list: ## names of all these packages, one a line
 	@printf '%s\n' $(DEPS_ALL)

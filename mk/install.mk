@@ -51,3 +51,10 @@ budget-install := 2
 .PHONY: check-part-install
 check-part-install:
 	@tests/install/run.sh
+
+CHECK_LONG_PARTS += bare
+budget-bare := 8
+
+.PHONY: check-part-bare
+check-part-bare:
+	@tests/install/bare-check.sh

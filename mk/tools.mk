@@ -25,7 +25,8 @@ $(B)/unit/tool: $(addprefix $(B)/tools/otte/,args.o lru.o pattern.o samples.o)
 $(OTTE_BIN) $(B)/unit/tool: LDLIBS_OTTE += -lm
 
 .PHONY: demo
-demo: tools ## two processes move a real file there and back, checked; a short benchmark
+demo: deps-demo ## two processes move a real file there and back, checked; a short benchmark
+	@$(MAKE) --no-print-directory -s tools
 	@tools/demo.sh $(OTTE_BIN)
 
 # The bars of docs/performance.md. REPORT=FILE appends the table there; BENCH_FLAGS adds options.

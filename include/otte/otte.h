@@ -91,11 +91,6 @@ enum otte_ledger_kind {
 	OTTE_LEDGER_PROCESS = 2, /* the same rules inside this process */
 };
 
-enum otte_zerocopy {
-	OTTE_ZEROCOPY_AUTO = 0, /* off loopback, for payloads of tcp.zerocopy_min_bytes and more */
-	OTTE_ZEROCOPY_OFF = 1,
-};
-
 #define OTTE_CONFIG_VERSION 1
 #define OTTE_NAME_MAX 64      /* bytes of a name with its terminator */
 #define OTTE_ADDRESS_MAX 256  /* bytes of "host:port" or "[v6]:port" with its terminator */
@@ -147,16 +142,15 @@ struct otte_config {
 	/* TCP transport. */
 	uint32_t tcp_lanes;                     /* tcp.lanes: 1..16, 2 for each peer */
 	uint32_t tcp_workers;                   /* tcp.workers: 1..16, 1 thread that serves peers */
+	uint32_t tcp_max_slices;                /* tcp.max_slices: 64 for each request */
 	char tcp_congestion[16];                /* tcp.congestion: "" = the system's */
 	uint64_t tcp_block_bytes;               /* tcp.block_bytes: 65536, base of slicing */
-	uint32_t tcp_max_slices;                /* tcp.max_slices: 64 for each request */
-	uint32_t tcp_zerocopy;                  /* tcp.zerocopy: enum otte_zerocopy; auto */
-	uint64_t tcp_zerocopy_min_bytes;        /* tcp.zerocopy_min_bytes: 1 MiB */
 	uint64_t tcp_send_buffer;               /* tcp.send_buffer_bytes: 0 = by peer */
 	uint64_t tcp_receive_buffer;            /* tcp.receive_buffer_bytes: 0 = the system's */
 	uint64_t tcp_stall_ns;                  /* tcp.stall_timeout_ms: 10000 without a byte moved */
 
 	uint32_t stats_socket;                  /* stats.socket: true; abstract UNIX socket otte/PID */
+	uint32_t reserved;                      /* 0 */
 };
 
 /* Defaults. `size` is sizeof(*config) of the caller. -EINVAL if smaller than version 1's. */
@@ -260,8 +254,6 @@ struct otte_stats {
 	uint64_t notifications_sent;
 	uint64_t notifications_received;
 	uint64_t stale_regions;         /* unregistered or lost while in use */
-	uint64_t zerocopy_sends;        /* sends whose pages the kernel referenced */
-	uint64_t zerocopy_copied;       /* of those, the ones that it copied after all */
 };
 
 /* Counters of this engine; calls nothing outside the process. Fills at most stats->size bytes. */
@@ -346,7 +338,8 @@ struct otte_segment;
  * Open a peer: `endpoint` is "host:port", "[v6]:port" or a descriptor of otte_engine_descriptor().
  * Connects and exchanges hellos within `timeout_ns`. With an epoch other than OTTE_EPOCH_ANY (or a
  * descriptor, which carries one) a peer of another epoch is -ESTALE. Segments of one peer share its
- * connections.
+ * connections. Asking name servers for a host name is not bounded by `timeout_ns`; give an address where
+ * that matters. Host names are asked for once, when the segment is opened.
  */
 OTTE_API int otte_segment_open(struct otte_engine *engine, const char *endpoint, uint64_t epoch,
 			       int64_t timeout_ns, struct otte_segment **segment);
@@ -560,7 +553,9 @@ OTTE_API int otte_block_list_destroy(struct otte_block_list *list);
 /*
  * Send `length` <= OTTE_NOTIFY_MAX bytes to the peer's application: with a batch, once every request
  * submitted to it so far has completed (never, if one fails: the notification is then dropped and
- * counted as failed in the batch's text); with NULL at once. Never waits for the network.
+ * counted as failed in the batch's text); with NULL at once. Never waits for the network: 0 says that it
+ * is on its way, not that there is room for it in the peer's queue (limits.notifications there), beyond
+ * which it is dropped with a warning in this engine's log.
  */
 OTTE_API int otte_notify(struct otte_segment *segment, struct otte_batch *batch, const void *data,
 			 size_t length);

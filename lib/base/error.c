@@ -11,7 +11,7 @@
 #undef otte_fail
 #undef otte_fail_within
 
-static _Thread_local char text[256];
+static _Thread_local char text[OTTE_ERROR_BYTES];
 
 const char *otte_error_text(void)
 {

@@ -7,6 +7,9 @@
 
 #include "base/util.h"
 
+/* Bytes of a remembered text with its terminator. */
+#define OTTE_ERROR_BYTES 256
+
 /* Remember what was at fault and return `code`, so that a caller can `return otte_fail(...)`. */
 int otte_fail(int code, const char *format, ...) OTTE_PRINTF(2, 3);
 

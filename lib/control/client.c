@@ -17,6 +17,8 @@
 
 /* Frames that nobody has sent yet may pile up to this many times the largest one. */
 #define TX_FRAMES 16
+/* One peer is heard so often before the others have their turn. */
+#define ROUND_FRAMES 32
 
 /* Lives on the stack of otte_control_client_call(), linked while it waits. */
 struct otte_call {
@@ -171,6 +173,10 @@ void otte_control_client_tick(struct otte_control_client *client, uint64_t now_n
 		client->changed(client, OTTE_CLIENT_LOST, -ETIMEDOUT);
 }
 
+/*
+ * Under lock. -EDQUOT, -ENOMEM: nothing was sent. -ECONNRESET: sending failed, and so that no part of
+ * what the caller takes for unsent is sent after all, the connection ends; the loop finds its end.
+ */
 static int send_frame(struct otte_control_client *client, uint16_t type, uint64_t id,
 		      const void *payload, size_t length)
 {
@@ -180,8 +186,11 @@ static int send_frame(struct otte_control_client *client, uint16_t type, uint64_
 	ret = otte_stream_send(&client->stream, &frame, payload);
 	if (ret == 1 && !client->waits_for_room) {
 		client->waits_for_room = true;
-		ret = otte_loop_change(client->loop, &client->watch, EPOLLIN | EPOLLOUT);
+		if (otte_loop_change(client->loop, &client->watch, EPOLLIN | EPOLLOUT))
+			ret = -ECONNRESET;
 	}
+	if (ret == -ECONNRESET)
+		shutdown(client->watch.fd, SHUT_RDWR);
 	return ret < 0 ? ret : 0;
 }
 
@@ -257,8 +266,10 @@ static int take_answer(struct otte_control_client *client, const struct otte_fra
 	DL_FOREACH(client->calls, call)
 		if (call->id == frame->id)
 			break;
-	if (!call)
-		return 0; /* its caller gave up, or nobody asked to hear */
+	if (!call) { /* its caller gave up, or nobody asked to hear */
+		client->refused_notices += frame->type == OTTE_FRAME_NOTIFIED && frame->status;
+		return 0;
+	}
 	if (call->answer_type != frame->type)
 		return otte_fail(-EPROTO, "the peer answers with frame type %u", frame->type);
 	DL_DELETE(client->calls, call);
@@ -364,6 +375,7 @@ static int receive(struct otte_control_client *client)
 static void client_ready(struct otte_watch *watch, uint32_t events)
 {
 	struct otte_control_client *client = container_of(watch, struct otte_control_client, watch);
+	unsigned frames = 0, refused;
 	bool lost;
 	int ret;
 
@@ -379,8 +391,12 @@ static void client_ready(struct otte_watch *watch, uint32_t events)
 					lost ? ret : ret == TELL_BYE ? -ESHUTDOWN : 0);
 			pthread_mutex_lock(&client->lock);
 		}
-	} while (ret > 0);
+	} while (ret > 0 && ++frames < ROUND_FRAMES);
+	refused = client->refused_notices;
+	client->refused_notices = 0;
 	pthread_mutex_unlock(&client->lock);
+	if (refused)
+		otte_log(OTTE_LOG_WARNING, "a peer has no room for %u notifications", refused);
 }
 
 int otte_control_client_post(struct otte_control_client *client, uint16_t type, const void *payload,

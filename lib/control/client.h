@@ -66,6 +66,7 @@ struct otte_control_client {
 	uint64_t lane_counter;
 	uint64_t next_id;
 	struct otte_call *calls;
+	unsigned refused_notices;       /* answers that nobody waits for, not yet logged */
 	int code;                       /* LOST: why */
 	char text[OTTE_TEXT_MAX];
 };

@@ -244,6 +244,7 @@ int otte_sockaddr_format(const struct sockaddr *address, socklen_t length, char 
 	code = getnameinfo(address, length, endpoint.host, sizeof(endpoint.host), service,
 			   sizeof(service), NI_NUMERICHOST | NI_NUMERICSERV);
 	if (code)
-		return otte_fail(-EINVAL, "address: %s", gai_strerror(code));
+		return otte_fail(code == EAI_MEMORY ? -ENOMEM : -EINVAL, "address: %s",
+				 gai_strerror(code));
 	return otte_endpoint_format(&endpoint, text, size);
 }

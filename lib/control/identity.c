@@ -26,8 +26,8 @@ static pthread_mutex_t incarnation_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint8_t incarnation[16];
 static bool drawn;
 
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-static int fork_rc;
+static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER; /* watched */
+static bool watched;
 
 static void before_fork(void)
 {
@@ -45,19 +45,25 @@ static void after_fork_in_child(void)
 	pthread_mutex_unlock(&incarnation_lock);
 }
 
-static void watch_forks(void)
+/* Not by pthread_once(): what had no memory once may have it the next time. */
+static int watch_forks(void)
 {
-	fork_rc = -pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+	int rc = 0;
+
+	pthread_mutex_lock(&watch_lock);
+	if (!watched)
+		rc = -pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+	watched = rc == 0;
+	pthread_mutex_unlock(&watch_lock);
+	return rc ? otte_fail(rc, "pthread_atfork: %s", strerror(-rc)) : 0;
 }
 
 static int get_incarnation(uint8_t out[16])
 {
-	int rc = 0;
+	int rc = watch_forks();
 
-	pthread_once(&fork_once, watch_forks);
-	if (fork_rc)
-		return otte_fail(fork_rc, "pthread_atfork: %s", strerror(-fork_rc));
-
+	if (rc)
+		return rc;
 	pthread_mutex_lock(&incarnation_lock);
 	if (!drawn)
 		rc = otte_random(incarnation, sizeof(incarnation));

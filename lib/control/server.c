@@ -15,6 +15,8 @@
 
 /* A peer may let this many frames' worth of answers pile up before it is cut off. */
 #define TX_FRAMES 16
+/* One connection is heard so often before the others have their turn. */
+#define ROUND_FRAMES 32
 #define DESCRIPTOR_PAUSE_NS (100 * NSEC_PER_MSEC)
 #define ROWS_A_FRAME(payload) (((payload) - OTTE_REGIONS_HEADER) / OTTE_REGION_ROW_BYTES)
 
@@ -242,6 +244,11 @@ static int take_lane(struct otte_session *connection, const struct otte_frame *f
 	ret = answer(connection, OTTE_FRAME_LANE_READY, frame->id, 0, NULL, 0);
 	if (ret)
 		return ret;
+	/* The transport would not send the rest of it, and the peer would wait for that. */
+	if (connection->waits_for_room) {
+		end_session(connection, false);
+		return otte_fail(-ECONNRESET, "no room for the answer to a new lane's hello");
+	}
 	/* The watch goes first: the descriptor gets another one, perhaps in this very loop. */
 	otte_loop_remove(server->loop, &connection->watch);
 	connection->watch.fd = -1;
@@ -334,13 +341,14 @@ static void session_ready(struct otte_watch *watch, uint32_t events)
 	struct otte_control_server *server = session->server;
 	struct otte_frame frame;
 	const uint8_t *payload;
+	unsigned frames;
 	int ret;
 
 	if (session->state == OTTE_SESSION_CLOSED)
 		return;
 	if ((events & EPOLLOUT) && after_send(session, otte_stream_flush(&session->stream)))
 		return;
-	while (session->state != OTTE_SESSION_CLOSED) {
+	for (frames = 0; frames < ROUND_FRAMES && session->state != OTTE_SESSION_CLOSED; frames++) {
 		ret = otte_stream_receive(&session->stream, &frame, &payload);
 		if (ret == 0)
 			return;
@@ -371,6 +379,7 @@ static int add_connection(struct otte_control_server *server, int fd)
 	session->watch.fd = fd;
 	session->watch.ready = session_ready;
 	session->deadline_ns = otte_now_ns() + server->timeout_ns;
+	server->due_ns = min_u64(server->due_ns, session->deadline_ns);
 	otte_stream_init(&session->stream, fd, server->max_payload,
 			 (size_t)TX_FRAMES * (server->max_payload + OTTE_FRAME_HEADER));
 	ret = otte_loop_add(server->loop, &session->watch, EPOLLIN);
@@ -389,6 +398,7 @@ static void pause_listener(struct otte_control_server *server)
 		return;
 	otte_log(OTTE_LOG_WARNING, "accept: %m; the listener pauses");
 	server->paused_until_ns = otte_now_ns() + DESCRIPTOR_PAUSE_NS;
+	server->due_ns = min_u64(server->due_ns, server->paused_until_ns);
 	otte_loop_remove(server->loop, &server->listener);
 }
 
@@ -424,6 +434,7 @@ int otte_control_server_open(struct otte_control_server *server, int fd)
 	server->sessions = NULL;
 	server->connections = 0;
 	server->paused_until_ns = 0;
+	server->due_ns = UINT64_MAX;
 	server->listener.fd = -1;
 	server->rows = calloc(ROWS_A_FRAME(server->max_payload), sizeof(*server->rows));
 	server->frame = malloc(server->max_payload);
@@ -450,7 +461,7 @@ free_scratch:
 	return ret;
 }
 
-int otte_control_server_tick(struct otte_control_server *server, uint64_t now_ns)
+void otte_control_server_tick(struct otte_control_server *server, uint64_t now_ns)
 {
 	struct otte_session *session, *next;
 	uint64_t due = UINT64_MAX;
@@ -472,9 +483,7 @@ int otte_control_server_tick(struct otte_control_server *server, uint64_t now_ns
 	}
 	if (server->paused_until_ns)
 		due = min_u64(due, server->paused_until_ns);
-	if (due == UINT64_MAX)
-		return -1;
-	return (int)((due - now_ns) / NSEC_PER_MSEC) + 1;
+	server->due_ns = due;
 }
 
 void otte_control_server_bye(struct otte_control_server *server)

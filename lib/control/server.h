@@ -74,6 +74,7 @@ struct otte_control_server {
 
 	struct otte_watch listener;       /* fd -1: none */
 	uint64_t paused_until_ns;         /* the listener, after descriptors ran out */
+	uint64_t due_ns;                  /* tick() has something to do then; UINT64_MAX: nothing */
 	struct otte_session *sessions;
 	uint32_t connections;             /* accepted and alive, lanes excepted */
 	struct otte_region_info *rows;    /* scratch of one REGIONS frame */
@@ -87,8 +88,8 @@ struct otte_control_server {
  */
 int otte_control_server_open(struct otte_control_server *server, int fd);
 
-/* Ends overdue connections and pauses; returns the milliseconds until it wants to be called again. */
-int otte_control_server_tick(struct otte_control_server *server, uint64_t now_ns);
+/* Ends overdue connections and pauses. To be called from due_ns on. */
+void otte_control_server_tick(struct otte_control_server *server, uint64_t now_ns);
 
 /* Tell every session that no new requests will be admitted. */
 void otte_control_server_bye(struct otte_control_server *server);

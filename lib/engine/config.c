@@ -39,7 +39,6 @@
 _Static_assert(sizeof(struct otte_config) == VERSION_1_SIZE, "struct otte_config is of version 1");
 
 static const char *const ledger_words[] = { "auto", "kernel", "process", NULL };
-static const char *const zerocopy_words[] = { "auto", "off", NULL };
 
 #define PLACE(field) .offset = offsetof(struct otte_config, field)
 #define TEXT(name, field, text, about)                                                      \
@@ -102,14 +101,10 @@ static const struct otte_config_key keys[] = {
 	U32("retry.budget", retry_budget, 0, 16, 1, "times a drained READ is tried again"),
 	U32("tcp.lanes", tcp_lanes, 1, 16, 2, "payload connections to one peer"),
 	U32("tcp.workers", tcp_workers, 1, 16, 1, "threads that serve peers"),
+	U32("tcp.max_slices", tcp_max_slices, 1, 4096, 64, "slices of one request"),
 	TEXT("tcp.congestion", tcp_congestion, "",
 	     "congestion control of payload connections; empty: the system's"),
 	U64("tcp.block_bytes", tcp_block_bytes, 4 * KIB, 16 * MIB, 64 * KIB, "base of slicing"),
-	U32("tcp.max_slices", tcp_max_slices, 1, 4096, 64, "slices of one request"),
-	WORD("tcp.zerocopy", tcp_zerocopy, zerocopy_words, OTTE_ZEROCOPY_AUTO,
-	     "send without copying, off loopback only"),
-	U64("tcp.zerocopy_min_bytes", tcp_zerocopy_min_bytes, 4 * KIB, BYTES_MAX, MIB,
-	    "shortest payload sent without copying"),
 	U64("tcp.send_buffer_bytes", tcp_send_buffer, 0, GIB, 0, "SO_SNDBUF; 0: by where the peer is"),
 	U64("tcp.receive_buffer_bytes", tcp_receive_buffer, 0, GIB, 0,
 	    "SO_RCVBUF; 0: the system's"),
@@ -517,9 +512,11 @@ static int parse_json(const char *text, size_t length, json_t **root)
 	json_error_t error;
 	char shown[JSON_ERROR_TEXT_LENGTH];
 
+	/* Where memory runs out jansson reports a fault in the text, or none; errno knows better. */
+	errno = 0;
 	*root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
 	if (!*root) {
-		if (json_error_code(&error) == json_error_out_of_memory)
+		if (errno == ENOMEM)
 			return otte_fail(-ENOMEM, "config: no memory for its JSON");
 		printable(shown, sizeof(shown), error.text);
 		return otte_fail(-EINVAL, "line %d column %d: %s", error.line, error.column, shown);

@@ -121,6 +121,7 @@ static int open_transport(struct otte_engine *engine)
 		.serve_loops = engine->serve_loops,
 		.source = {
 			.begin = otte_source_begin,
+			.refused = otte_source_refused,
 			.end = otte_source_end,
 			.lane_closed = otte_source_lane_closed,
 		},
@@ -214,6 +215,8 @@ int otte_engine_create(const struct otte_config *config, struct otte_engine **ou
 
 stop_progress:
 	otte_progress_stop(&engine->progress);
+	/* Before the transport goes: a worker that did start may have accepted peers with lanes. */
+	otte_control_server_close(&engine->server);
 	otte_progress_fini(&engine->progress);
 destroy_transport:
 	engine->tcp->ops->destroy(engine->tcp);

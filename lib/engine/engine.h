@@ -46,6 +46,7 @@ struct otte_serve_thread {
 	struct otte_engine *engine;
 	unsigned index;
 	struct otte_watch timer;         /* readable when the next tick is due */
+	uint64_t timer_ns;               /* what it is set to */
 	bool due;
 	pthread_t thread;
 };

@@ -3,13 +3,15 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 
 #include "base/fd.h"
 
 _Atomic unsigned otte_fork_generation;
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static int watch_result;
+/* Protects `watched`; not pthread_once(), because what had no memory once may have it the next time. */
+static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool watched;
 
 static void in_child(void)
 {
@@ -17,15 +19,16 @@ static void in_child(void)
 	atomic_fetch_add(&otte_fork_generation, 1);
 }
 
-static void watch(void)
-{
-	watch_result = -pthread_atfork(otte_fd_before_fork, otte_fd_after_fork_in_parent, in_child);
-}
-
 int otte_fork_watch(void)
 {
-	pthread_once(&once, watch);
-	return watch_result ? otte_fail(watch_result, "pthread_atfork: no memory") : 0;
+	int ret = 0;
+
+	pthread_mutex_lock(&watch_lock);
+	if (!watched)
+		ret = -pthread_atfork(otte_fd_before_fork, otte_fd_after_fork_in_parent, in_child);
+	watched = ret == 0;
+	pthread_mutex_unlock(&watch_lock);
+	return ret ? otte_fail(ret, "pthread_atfork: no memory") : 0;
 }
 
 int otte_fork_check(unsigned generation)

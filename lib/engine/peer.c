@@ -207,8 +207,11 @@ static void control_forgot(struct otte_retired *retired)
 static void take_down(struct otte_peer *peer)
 {
 	struct otte_engine *engine = peer->engine;
+	char said[OTTE_ERROR_BYTES];
 	bool was_ready;
 
+	/* Whoever lets the peer go has perhaps just said why. */
+	snprintf(said, sizeof(said), "%s", otte_error_text());
 	pthread_mutex_lock(&peer->lock);
 	was_ready = peer->state == OTTE_PEER_READY;
 	peer->closing = true;
@@ -222,6 +225,7 @@ static void take_down(struct otte_peer *peer)
 	peer->retired.free = control_forgot;
 	otte_loop_retire(&engine->progress.control, &peer->retired);
 	otte_loop_wake(&engine->progress.control);
+	otte_fail(0, "%s", said);
 }
 
 int otte_peer_get(struct otte_engine *engine, const char *endpoint,

@@ -43,11 +43,21 @@ static int listen_on(const struct otte_sockaddr *address)
 	return fd;
 }
 
-/* What peers are told to open: the advertised host and port, as far as given, else the bound ones. */
+static bool is_wildcard(const struct sockaddr_storage *address)
+{
+	if (address->ss_family == AF_INET6)
+		return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)address)->sin6_addr);
+	return ((const struct sockaddr_in *)address)->sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
+/*
+ * What peers are told to open: the advertised host and port, as far as given, else the bound ones. Nobody
+ * can open "every interface", so a listener on it goes by this machine's name.
+ */
 static int advertise(struct otte_engine *engine, int fd)
 {
-	const char *wanted = engine->config.advertise;
-	struct sockaddr_storage bound = { 0 };
+	char wanted[OTTE_ADDRESS_MAX];
+	struct sockaddr_storage bound;
 	socklen_t length = sizeof(bound);
 	struct otte_endpoint endpoint;
 	int ret;
@@ -56,9 +66,17 @@ static int advertise(struct otte_engine *engine, int fd)
 		return otte_fail(-errno, "getsockname: %m");
 	ret = otte_sockaddr_format((struct sockaddr *)&bound, length, engine->address,
 				   sizeof(engine->address));
-	if (ret || !wanted[0])
+	if (ret)
 		return ret;
-	/* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): getsockname() sets it */
+	memcpy(wanted, engine->config.advertise, sizeof(wanted));
+	if (!wanted[0] && is_wildcard(&bound)) {
+		if (gethostname(wanted, sizeof(wanted)) < 0)
+			return otte_fail(-errno, "gethostname: %m");
+		otte_log(OTTE_LOG_WARNING, "listening on every interface without listen.advertise: "
+			 "peers are told \"%s\"", wanted);
+	}
+	if (!wanted[0])
+		return 0;
 	ret = otte_endpoint_parse(wanted, ntohs(((struct sockaddr_in *)&bound)->sin_port), &endpoint);
 	if (ret)
 		return otte_fail_within(ret, "listen.advertise: ");
@@ -130,17 +148,15 @@ static void fill_server(struct otte_engine *engine)
 
 /* ---- Threads ---- */
 
-static int wait_ms(struct otte_engine *engine, unsigned index, uint64_t now_ns)
+static void tick(struct otte_engine *engine, unsigned index, uint64_t now_ns)
 {
-	int ms = TICK_MS, due;
-
 	engine->tcp->ops->source_tick(engine->tcp, index, now_ns);
 	if (index)
-		return ms;
+		return;
 	if (atomic_exchange(&engine->serve_bye, false))
 		otte_control_server_bye(&engine->server);
-	due = otte_control_server_tick(&engine->server, now_ns);
-	return due >= 0 && due < ms ? due : ms;
+	otte_control_server_tick(&engine->server, now_ns);
+	otte_stats_socket_tick(engine->stats_socket);
 }
 
 static void timer_ready(struct otte_watch *watch, uint32_t events)
@@ -153,14 +169,15 @@ static void timer_ready(struct otte_watch *watch, uint32_t events)
 }
 
 /* A timer set once a tick, and not a limit to each wait: that would cost every request one. */
-static void set_timer(struct otte_serve_thread *self, int ms)
+static void set_timer(struct otte_serve_thread *self, uint64_t at_ns)
 {
 	const struct itimerspec when = {
-		.it_value = { ms / 1000, ms % 1000 * (long)NSEC_PER_MSEC + 1 }, /* 0 would be never */
+		.it_value = { (time_t)(at_ns / NSEC_PER_SEC), (long)(at_ns % NSEC_PER_SEC) },
 	};
 
 	self->due = false;
-	timerfd_settime(self->timer.fd, 0, &when, NULL);
+	self->timer_ns = at_ns;
+	timerfd_settime(self->timer.fd, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
 static void *serve_main(void *arg)
@@ -170,8 +187,15 @@ static void *serve_main(void *arg)
 
 	self->due = true;
 	while (!atomic_load(&engine->serve_stop)) {
-		if (self->due || (!self->index && atomic_load(&engine->serve_bye)))
-			set_timer(self, wait_ms(engine, self->index, otte_now_ns()));
+		if (self->due || (!self->index && atomic_load(&engine->serve_bye))) {
+			uint64_t now_ns = otte_now_ns();
+
+			tick(engine, self->index, now_ns);
+			set_timer(self, now_ns + TICK_MS * NSEC_PER_MSEC);
+		}
+		/* What came in since may have a limit of its own. */
+		if (!self->index && engine->server.due_ns < self->timer_ns)
+			set_timer(self, engine->server.due_ns);
 		otte_loop_run(&engine->serve_loops[self->index], -1);
 	}
 	return NULL;

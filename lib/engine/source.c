@@ -274,7 +274,6 @@ int otte_source_begin(void *arg, const struct otte_lane_request *request,
 	if (ret) {
 		free(use);
 		atomic_fetch_sub(&engine->source_requests, 1);
-		atomic_fetch_add(&engine->counters.refused_requests, 1);
 		return ret;
 	}
 	use->peer = peer;
@@ -283,6 +282,13 @@ int otte_source_begin(void *arg, const struct otte_lane_request *request,
 	*out = use;
 	*address = use->region->mem->address + use->region->offset + request->offset;
 	return 0;
+}
+
+void otte_source_refused(void *arg)
+{
+	const struct source_peer *peer = arg;
+
+	atomic_fetch_add(&peer->engine->counters.refused_requests, 1);
 }
 
 void otte_source_end(struct otte_source_use *use, bool complete)

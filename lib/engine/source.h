@@ -22,6 +22,7 @@ int otte_source_lane(void *arg, struct otte_session *session, int fd);
 
 int otte_source_begin(void *peer, const struct otte_lane_request *request,
 		      struct otte_source_use **use, uint8_t **address);
+void otte_source_refused(void *peer);
 void otte_source_end(struct otte_source_use *use, bool complete);
 void otte_source_lane_closed(void *peer);
 

@@ -2,6 +2,7 @@
 #include "engine/stats_socket.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,7 @@
 struct otte_stats_socket {
 	struct otte_watch watch;
 	struct otte_engine *engine;
+	bool paused; /* not in the loop: there was no descriptor for a caller */
 };
 
 static bool may_see(int fd)
@@ -53,11 +55,23 @@ static void accept_ready(struct otte_watch *watch, uint32_t events)
 
 	(void)events;
 	fd = otte_fd_accept(watch->fd);
-	if (fd < 0)
+	if (fd < 0) {
+		/* The caller still waits; asking again at once would only turn the loop. */
+		self->paused = errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+			       errno == ENOMEM;
+		if (self->paused)
+			otte_loop_remove(&self->engine->serve_loops[0], watch);
 		return;
+	}
 	if (may_see(fd))
 		answer(self, fd);
 	otte_fd_close(fd);
+}
+
+void otte_stats_socket_tick(struct otte_stats_socket *self)
+{
+	if (self && self->paused)
+		self->paused = otte_loop_add(&self->engine->serve_loops[0], &self->watch, EPOLLIN) != 0;
 }
 
 static int bind_name(int fd)

@@ -12,6 +12,8 @@ struct otte_stats_socket;
 
 /* *socket is NULL where stats.socket is off. */
 int otte_stats_socket_open(struct otte_engine *engine, struct otte_stats_socket **socket);
+/* Listens again after a pause. The thread of serve loop 0 calls it now and then; NULL is allowed. */
+void otte_stats_socket_tick(struct otte_stats_socket *socket);
 void otte_stats_socket_close(struct otte_stats_socket *socket);
 
 #endif

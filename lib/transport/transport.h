@@ -55,6 +55,8 @@ struct otte_source_ops {
 	 */
 	int (*begin)(void *peer, const struct otte_lane_request *request,
 		     struct otte_source_use **use, uint8_t **address);
+	/* The peer is told an error of begin(). */
+	void (*refused)(void *peer);
 	/* The transport will not touch the range again. complete: all bytes moved. */
 	void (*end)(struct otte_source_use *use, bool complete);
 	/* A lane that accept_lane() took is closed. */
@@ -62,7 +64,7 @@ struct otte_source_ops {
 };
 
 struct otte_transport_counters {
-	_Atomic uint64_t lanes, retries, bad_frames, zerocopy_sends, zerocopy_copied;
+	_Atomic uint64_t lanes, retries, bad_frames;
 };
 
 /* What the engine lends a transport for its life. */

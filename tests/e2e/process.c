@@ -162,7 +162,7 @@ void *share(int *fd, size_t size)
 	return map_shared(*fd, size);
 }
 
-void unshare(void *at, int fd, size_t size)
+void share_end(void *at, int fd, size_t size)
 {
 	munmap(at, size);
 	close(fd);
@@ -202,15 +202,18 @@ unsigned count_fds(void)
 
 uint64_t resident_bytes(pid_t pid)
 {
-	unsigned long pages = 0;
-	char path[64];
+	unsigned long kib = 0;
+	char line[256];
 	FILE *file;
 
-	snprintf(path, sizeof(path), "/proc/%d/statm", pid);
-	file = fopen(path, "r");
-	MUST(file && fscanf(file, "%*u %lu", &pages) == 1, "%s", path);
+	snprintf(line, sizeof(line), "/proc/%d/status", pid);
+	file = fopen(line, "r");
+	MUST(file, "%s: %m", line);
+	while (!kib && fgets(line, sizeof(line), file))
+		sscanf(line, "RssAnon: %lu", &kib);
 	fclose(file);
-	return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+	MUST(kib, "process %d has no RssAnon", pid);
+	return kib * 1024;
 }
 
 uint64_t test_seed(uint64_t fixed)

@@ -52,7 +52,7 @@ void child_end(struct child *child);
 
 /* What processes of one test share. */
 void *share(int *fd, size_t size);
-void unshare(void *at, int fd, size_t size);
+void share_end(void *at, int fd, size_t size);
 void *map_shared(int fd, size_t size);
 /* Children started from now on have `fd`. */
 void inherit(int fd);
@@ -61,13 +61,14 @@ uint64_t now_ns(void);
 #define EVENTUALLY(condition) \
 	({ \
 		uint64_t until_ns_ = now_ns() + 10 * SECOND; \
-		while (!(condition) && now_ns() < until_ns_) \
+		bool holds_; \
+		while (!(holds_ = (condition)) && now_ns() < until_ns_) \
 			nap(); \
-		(condition); \
+		holds_; \
 	})
 void nap(void);
 unsigned count_fds(void);
-/* Resident bytes of a process. */
+/* Resident bytes of a process that it shares with nobody. */
 uint64_t resident_bytes(pid_t pid);
 
 /* A small generator with a seed that a test prints (OTTE_TEST_SEED sets it). */

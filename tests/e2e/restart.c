@@ -94,7 +94,7 @@ static void a_restarted_peer_is_another_peer_and_none_of_its_bytes_reach_old_req
 	}
 	OK(side_close(&side));
 	child_end(&source.child);
-	unshare(bytes, fd, BYTES);
+	share_end(bytes, fd, BYTES);
 }
 
 static void an_open_for_anybody_is_not_bound_to_the_peer_that_was_there(void **state)
@@ -128,7 +128,7 @@ static void an_open_for_anybody_is_not_bound_to_the_peer_that_was_there(void **s
 		OK(side_close(&side));
 	}
 	child_end(&source.child);
-	unshare(bytes, fd, BYTES);
+	share_end(bytes, fd, BYTES);
 }
 
 /* ---- A lost connection ---- */
@@ -220,7 +220,7 @@ static void connections_that_are_dropped_in_the_middle_make_no_byte_wrong(void *
 	OK(side_close(&side));
 	child_end(&proxy.child);
 	child_end(&source.child);
-	unshare(bytes, fd, BYTES);
+	share_end(bytes, fd, BYTES);
 }
 
 /* ---- Others ---- */
@@ -293,7 +293,7 @@ static void a_silent_or_restarting_peer_does_not_slow_the_others(void **state)
 		bytes = share(&fd, BYTES);
 		inherit(fd);
 		start_again(&bad, port, bytes, fd, 1);
-		unshare(bytes, fd, BYTES);
+		share_end(bytes, fd, BYTES);
 		assert_not_slowed(&side, alone_ns);
 	}
 	OK(otte_batch_wait(stuck, 10 * SECOND));

@@ -2,9 +2,13 @@
 #include "side.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
 
 #define CAPACITY 4096
 
@@ -206,6 +210,29 @@ static void say_stats(const struct side *side)
 	       stats.bad_frames, count_fds());
 }
 
+/* Descriptors that exhaust() holds; the limit is low enough to be reached. */
+#define NOFILE 256
+
+static int spare[NOFILE];
+static unsigned spares;
+
+static void release(unsigned count)
+{
+	while (spares && count--)
+		close(spare[--spares]);
+}
+
+static void exhaust(unsigned leave)
+{
+	const struct rlimit limit = { NOFILE, NOFILE };
+
+	MUST(setrlimit(RLIMIT_NOFILE, &limit) == 0, "%m");
+	while (spares < NOFILE && (spare[spares] = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0)) >= 0)
+		spares++;
+	MUST(spares < NOFILE && errno == EMFILE, "%m");
+	release(leave);
+}
+
 static void obey(struct side *side, const char *line)
 {
 	uint64_t region, local, remote, length;
@@ -228,6 +255,14 @@ static void obey(struct side *side, const char *line)
 		say_outcome(&outcome);
 	} else if (sscanf(line, "close %u %lld", &directions, &ms) == 2) {
 		printf("code %d\n", otte_engine_close(side->engine, directions, ms * MS, NULL));
+	} else if (sscanf(line, "exhaust %u", &count) == 1) {
+		exhaust(count);
+		printf("code 0\n");
+	} else if (strcmp(line, "release") == 0) {
+		release(NOFILE);
+		printf("code 0\n");
+	} else if (strcmp(line, "cpu") == 0) {
+		printf("cpu %ld\n", clock() / (CLOCKS_PER_SEC / 1000));
 	} else if (strcmp(line, "disconnect") == 0) {
 		side_disconnect(side);
 		printf("code 0\n");

@@ -9,6 +9,9 @@
  *   submit (as run)                the same without waiting; wait MS
  *   stats                          counters, fds
  *   close DIRECTIONS MS            code N
+ *   exhaust N                      all descriptors but N are taken: "code 0"
+ *   release                        and given back
+ *   cpu                            "cpu MS" used by the process so far
  *   quit                           everything is given back: ended CODE
  */
 #ifndef OTTE_TESTS_SIDE_H

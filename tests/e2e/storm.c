@@ -48,6 +48,7 @@ struct entry {
 
 struct book {
 	_Atomic unsigned batches, phase;
+	_Atomic uint64_t took_ns;       /* the last batch, from submission to its end */
 	unsigned count, prefix;
 	struct entry entries[REQUESTS_MAX];
 };
@@ -164,6 +165,7 @@ static bool report(struct side *side, struct book *book)
 /* Batch after batch until one fails. */
 static void storm(struct side *side, struct book *book, uint8_t *remote, uint64_t random)
 {
+	uint64_t begun_ns;
 	bool failed = false;
 	unsigned i;
 
@@ -173,11 +175,13 @@ static void storm(struct side *side, struct book *book, uint8_t *remote, uint64_
 		plan(book, &random);
 		prepare(book, side->bytes, remote);
 		book->phase = READY;
+		begun_ns = now_ns();
 		if (!submit(side, book))
 			while (!report(side, book))
 				otte_batch_wait(side->batch, 1 * MS);
 		for (i = 0; i < book->count; i++)
 			failed |= book->entries[i].state != OTTE_TASK_COMPLETED;
+		book->took_ns = now_ns() - begun_ns;
 		book->phase = REPORTED;
 	}
 }
@@ -407,7 +411,7 @@ static void wait_for_the_moment(struct world *world)
 	uint64_t until_ns;
 
 	assert_true(EVENTUALLY(world->book->batches >= batch && world->book->phase == READY));
-	until_ns = now_ns() + draw_between(&world->random, 0, 12 * MS);
+	until_ns = now_ns() + draw_between(&world->random, 0, world->book->took_ns);
 	while (now_ns() < until_ns)
 		;
 }
@@ -439,9 +443,9 @@ static void world_close(struct world *world)
 	       world->hits, world->unknown);
 	/* A storm that never hits anything proves nothing. */
 	assert_true(world->hits * 4 >= world->kills);
-	unshare(world->source_bytes, world->source_fd, AREA_BYTES);
-	unshare(world->requester_bytes, world->requester_fd, AREA_BYTES);
-	unshare(world->book, world->book_fd, sizeof(*world->book));
+	share_end(world->source_bytes, world->source_fd, AREA_BYTES);
+	share_end(world->requester_bytes, world->requester_fd, AREA_BYTES);
+	share_end(world->book, world->book_fd, sizeof(*world->book));
 }
 
 static unsigned kills(unsigned share_of_five)

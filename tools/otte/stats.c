@@ -66,8 +66,6 @@ static const struct {
 	COUNTER(notifications_sent),
 	COUNTER(notifications_received),
 	COUNTER(stale_regions),
-	COUNTER(zerocopy_sends),
-	COUNTER(zerocopy_copied),
 };
 
 static json_t *stats_json(const struct otte_stats *stats)

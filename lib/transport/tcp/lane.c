@@ -438,16 +438,15 @@ static int open_socket(struct tcp_lane *lane, const struct otte_client_address *
 	return 0;
 }
 
+/* 1: a part of it waits for room; 0: all is sent. */
 static int send_hello(struct tcp_lane *lane)
 {
 	struct otte_frame frame = { .type = OTTE_FRAME_LANE, .length = OTTE_LANE_HELLO_BYTES };
 	uint8_t out[OTTE_LANE_HELLO_BYTES];
-	int ret;
 
 	otte_lane_hello_encode(&lane->greeting, out, sizeof(out));
 	lane->state = TCP_LANE_HELLO;
-	ret = otte_stream_send(&lane->hello, &frame, out);
-	return ret < 0 ? ret : 0;
+	return otte_stream_send(&lane->hello, &frame, out);
 }
 
 int tcp_lane_connect(struct tcp_lane *lane)
@@ -493,8 +492,13 @@ static int shake_hands(struct tcp_lane *lane)
 		atomic_store(&lane->peer->local,
 			     tcp_socket_connected(lane->peer->tcp->env.config, lane->watch.fd));
 		ret = send_hello(lane);
-		return ret ? ret : ask_for_room(lane, false);
+		return ret < 0 ? ret : ask_for_room(lane, ret);
 	}
+	ret = otte_stream_flush(&lane->hello);
+	if (ret >= 0)
+		ret = ask_for_room(lane, ret);
+	if (ret)
+		return ret;
 	ret = otte_stream_receive(&lane->hello, &frame, &payload);
 	if (ret <= 0)
 		return ret;

@@ -26,6 +26,8 @@
 #define ROUND_BYTES (4 * MIB)
 /* One lane may be served so often before the others have their turn. */
 #define ROUND_REQUESTS 16
+/* And so many calls of the system it may take, whatever they bring: a payload may have no end. */
+#define ROUND_STEPS 64
 #define PACE_ROUNDS 8
 
 enum source_state {
@@ -108,11 +110,36 @@ static void prepare_answer(struct source_lane *lane)
 	become(lane, SOURCE_ANSWER);
 }
 
+/*
+ * A peer has the last byte of a READ before the worker that sent it has ended the use, and may at once
+ * ask another worker for what excludes it. So where there are several, sending and ending are one step
+ * to the others, and a conflict is looked at again when the steps that were going on are over.
+ */
+static bool several_workers(const struct source_lane *lane)
+{
+	return lane->tcp->env.config->tcp_workers > 1;
+}
+
+static int begin_use(struct source_lane *lane)
+{
+	struct tcp *tcp = lane->tcp;
+	int ret;
+
+	ret = tcp->env.source.begin(lane->peer, &lane->request, &lane->use, &lane->address);
+	if (ret == -EBUSY && several_workers(lane)) {
+		pthread_rwlock_wrlock(&tcp->sending);
+		pthread_rwlock_unlock(&tcp->sending);
+		ret = tcp->env.source.begin(lane->peer, &lane->request, &lane->use, &lane->address);
+	}
+	if (ret)
+		tcp->env.source.refused(lane->peer);
+	return ret;
+}
+
 static void admit(struct source_lane *lane)
 {
 	lane->effect = OTTE_EFFECT_NONE;
-	lane->status = lane->tcp->env.source.begin(lane->peer, &lane->request, &lane->use,
-						   &lane->address);
+	lane->status = begin_use(lane);
 	if (lane->request.op == OTTE_READ)
 		prepare_answer(lane);
 	else
@@ -196,7 +223,7 @@ static int ask_for_room(struct source_lane *lane, bool want)
 	return otte_loop_change(lane->loop, &lane->watch, want ? EPOLLOUT : EPOLLIN);
 }
 
-static int send_answer(struct source_lane *lane)
+static int send_some(struct source_lane *lane)
 {
 	uint64_t payload = lane->request.op == OTTE_READ && !lane->status ? lane->request.length : 0;
 	uint64_t total = sizeof(lane->answer) + payload;
@@ -232,6 +259,18 @@ static int send_answer(struct source_lane *lane)
 	return ret ? ret : 1;
 }
 
+static int send_answer(struct source_lane *lane)
+{
+	int ret;
+
+	if (!several_workers(lane))
+		return send_some(lane);
+	pthread_rwlock_rdlock(&lane->tcp->sending);
+	ret = send_some(lane);
+	pthread_rwlock_unlock(&lane->tcp->sending);
+	return ret;
+}
+
 static int step(struct source_lane *lane)
 {
 	switch (lane->state) {
@@ -265,7 +304,7 @@ static void note_pace(struct source_lane *lane, unsigned served)
 static void source_ready(struct otte_watch *watch, uint32_t events)
 {
 	struct source_lane *lane = container_of(watch, struct source_lane, watch);
-	unsigned served = 0;
+	unsigned served = 0, steps = 0;
 	uint64_t bytes = 0;
 	int ret;
 
@@ -283,7 +322,7 @@ static void source_ready(struct otte_watch *watch, uint32_t events)
 			if (!lane->eager || served == ROUND_REQUESTS || bytes >= ROUND_BYTES)
 				break;
 		}
-	} while (ret > 0);
+	} while (ret > 0 && ++steps < ROUND_STEPS);
 	if (ret < 0) {
 		otte_log(OTTE_LOG_DEBUG, "a peer's lane ends: %s", otte_error_text());
 		close_lane(lane);

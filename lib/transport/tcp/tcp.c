@@ -23,6 +23,7 @@ static int probe(const struct otte_config *config)
 
 static int create(const struct otte_transport_env *env, struct otte_transport **transport)
 {
+	pthread_rwlockattr_t attr;
 	struct tcp *tcp;
 
 	tcp = calloc(1, sizeof(*tcp));
@@ -31,6 +32,11 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 	tcp->base.ops = &otte_tcp_transport;
 	tcp->env = *env;
 	pthread_mutex_init(&tcp->lock, NULL);
+	/* Whoever waits for the senders must not wait for those that come after. */
+	pthread_rwlockattr_init(&attr);
+	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+	pthread_rwlock_init(&tcp->sending, &attr);
+	pthread_rwlockattr_destroy(&attr);
 	*transport = &tcp->base;
 	return 0;
 }
@@ -40,6 +46,7 @@ static void destroy(struct otte_transport *transport)
 	struct tcp *tcp = container_of(transport, struct tcp, base);
 
 	tcp_source_close(tcp);
+	pthread_rwlock_destroy(&tcp->sending);
 	pthread_mutex_destroy(&tcp->lock);
 	free(tcp);
 }
@@ -51,8 +58,6 @@ static void counters(struct otte_transport *transport, struct otte_stats *stats)
 	stats->lanes += atomic_load(&tcp->counters.lanes);
 	stats->retries += atomic_load(&tcp->counters.retries);
 	stats->bad_frames += atomic_load(&tcp->counters.bad_frames);
-	stats->zerocopy_sends += atomic_load(&tcp->counters.zerocopy_sends);
-	stats->zerocopy_copied += atomic_load(&tcp->counters.zerocopy_copied);
 }
 
 const struct otte_transport_ops otte_tcp_transport = {

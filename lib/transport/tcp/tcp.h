@@ -29,6 +29,7 @@ struct tcp {
 	struct otte_transport_env env;
 	struct otte_transport_counters counters;
 	pthread_mutex_t lock;            /* source lanes: the list and the life of their descriptors */
+	pthread_rwlock_t sending;        /* shared: an answer is being sent and its use ended (source.c) */
 	struct source_lane *lanes;
 	unsigned next_loop;
 };

@@ -85,8 +85,6 @@ static void defaults_are_those_of_the_header(void **state)
 	assert_string_equal(c.tcp_congestion, "");
 	assert_int_equal(c.tcp_block_bytes, 65536);
 	assert_int_equal(c.tcp_max_slices, 64);
-	assert_int_equal(c.tcp_zerocopy, OTTE_ZEROCOPY_AUTO);
-	assert_int_equal(c.tcp_zerocopy_min_bytes, MIB);
 	assert_int_equal(c.tcp_send_buffer, 0);
 	assert_int_equal(c.tcp_receive_buffer, 0);
 	assert_int_equal(c.tcp_stall_ns, 10 * NSEC_PER_SEC);
@@ -107,7 +105,7 @@ static void every_json_key_reaches_its_field(void **state)
 		"\"window\":{\"requests\":14,\"bytes\":4096},\"deadline\":{\"default_ms\":0},"
 		"\"retry\":{\"budget\":16},"
 		"\"tcp\":{\"lanes\":15,\"workers\":16,\"congestion\":\"cubic\",\"block_bytes\":4097,"
-		"\"max_slices\":17,\"zerocopy\":\"off\",\"zerocopy_min_bytes\":1152921504606846976,"
+		"\"max_slices\":17,"
 		"\"send_buffer_bytes\":18,\"receive_buffer_bytes\":19,\"stall_timeout_ms\":20},"
 		"\"stats\":{\"socket\":false}}";
 	struct otte_config c;
@@ -142,8 +140,6 @@ static void every_json_key_reaches_its_field(void **state)
 	assert_string_equal(c.tcp_congestion, "cubic");
 	assert_int_equal(c.tcp_block_bytes, 4097);
 	assert_int_equal(c.tcp_max_slices, 17);
-	assert_int_equal(c.tcp_zerocopy, OTTE_ZEROCOPY_OFF);
-	assert_int_equal(c.tcp_zerocopy_min_bytes, 1ull << 60);
 	assert_int_equal(c.tcp_send_buffer, 18);
 	assert_int_equal(c.tcp_receive_buffer, 19);
 	assert_int_equal(c.tcp_stall_ns, 20 * NSEC_PER_MSEC);
@@ -201,7 +197,6 @@ static void each_refusal_names_its_key_and_changes_nothing(void **state)
 		{ "{\"control\":{\"timeout_ms\":9223372036854775807}}",
 		  "control.timeout_ms: 9223372036854775807 is out of range, allowed are 1 to "
 		  "3600000" },
-		{ "{\"tcp\":{\"zerocopy\":\"on\"}}", "tcp.zerocopy: 'on' is none of auto, off" },
 		{ "{\"ledger\":\"\"}", "ledger: '' is none of auto, kernel, process" },
 		{ "{\"ledger\":0}", "ledger: a string is wanted, not an integer" },
 		{ "{\"stats\":{\"socket\":1}}",
@@ -512,7 +507,7 @@ static void check_names_every_key_that_was_set_out_of_range(void **state)
 		assert_int_equal(otte_config_check(&c), -EINVAL);
 		assert_int_equal(strncmp(otte_error_text(), key.key, strlen(key.key)), 0);
 	}
-	assert_int_equal(named, 33);
+	assert_int_equal(named, 31);
 	fresh(&c);
 	c.control_timeout_ns = 999999;
 	assert_int_equal(otte_config_check(&c), -EINVAL);

@@ -390,7 +390,7 @@ static void stats_of_an_older_or_newer_peer_are_read_as_far_as_both_know(void **
 	assert_int_equal(otte_stats_decode(bytes, 16, &got), 0);
 	assert_true(got.regions == stats.regions);
 	assert_true(got.registered_bytes == 0);
-	assert_true(got.zerocopy_copied == 0);
+	assert_true(got.stale_regions == 0);
 }
 
 static int decode_answer(uint8_t op, uint8_t effect, int32_t status, uint64_t length)

@@ -390,14 +390,19 @@ static void a_request_that_cannot_be_served_is_refused(void **state)
 }
 
 /* Asks until another thread is waiting in the call, or all has drained. */
-static void *ask_to_close(void *engine)
+struct asked {
+	struct otte_engine *engine;
+	int rc;
+};
+
+static void *ask_to_close(void *arg)
 {
-	intptr_t rc;
+	struct asked *asked = arg;
 
 	do
-		rc = otte_engine_close(engine, OTTE_CLOSE_REQUESTER, 0, NULL);
-	while (rc == -ETIMEDOUT);
-	return (void *)rc;
+		asked->rc = otte_engine_close(asked->engine, OTTE_CLOSE_REQUESTER, 0, NULL);
+	while (asked->rc == -ETIMEDOUT);
+	return NULL;
 }
 
 static void what_a_transfer_uses_stays_until_it_ends(void **state)
@@ -409,8 +414,8 @@ static void what_a_transfer_uses_stays_until_it_ends(void **state)
 	struct otte_region *far, *near;
 	struct otte_mem *far_mem, *near_mem;
 	struct bench b;
+	struct asked asked;
 	pthread_t asker;
-	void *asked;
 	int rc;
 
 	(void)state;
@@ -437,13 +442,14 @@ static void what_a_transfer_uses_stays_until_it_ends(void **state)
 	assert_int_equal(otte_batch_submit(b.batch, &b.request, 1), -ENOENT);
 	assert_int_equal(otte_batch_submit_blocks(b.batch, list, 0, 1), -ENOENT);
 	assert_int_equal(otte_engine_close(b.user, OTTE_CLOSE_REQUESTER, 0, NULL), -ETIMEDOUT);
-	assert_int_equal(pthread_create(&asker, NULL, ask_to_close, b.user), 0);
+	asked = (struct asked){ .engine = b.user };
+	assert_int_equal(pthread_create(&asker, NULL, ask_to_close, &asked), 0);
 	do /* the other one may be in its call just now */
 		rc = otte_engine_close(b.user, OTTE_CLOSE_REQUESTER, 60 * SECOND, NULL);
 	while (rc == -EALREADY);
 	assert_int_equal(rc, 0);
-	pthread_join(asker, &asked);
-	assert_int_equal((intptr_t)asked, -EALREADY);
+	pthread_join(asker, NULL);
+	assert_int_equal(asked.rc, -EALREADY);
 
 	assert_int_equal(otte_block_list_destroy(list), 0);
 	assert_int_equal(otte_region_unregister(&near, 1, SECOND, NULL), 0);

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# The n-th allocation, then the n-th system call, of each public call fails: tests/sweep/. The calls that
+# can fail are those that the linker turns over to tests/sweep/fault.c.
+
+SWEEP_MEMORY := malloc calloc realloc reallocarray free
+SWEEP_CALLS := socket bind listen connect accept4 getsockname getpeername getsockopt setsockopt \
+	epoll_create1 epoll_ctl epoll_wait eventfd read send recv sendmsg recvmsg ioctl open fstat mmap \
+	madvise getaddrinfo getnameinfo pthread_create pthread_atfork
+SWEEP_BIN = $(B)/sweep/sweep
+SWEEP_OBJ = $(patsubst %.c,$(B)/%.o,$(sort $(wildcard tests/sweep/*.c))) $(B)/tests/e2e/process.o
+
+STATIC_BUILD += $(SWEEP_BIN)
+
+$(SWEEP_BIN): $(SWEEP_OBJ) $(B)/libotte.a
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) $(addprefix -Wl$(comma)--wrap=,$(SWEEP_MEMORY) $(SWEEP_CALLS)) \
+		-o $@.tmp $^ $(LDLIBS_OTTE) -lcmocka
+	@mv $@.tmp $@
+
+-include $(SWEEP_OBJ:.o=.d)
+
+CHECK_PARTS += sweep
+budget-sweep := 2
+
+.PHONY: check-part-sweep sweep-program
+sweep-program: $(SWEEP_BIN)
+
+check-part-sweep: $(SWEEP_BIN)
+	@tests/run-programs.sh $(SWEEP_BIN)

@@ -1,0 +1,502 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Loans between clients: who may do what, when, and what each side is told. */
+#include "otte_test.h"
+#include "kselftest_harness.h"
+
+#define BYTES	(4 * PAGE)
+
+FIXTURE(loans)
+{
+	int lender, borrower;
+	uint64_t lender_id, borrower_id, region;
+	char *mem;
+	char buf[BYTES];
+	struct otte_event event;
+};
+
+FIXTURE_SETUP(loans)
+{
+	self->lender = otte_client(&self->lender_id);
+	self->borrower = otte_client(&self->borrower_id);
+	ASSERT_GE(self->lender, 0);
+	ASSERT_GE(self->borrower, 0);
+	self->mem = otte_pages(BYTES);
+	otte_fill(self->mem, BYTES, 1);
+	ASSERT_EQ(0, otte_region(self->lender, OTTE_BACKING_PAGES, OTTE_READ | OTTE_WRITE,
+				 self->mem, BYTES, &self->region));
+}
+
+FIXTURE_TEARDOWN(loans)
+{
+	int fd;
+
+	close(self->lender);
+	close(self->borrower);
+	fd = otte_client(NULL);
+	EXPECT_TRUE(otte_all_zero(fd, 1));
+	close(fd);
+}
+
+TEST_F(loans, both_sides_are_told_each_step_in_order)
+{
+	uint64_t loan;
+
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, PAGE, 100, self->borrower_id,
+				OTTE_READ, 0, &loan));
+	ASSERT_EQ(0, otte_next_event(self->borrower, &self->event, 1000));
+	EXPECT_EQ(OTTE_EVENT_OFFERED, self->event.type);
+	EXPECT_EQ(loan, self->event.object);
+	EXPECT_EQ(100, self->event.length);
+	EXPECT_EQ(0, self->event.region);
+	EXPECT_EQ(self->lender_id, self->event.other.client);
+	EXPECT_EQ(getpid(), self->event.other.tgid);
+	EXPECT_EQ(getuid(), self->event.other.uid);
+	ASSERT_EQ(0, otte_accept(self->borrower, loan, NULL));
+	EXPECT_EQ(-EALREADY, otte_accept(self->borrower, loan, NULL));
+	ASSERT_EQ(0, otte_next_event(self->lender, &self->event, 1000));
+	EXPECT_EQ(OTTE_EVENT_ACCEPTED, self->event.type);
+	EXPECT_EQ(self->region, self->event.region);
+	EXPECT_EQ(PAGE, self->event.offset);
+	ASSERT_EQ(0, otte_settle(self->borrower, loan));
+	ASSERT_EQ(0, otte_next_event(self->lender, &self->event, 1000));
+	EXPECT_EQ(OTTE_EVENT_SETTLED, self->event.type);
+	EXPECT_EQ(OTTE_EVIDENCE_RETURNED, self->event.evidence);
+	EXPECT_EQ(-EAGAIN, otte_next_event(self->lender, &self->event, 0));
+	EXPECT_EQ(-EAGAIN, otte_next_event(self->borrower, &self->event, 0));
+	EXPECT_EQ(0, otte_usage(self->lender, OTTE_RES_LOANS));
+}
+
+TEST_F(loans, a_short_or_bad_buffer_loses_no_event)
+{
+	uint64_t loan;
+	char small[sizeof(struct otte_event) - 1];
+
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, 1, self->borrower_id, OTTE_READ, 0,
+				&loan));
+	EXPECT_EQ(-1, read(self->borrower, small, sizeof(small)));
+	EXPECT_EQ(EMSGSIZE, errno);
+	EXPECT_EQ(-1, syscall(SYS_read, self->borrower, NULL, sizeof(self->event)));
+	EXPECT_EQ(EFAULT, errno);
+	ASSERT_EQ(0, otte_next_event(self->borrower, &self->event, 1000));
+	EXPECT_EQ(loan, self->event.object);
+}
+
+TEST_F(loans, readers_share_and_a_writer_excludes)
+{
+	uint64_t a, b, c;
+
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, PAGE, self->borrower_id, OTTE_READ,
+				0, &a));
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 10, 10, self->borrower_id, OTTE_READ,
+				0, &b));
+	EXPECT_EQ(-EBUSY, otte_offer(self->lender, self->region, PAGE - 1, 2, self->borrower_id,
+				     OTTE_WRITE, 0, &c));
+	EXPECT_EQ(0, otte_offer(self->lender, self->region, PAGE, 2, self->borrower_id,
+				OTTE_WRITE, 0, &c));
+	EXPECT_EQ(-EBUSY, otte_offer(self->lender, self->region, PAGE + 1, 1, self->borrower_id,
+				     OTTE_READ, 0, &b));
+	EXPECT_EQ(-EBUSY, otte_expose(self->lender, self->region, 0, 1, 1, 1, OTTE_WRITE, &b));
+	EXPECT_EQ(0, otte_withdraw(self->lender, c));
+	EXPECT_EQ(0, otte_offer(self->lender, self->region, PAGE + 1, 1, self->borrower_id,
+				OTTE_READ, 0, &b));
+}
+
+TEST_F(loans, copies_stay_inside_range_and_direction)
+{
+	uint64_t r, w;
+
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 100, PAGE, self->borrower_id,
+				OTTE_READ, 0, &r));
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 2 * PAGE, PAGE, self->borrower_id,
+				OTTE_WRITE, 0, &w));
+	EXPECT_EQ(-EBUSY, otte_copy(self->borrower, r, 0, self->buf, 1));
+	ASSERT_EQ(0, otte_accept(self->borrower, r, NULL));
+	ASSERT_EQ(0, otte_accept(self->borrower, w, NULL));
+	ASSERT_EQ((int64_t)PAGE, otte_copy(self->borrower, r, 0, self->buf, PAGE));
+	EXPECT_TRUE(otte_filled(self->buf, PAGE, 1, 100));
+	EXPECT_EQ(-ERANGE, otte_copy(self->borrower, r, 0, self->buf, PAGE + 1));
+	EXPECT_EQ(-ERANGE, otte_copy(self->borrower, r, PAGE, self->buf, 1));
+	EXPECT_EQ(-ERANGE, otte_copy(self->borrower, r, UINT64_MAX, self->buf, 1));
+	EXPECT_EQ(-ERANGE, otte_copy(self->borrower, r, 1, self->buf, UINT64_MAX));
+	EXPECT_EQ(0, otte_copy(self->borrower, r, PAGE, self->buf, 0));
+	EXPECT_EQ(-EFAULT, otte_copy(self->borrower, r, 0, (void *)16, 8));
+
+	otte_fill(self->buf, PAGE, 99);
+	ASSERT_EQ((int64_t)PAGE, otte_copy(self->borrower, w, 0, self->buf, PAGE));
+	EXPECT_TRUE(otte_filled(self->mem + 2 * PAGE, PAGE, 99, 0));
+	EXPECT_TRUE(otte_filled(self->mem, 2 * PAGE, 1, 0));
+	EXPECT_TRUE(otte_filled(self->mem + 3 * PAGE, PAGE, 1, 3 * PAGE));
+}
+
+TEST_F(loans, a_copy_into_a_hole_returns_the_exact_prefix)
+{
+	char *dst = otte_pages(2 * PAGE);
+	uint64_t loan;
+
+	munmap(dst + PAGE, PAGE);
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, BYTES, self->borrower_id, OTTE_READ,
+				0, &loan));
+	ASSERT_EQ(0, otte_accept(self->borrower, loan, NULL));
+	ASSERT_EQ(100, otte_copy(self->borrower, loan, 5, dst + PAGE - 100, PAGE));
+	EXPECT_TRUE(otte_filled(dst + PAGE - 100, 100, 1, 5));
+}
+
+TEST_F(loans, rights_and_ranges_are_those_of_the_region)
+{
+	void *ro = otte_pages(PAGE);
+	uint64_t region, loan;
+
+	ASSERT_EQ(0, otte_region(self->lender, OTTE_BACKING_PAGES, OTTE_READ, ro, PAGE, &region));
+	EXPECT_EQ(-EACCES, otte_offer(self->lender, region, 0, 1, self->borrower_id, OTTE_WRITE, 0,
+				      &loan));
+	EXPECT_EQ(-ERANGE, otte_offer(self->lender, region, PAGE, 1, self->borrower_id, OTTE_READ,
+				      0, &loan));
+	EXPECT_EQ(-EINVAL, otte_offer(self->lender, region, 0, 0, self->borrower_id, OTTE_READ, 0,
+				      &loan));
+	EXPECT_EQ(-EINVAL, otte_offer(self->lender, region, 0, 1, self->borrower_id,
+				      OTTE_READ | OTTE_WRITE, 0, &loan));
+	EXPECT_EQ(-ENOENT, otte_offer(self->lender, region, 0, 1, 999999, OTTE_READ, 0, &loan));
+	EXPECT_EQ(-EACCES, otte_offer(self->lender, region, 1, PAGE - 1, self->borrower_id,
+				      OTTE_READ, OTTE_LOAN_MAPPABLE, &loan));
+	EXPECT_EQ(0, otte_usage(self->lender, OTTE_RES_LOANS));
+	EXPECT_EQ(0, otte_usage(self->lender, OTTE_RES_LENT_BYTES));
+}
+
+TEST_F(loans, a_withdrawn_offer_can_never_be_accepted)
+{
+	uint64_t unread, read_one, taken;
+
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, 1, self->borrower_id, OTTE_READ, 0,
+				&unread));
+	ASSERT_EQ(0, otte_withdraw(self->lender, unread));
+	EXPECT_EQ(-ENOENT, otte_accept(self->borrower, unread, NULL));
+	/* What was never read of need not be told. */
+	EXPECT_EQ(-EAGAIN, otte_next_event(self->borrower, &self->event, 0));
+	EXPECT_EQ(0, otte_usage(self->lender, OTTE_RES_LOANS));
+
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, 1, self->borrower_id, OTTE_READ, 0,
+				&read_one));
+	ASSERT_EQ(0, otte_next_event(self->borrower, &self->event, 1000));
+	ASSERT_EQ(0, otte_withdraw(self->lender, read_one));
+	EXPECT_EQ(-ENOENT, otte_accept(self->borrower, read_one, NULL));
+	ASSERT_EQ(0, otte_next_event(self->borrower, &self->event, 1000));
+	EXPECT_EQ(OTTE_EVENT_WITHDRAWN, self->event.type);
+	EXPECT_EQ(read_one, self->event.object);
+	EXPECT_EQ(0, otte_usage(self->lender, OTTE_RES_LOANS));
+
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, 1, self->borrower_id, OTTE_READ, 0,
+				&taken));
+	ASSERT_EQ(0, otte_accept(self->borrower, taken, NULL));
+	EXPECT_EQ(-EBUSY, otte_withdraw(self->lender, taken));
+}
+
+TEST_F(loans, a_declined_offer_was_never_exposed)
+{
+	uint64_t loan;
+
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, 1, self->borrower_id, OTTE_READ, 0,
+				&loan));
+	ASSERT_EQ(0, otte_settle_as(self->borrower, loan, 0));
+	ASSERT_EQ(0, otte_next_event(self->lender, &self->event, 1000));
+	EXPECT_EQ(OTTE_EVENT_SETTLED, self->event.type);
+	EXPECT_EQ(OTTE_EVIDENCE_NEVER_EXPOSED, self->event.evidence);
+	EXPECT_EQ(-EAGAIN, otte_next_event(self->borrower, &self->event, 0));
+}
+
+TEST_F(loans, deleting_hides_at_once_and_ends_with_the_last_loan)
+{
+	uint64_t offered, taken;
+	uint32_t live;
+
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, PAGE, self->borrower_id, OTTE_READ,
+				0, &offered));
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, PAGE, self->borrower_id, OTTE_READ,
+				0, &taken));
+	ASSERT_EQ(0, otte_accept(self->borrower, taken, NULL));
+	otte_drain_events(self->lender);
+	ASSERT_EQ(0, otte_region_del(self->lender, self->region, &live));
+	EXPECT_EQ(1, live);
+	EXPECT_EQ(-ENOENT, otte_region_del(self->lender, self->region, &live));
+	EXPECT_EQ(-ENOENT, otte_accept(self->borrower, offered, NULL));
+	EXPECT_EQ((int64_t)PAGE, otte_copy(self->borrower, taken, 0, self->buf, PAGE));
+	EXPECT_EQ(BYTES, otte_usage(self->lender, OTTE_RES_PINNED_BYTES));
+	ASSERT_EQ(0, otte_settle(self->borrower, taken));
+	EXPECT_EQ(0, otte_usage(self->lender, OTTE_RES_PINNED_BYTES));
+	ASSERT_EQ(0, otte_wait_event(self->lender, OTTE_EVENT_REGION_GONE, &self->event));
+	EXPECT_EQ(self->region, self->event.object);
+}
+
+TEST_F(loans, a_borrower_that_closes_has_unmapped)
+{
+	uint64_t loan;
+
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, PAGE, self->borrower_id, OTTE_WRITE,
+				0, &loan));
+	ASSERT_EQ(0, otte_accept(self->borrower, loan, NULL));
+	close(self->borrower);
+	ASSERT_EQ(0, otte_wait_event(self->lender, OTTE_EVENT_SETTLED, &self->event));
+	EXPECT_EQ(OTTE_EVIDENCE_UNMAPPED, self->event.evidence);
+	self->borrower = otte_client(NULL);
+}
+
+TEST_F(loans, evidence_that_was_not_accepted_ends_nothing)
+{
+	uint64_t loan;
+
+	ASSERT_EQ(0, otte_offer_evidence(self->lender, self->region, 0, PAGE, self->borrower_id,
+					 OTTE_READ, OTTE_LOAN_REVOCABLE, OTTE_EVIDENCE_REVOKED,
+					 &loan));
+	ASSERT_EQ(0, otte_accept(self->borrower, loan, NULL));
+	EXPECT_EQ(-EACCES, otte_settle(self->borrower, loan));
+	close(self->borrower);
+	ASSERT_EQ(0, otte_wait_event(self->lender, OTTE_EVENT_BORROWER_GONE, &self->event));
+	EXPECT_EQ(PAGE, otte_usage(self->lender, OTTE_RES_RETAINED_BYTES));
+	ASSERT_EQ(0, otte_revoke(self->lender, loan, NULL));
+	ASSERT_EQ(0, otte_wait_event(self->lender, OTTE_EVENT_SETTLED, &self->event));
+	EXPECT_EQ(OTTE_EVIDENCE_REVOKED, self->event.evidence);
+	EXPECT_EQ(0, otte_usage(self->lender, OTTE_RES_RETAINED_BYTES));
+	self->borrower = otte_client(NULL);
+}
+
+TEST_F(loans, only_revocable_loans_are_revoked_and_then_refuse_copies)
+{
+	uint64_t fixed, soft;
+	uint32_t draining;
+
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, PAGE, self->borrower_id, OTTE_READ,
+				0, &fixed));
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, PAGE, self->borrower_id, OTTE_READ,
+				OTTE_LOAN_REVOCABLE, &soft));
+	EXPECT_EQ(-EBUSY, otte_revoke(self->lender, soft, NULL));
+	ASSERT_EQ(0, otte_accept(self->borrower, fixed, NULL));
+	ASSERT_EQ(0, otte_accept(self->borrower, soft, NULL));
+	EXPECT_EQ(-EACCES, otte_revoke(self->lender, fixed, NULL));
+	EXPECT_EQ(-ENOENT, otte_revoke(self->borrower, soft, NULL));
+	ASSERT_EQ(0, otte_revoke(self->lender, soft, &draining));
+	EXPECT_EQ(0, draining);
+	EXPECT_EQ(-EACCES, otte_copy(self->borrower, soft, 0, self->buf, 1));
+	EXPECT_EQ(1, otte_copy(self->borrower, fixed, 0, self->buf, 1));
+	ASSERT_EQ(0, otte_wait_event(self->borrower, OTTE_EVENT_REVOKED, &self->event));
+	EXPECT_EQ(soft, self->event.object);
+	ASSERT_EQ(0, otte_wait_event(self->lender, OTTE_EVENT_SETTLED, &self->event));
+	EXPECT_EQ(OTTE_EVIDENCE_REVOKED, self->event.evidence);
+	EXPECT_EQ(-ENOENT, otte_copy(self->borrower, soft, 0, self->buf, 1));
+}
+
+TEST_F(loans, a_fence_stops_what_is_not_yet_accepted)
+{
+	struct otte_fence fence = { .size = sizeof(fence), .client = self->borrower_id };
+	uint64_t before, taken, remote;
+
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, 1, self->borrower_id, OTTE_READ, 0,
+				&before));
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, 1, self->borrower_id, OTTE_READ, 0,
+				&taken));
+	ASSERT_EQ(0, otte_accept(self->borrower, taken, NULL));
+	ASSERT_EQ(0, otte_call(self->lender, OTTE_IOC_FENCE, &fence));
+	EXPECT_EQ(-EKEYREVOKED, otte_accept(self->borrower, before, NULL));
+	EXPECT_EQ(-EKEYREVOKED, otte_offer(self->lender, self->region, 0, 1, self->borrower_id,
+					   OTTE_READ, 0, &before));
+	/* Fencing alone ends nothing. */
+	EXPECT_EQ(1, otte_copy(self->borrower, taken, 0, self->buf, 1));
+
+	ASSERT_EQ(0, otte_expose(self->lender, self->region, 0, 1, 7, 1, OTTE_READ, &remote));
+	memset(&fence, 0, sizeof(fence));
+	fence.size = sizeof(fence);
+	fence.flags = OTTE_FENCE_PEER;
+	fence.peer[0] = 7;
+	fence.incarnation = 1;
+	ASSERT_EQ(0, otte_call(self->lender, OTTE_IOC_FENCE, &fence));
+	EXPECT_EQ(-EKEYREVOKED, otte_expose(self->lender, self->region, 0, 1, 7, 1, OTTE_READ,
+					    &taken));
+	/* The peer's next life is another. */
+	EXPECT_EQ(0, otte_expose(self->lender, self->region, 0, 1, 7, 2, OTTE_READ, &taken));
+	EXPECT_EQ(0, otte_settle(self->lender, taken));
+	EXPECT_EQ(0, otte_settle(self->lender, remote));
+}
+
+TEST_F(loans, an_administrators_fence_is_everybodys)
+{
+	struct otte_fence fence = {
+		.size = sizeof(fence), .flags = OTTE_FENCE_ALL, .client = self->borrower_id,
+	};
+	struct pollfd pollfd = { .fd = self->borrower };
+	uint64_t loan;
+
+	ASSERT_EQ(0, otte_call(self->lender, OTTE_IOC_FENCE, &fence));
+	EXPECT_EQ(-EKEYREVOKED, otte_offer(self->lender, self->region, 0, 1, self->borrower_id,
+					   OTTE_READ, 0, &loan));
+	EXPECT_EQ(1, poll(&pollfd, 1, 0));
+	EXPECT_TRUE(pollfd.revents & POLLERR);
+	ASSERT_EQ(0, otte_wait_event(self->borrower, OTTE_EVENT_FENCED, &self->event));
+}
+
+TEST_F(loans, remote_loans_are_settled_by_their_lender_alone)
+{
+	uint64_t loan, held;
+
+	ASSERT_EQ(0, otte_expose(self->lender, self->region, 0, PAGE, 1, 1,
+				 OTTE_READ | OTTE_WRITE, &loan));
+	EXPECT_EQ(-EBUSY, otte_expose(self->lender, self->region, 0, 1, 2, 1, OTTE_READ, &held));
+	EXPECT_EQ(-ENOENT, otte_settle(self->borrower, loan));
+	EXPECT_EQ(-EACCES, otte_settle_as(self->lender, loan, 0));
+	EXPECT_EQ(-EACCES, otte_settle_as(self->lender, loan, OTTE_EVIDENCE_UNMAPPED));
+	EXPECT_EQ(0, otte_settle_as(self->lender, loan, OTTE_EVIDENCE_REVOKED));
+	EXPECT_EQ(-ENOENT, otte_settle_as(self->lender, loan, OTTE_EVIDENCE_REVOKED));
+}
+
+TEST_F(loans, an_unwelcome_lender_is_refused_and_a_flood_is_capped)
+{
+	struct otte_allow allow = { .size = sizeof(allow), .client = self->lender_id };
+	uint64_t picky, loan;
+	unsigned int n = 0;
+	int fd = otte_open(), err;
+
+	ASSERT_EQ(0, otte_init_flags(fd, OTTE_CLIENT_ALLOWLIST, &picky));
+	EXPECT_EQ(-EACCES, otte_offer(self->lender, self->region, 0, 1, picky, OTTE_READ, 0,
+				      &loan));
+	ASSERT_EQ(0, otte_call(fd, OTTE_IOC_ALLOW, &allow));
+	EXPECT_EQ(0, otte_offer(self->lender, self->region, 0, 1, picky, OTTE_READ, 0, &loan));
+	allow.flags = OTTE_ALLOW_REMOVE;
+	ASSERT_EQ(0, otte_call(fd, OTTE_IOC_ALLOW, &allow));
+	EXPECT_EQ(-EACCES, otte_offer(self->lender, self->region, 0, 1, picky, OTTE_READ, 0,
+				      &loan));
+	close(fd);
+
+	while (!(err = otte_offer(self->lender, self->region, 0, 1, self->borrower_id, OTTE_READ,
+				  0, &loan)) && n < 10000)
+		n++;
+	EXPECT_EQ(-ENOSPC, err);
+	EXPECT_EQ(256, n);
+	/* Withdrawing an unread offer makes room; a read one does when its end is read. */
+	EXPECT_EQ(0, otte_withdraw(self->lender, loan));
+	EXPECT_EQ(0, otte_offer(self->lender, self->region, 0, 1, self->borrower_id, OTTE_READ, 0,
+				&loan));
+	otte_drain_events(self->borrower);
+	EXPECT_EQ(0, otte_withdraw(self->lender, loan));
+	EXPECT_EQ(-ENOSPC, otte_offer(self->lender, self->region, 0, 1, self->borrower_id,
+				      OTTE_READ, 0, &loan));
+	otte_drain_events(self->borrower);
+	EXPECT_EQ(0, otte_offer(self->lender, self->region, 0, 1, self->borrower_id, OTTE_READ, 0,
+				&loan));
+}
+
+TEST_F(loans, a_nonce_arrives_with_the_senders_true_identity)
+{
+	unsigned int i;
+
+	ASSERT_EQ(0, otte_attest(self->lender, self->borrower_id, 42));
+	ASSERT_EQ(0, otte_next_event(self->borrower, &self->event, 1000));
+	EXPECT_EQ(OTTE_EVENT_ATTEST, self->event.type);
+	EXPECT_EQ(42, self->event.nonce[0]);
+	EXPECT_EQ(self->lender_id, self->event.other.client);
+	EXPECT_EQ(getpid(), self->event.other.tgid);
+	EXPECT_EQ(-ENOENT, otte_attest(self->lender, self->region, 1));
+	for (i = 0; i < 8; i++)
+		ASSERT_EQ(0, otte_attest(self->lender, self->borrower_id, i));
+	EXPECT_EQ(-EBUSY, otte_attest(self->lender, self->borrower_id, 9));
+	for (i = 0; i < 8; i++) {
+		ASSERT_EQ(0, otte_next_event(self->borrower, &self->event, 1000));
+		EXPECT_EQ(i, self->event.nonce[0]);
+	}
+	EXPECT_EQ(0, otte_attest(self->lender, self->borrower_id, 9));
+}
+
+TEST_F(loans, a_hold_is_charged_until_it_is_dropped)
+{
+	uint64_t hold;
+
+	ASSERT_EQ(0, otte_hold(self->lender, 12345, &hold));
+	EXPECT_EQ(12345, otte_usage(self->lender, OTTE_RES_RETAINED_BYTES));
+	EXPECT_EQ(1, otte_usage(self->lender, OTTE_RES_HOLDS));
+	EXPECT_EQ(0, otte_hold_drop(self->lender, hold));
+	EXPECT_EQ(-ENOENT, otte_hold_drop(self->lender, hold));
+	EXPECT_EQ(0, otte_usage(self->lender, OTTE_RES_HOLDS));
+}
+
+TEST_F(loans, a_loan_to_oneself_works_and_ends_with_its_client)
+{
+	uint64_t loan;
+
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, PAGE, self->lender_id, OTTE_READ, 0,
+				&loan));
+	ASSERT_EQ(0, otte_accept(self->lender, loan, NULL));
+	ASSERT_EQ((int64_t)PAGE, otte_copy(self->lender, loan, 0, self->buf, PAGE));
+	EXPECT_TRUE(otte_filled(self->buf, PAGE, 1, 0));
+}
+
+static int memfd(unsigned int seals, size_t bytes)
+{
+	int fd = memfd_create("lent", MFD_ALLOW_SEALING);
+
+	if (ftruncate(fd, bytes) || fcntl(fd, F_ADD_SEALS, seals))
+		return -1;
+	return fd;
+}
+
+TEST_F(loans, a_sealed_memfd_is_lent_whole)
+{
+	const unsigned int fixed = F_SEAL_SHRINK | F_SEAL_GROW, frozen = 0x10;
+	int open_fd = memfd(0, BYTES), file = memfd(fixed, BYTES), ro, pipe_fd[2];
+	struct otte_loan_accept accept;
+	uint64_t region, loan;
+	char *map;
+
+	EXPECT_EQ(-EACCES, otte_region_file(self->lender, OTTE_WRITE, open_fd, BYTES, &region));
+	EXPECT_EQ(-EACCES, otte_region_file(self->lender, OTTE_READ, file, BYTES, &region));
+	EXPECT_EQ(-ERANGE, otte_region_file(self->lender, OTTE_WRITE, file, PAGE, &region));
+	ASSERT_EQ(0, pipe(pipe_fd));
+	EXPECT_EQ(-EOPNOTSUPP, otte_region_file(self->lender, OTTE_WRITE, pipe_fd[0], BYTES,
+						&region));
+	EXPECT_EQ(-EOPNOTSUPP, otte_region_file(self->lender, OTTE_WRITE, self->borrower, BYTES,
+						&region));
+	EXPECT_EQ(-EBADF, otte_region_file(self->lender, OTTE_WRITE, 999, BYTES, &region));
+
+	ASSERT_EQ(4, write(file, "otte", 4));
+	ro = memfd(fixed, BYTES);
+	ASSERT_EQ(4, write(ro, "otte", 4));
+	ASSERT_EQ(0, fcntl(ro, F_ADD_SEALS, frozen));
+	ASSERT_EQ(0, otte_region_file(self->lender, OTTE_READ, ro, BYTES, &region));
+	close(ro);
+	EXPECT_EQ(-ERANGE, otte_offer(self->lender, region, 0, PAGE, self->borrower_id, OTTE_READ,
+				      0, &loan));
+	ASSERT_EQ(0, otte_offer(self->lender, region, 0, BYTES, self->borrower_id, OTTE_READ, 0,
+				&loan));
+	ASSERT_EQ(0, otte_accept(self->borrower, loan, &accept));
+	ASSERT_GE(accept.fd, 0);
+	EXPECT_EQ(FD_CLOEXEC, fcntl(accept.fd, F_GETFD));
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, BYTES, PROT_WRITE, MAP_SHARED, accept.fd, 0));
+	map = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, accept.fd, 0);
+	ASSERT_NE(MAP_FAILED, map);
+	EXPECT_EQ(0, memcmp(map, "otte", 4));
+	close(accept.fd);
+	munmap(map, BYTES);
+	EXPECT_EQ(0, otte_settle(self->borrower, loan));
+}
+
+TEST_F(loans, a_full_table_of_descriptors_exposes_nothing)
+{
+	int file = memfd(F_SEAL_SHRINK | F_SEAL_GROW, BYTES), fds[64], n = 0;
+	uint64_t region, loan;
+
+	ASSERT_EQ(0, otte_region_file(self->lender, OTTE_WRITE, file, BYTES, &region));
+	ASSERT_EQ(0, otte_offer(self->lender, region, 0, BYTES, self->borrower_id, OTTE_WRITE, 0,
+				&loan));
+	otte_drain_events(self->lender);
+	struct { unsigned long cur, max; } old, few;
+	ASSERT_EQ(0, syscall(SYS_prlimit64, 0, 7, NULL, &old));
+	few = old;
+	few.cur = 32;
+	ASSERT_EQ(0, syscall(SYS_prlimit64, 0, 7, &few, NULL));
+	while (n < 64 && (fds[n] = dup(0)) >= 0)
+		n++;
+	EXPECT_EQ(-EMFILE, otte_accept(self->borrower, loan, NULL));
+	while (n)
+		close(fds[--n]);
+	syscall(SYS_prlimit64, 0, 7, &old, NULL);
+	ASSERT_EQ(0, otte_wait_event(self->lender, OTTE_EVENT_SETTLED, &self->event));
+	EXPECT_EQ(OTTE_EVIDENCE_NEVER_EXPOSED, self->event.evidence);
+	EXPECT_EQ(-ENOENT, otte_accept(self->borrower, loan, NULL));
+}
+
+TEST_HARNESS_MAIN
