@@ -81,11 +81,15 @@ int otte_batch_wait(struct otte_batch *batch, int64_t timeout_ns)
 	if (finished)
 		return 0;
 	otte_progress_wait(&batch->engine->progress, &waiter, otte_deadline_after(timeout_ns));
+	if (waiter.own)
+		return 0;
+	/* Who finished the batch may still be in it, and has the waiter in hand until it lets go. */
 	pthread_mutex_lock(&batch->lock);
-	DL_DELETE(batch->waiters, &waiter);
-	finished = batch->finished == batch->submitted;
+	finished = waiter.done;
+	if (!finished)
+		DL_DELETE(batch->waiters, &waiter);
 	pthread_mutex_unlock(&batch->lock);
-	return finished || waiter.done ? 0 : otte_fail(-ETIMEDOUT, "the batch is not finished");
+	return finished ? 0 : otte_fail(-ETIMEDOUT, "the batch is not finished");
 }
 
 int otte_batch_poll(struct otte_batch *batch, struct otte_batch_status *status)

@@ -323,6 +323,8 @@ int otte_peer_check(struct otte_peer *peer)
 {
 	int ret = 0;
 
+	if (peer->state == OTTE_PEER_READY && !peer->said_bye)
+		return 0;
 	pthread_mutex_lock(&peer->lock);
 	if (peer->state == OTTE_PEER_STALE)
 		ret = otte_fail(-ESTALE, "%s", peer->text);

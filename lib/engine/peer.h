@@ -51,10 +51,10 @@ struct otte_peer {
 
 	pthread_mutex_t lock;            /* the rest */
 	pthread_cond_t changed;
-	enum otte_peer_state state;
+	_Atomic enum otte_peer_state state; /* written under lock */
 	int code;                        /* LOST, STALE: why */
 	char text[OTTE_TEXT_MAX];
-	bool said_bye;                   /* it admits no new requests */
+	_Atomic bool said_bye;           /* it admits no new requests */
 	bool closing;                    /* taken down; changes mean nothing any more */
 	struct otte_identity identity;   /* epoch 0 until first READY or given */
 	bool authenticated;

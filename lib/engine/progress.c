@@ -182,8 +182,9 @@ void otte_progress_unattend(struct otte_progress *progress)
 
 void otte_waiter_init(struct otte_waiter *waiter)
 {
-	waiter->done = false;
-	waiter->leading = false;
+	atomic_init(&waiter->done, false);
+	atomic_init(&waiter->leading, false);
+	waiter->own = false;
 	waiter->thread = pthread_self();
 }
 
@@ -210,7 +211,7 @@ static void lead(struct otte_progress *progress, struct otte_waiter *waiter, uin
 	atomic_fetch_add_explicit(&progress->rounds, 1, memory_order_relaxed);
 	if (!atomic_load(&waiter->done))
 		otte_loop_run(&progress->lanes, lead_ms(progress, until_ns));
-	atomic_store(&waiter->leading, false);
+	atomic_store_explicit(&waiter->leading, false, memory_order_release);
 	give_lead(progress);
 }
 
@@ -270,9 +271,12 @@ static void wake_follower(struct otte_progress *progress, struct otte_waiter *wa
 
 void otte_progress_wake(struct otte_progress *progress, struct otte_waiter *waiter)
 {
-	atomic_store(&waiter->done, true);
-	if (pthread_equal(waiter->thread, pthread_self()))
+	if (pthread_equal(waiter->thread, pthread_self())) {
+		waiter->own = true;
+		atomic_store_explicit(&waiter->done, true, memory_order_relaxed);
 		return;
+	}
+	atomic_store(&waiter->done, true);
 	if (atomic_load(&waiter->leading))
 		otte_loop_wake(&progress->lanes);
 	else

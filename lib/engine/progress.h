@@ -29,6 +29,7 @@ struct otte_waiter {
 	struct otte_waiter *follow_prev, *follow_next;
 	pthread_cond_t cond;             /* of a follower */
 	_Atomic bool done;
+	bool own;                        /* done by its own thread, which so holds no lock of ours */
 	_Atomic bool leading;
 	pthread_t thread;
 };

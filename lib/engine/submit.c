@@ -276,8 +276,10 @@ static void tell_all_finished(struct otte_batch *batch)
 		batch->attended = false;
 		otte_progress_unattend(progress);
 	}
-	DL_FOREACH(batch->waiters, waiter)
+	while ((waiter = batch->waiters)) {
+		DL_DELETE(batch->waiters, waiter);
 		otte_progress_wake(progress, waiter);
+	}
 }
 
 static enum otte_task_state terminal_state(int code)
@@ -368,8 +370,6 @@ static void end_group(struct otte_task_record *head, int code, uint8_t effect, b
 	struct otte_peer *peer = head->peer;
 	bool more;
 
-	/* The segment may be closed as soon as it is let go; the peer is needed a little longer. */
-	otte_peer_hold(peer);
 	pthread_mutex_lock(&peer->lock);
 	if (head->live)
 		DL_DELETE(peer->live, head);
@@ -378,12 +378,16 @@ static void end_group(struct otte_task_record *head, int code, uint8_t effect, b
 		otte_window_done(&peer->window, &head->entry);
 	more = sent && otte_window_waiting(&peer->window);
 	pthread_mutex_unlock(&peer->lock);
+	/* The segment may be closed as soon as it is let go; the peer is needed a little longer. */
+	if (more)
+		otte_peer_hold(peer);
 	release_group(head);
 	count(engine, head, code);
 	publish(head, code, effect, drained);
-	if (more)
+	if (more) {
 		otte_batch_dispatch(peer);
-	otte_peer_put(peer);
+		otte_peer_put(peer);
+	}
 }
 
 static void work_done(struct otte_work *work)
@@ -404,12 +408,16 @@ static void end_unsent(struct otte_task_record *head, int code)
 
 /* ---- Queueing and dispatch ---- */
 
-static void queue_group(struct otte_task_record *head)
+/*
+ * `alone`: the submission's only group. Where nothing waits before it, it need not either: true, and the
+ * caller starts it. In a longer submission priorities decide, once all of it is queued.
+ */
+static bool queue_group(struct otte_task_record *head, bool alone)
 {
 	struct otte_engine *engine = head->batch->engine;
 	struct otte_peer *peer = head->peer;
 	uint64_t deadline_ns = head->deadline_ns, due;
-	bool ready;
+	bool ready, enters = false;
 
 	/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): every task has a peer */
 	pthread_mutex_lock(&peer->lock);
@@ -417,19 +425,24 @@ static void queue_group(struct otte_task_record *head)
 	if (ready) {
 		head->live = true;
 		DL_APPEND(peer->live, head);
-		otte_window_push(&peer->window, &head->entry);
+		enters = alone && otte_window_enter(&peer->window, &head->entry);
+		if (enters)
+			atomic_store_explicit(&head->dispatched, true, memory_order_relaxed);
+		else
+			otte_window_push(&peer->window, &head->entry);
 		peer->next_deadline_ns = min_u64(peer->next_deadline_ns, deadline_ns);
 	}
 	pthread_mutex_unlock(&peer->lock);
 	/* The group may have ended by now, and its batch may be gone. */
 	if (!ready) {
 		end_unsent(head, -ECONNRESET);
-		return;
+		return false;
 	}
 	due = atomic_load_explicit(&engine->tick_due_ns, memory_order_relaxed);
 	while (deadline_ns < due &&
 	       !atomic_compare_exchange_weak(&engine->tick_due_ns, &due, deadline_ns))
 		;
+	return enters;
 }
 
 /* Under peer->lock: take a queued head off everything. */
@@ -470,11 +483,13 @@ void otte_batch_dispatch(struct otte_peer *peer)
 static void queue_all(struct otte_batch *batch, uint32_t first, size_t count)
 {
 	struct otte_progress *progress = &batch->engine->progress;
+	struct otte_task_record *starts = NULL;
 	struct otte_peer *peer = NULL;
 	size_t i;
 
 	for (i = 0; i < count;) {
 		struct otte_task_record *head = &batch->tasks[first + i];
+		bool alone = head->members == count;
 
 		i += head->members;
 		if (peer != head->peer) {
@@ -486,10 +501,16 @@ static void queue_all(struct otte_batch *batch, uint32_t first, size_t count)
 			otte_peer_hold(peer);
 		}
 		atomic_fetch_add(&progress->live, 1);
-		queue_group(head);
+		if (queue_group(head, alone))
+			starts = head;
 	}
 	otte_progress_kick(progress);
-	otte_batch_dispatch(peer);
+	/* NOLINTBEGIN(clang-analyzer-core.NullDereference): count is not 0 */
+	if (starts)
+		peer->tcp->ops->start(peer->tcp, &starts->work);
+	else
+		otte_batch_dispatch(peer);
+	/* NOLINTEND(clang-analyzer-core.NullDereference) */
 	otte_peer_put(peer);
 }
 

@@ -18,6 +18,20 @@ static bool fits(const struct otte_window *window, const struct otte_window_entr
 	       window->bytes <= window->max_bytes - entry->bytes;
 }
 
+static void take(struct otte_window *window, const struct otte_window_entry *entry)
+{
+	window->requests++;
+	window->bytes += entry->bytes;
+}
+
+bool otte_window_enter(struct otte_window *window, struct otte_window_entry *entry)
+{
+	if (otte_window_waiting(window) || !fits(window, entry))
+		return false;
+	take(window, entry);
+	return true;
+}
+
 struct otte_window_entry *otte_window_next(struct otte_window *window)
 {
 	struct otte_window_entry *entry = NULL;
@@ -28,8 +42,7 @@ struct otte_window_entry *otte_window_next(struct otte_window *window)
 	if (!entry || !fits(window, entry))
 		return NULL;
 	otte_window_remove(window, entry);
-	window->requests++;
-	window->bytes += entry->bytes;
+	take(window, entry);
 	return entry;
 }
 

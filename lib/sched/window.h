@@ -28,6 +28,8 @@ struct otte_window {
 };
 
 void otte_window_push(struct otte_window *window, struct otte_window_entry *entry);
+/* Straight to under way, where nothing waits and it fits; else false, and nothing has changed. */
+bool otte_window_enter(struct otte_window *window, struct otte_window_entry *entry);
 /* The next entry, now under way; NULL when nothing waits or nothing fits. */
 struct otte_window_entry *otte_window_next(struct otte_window *window);
 bool otte_window_waiting(const struct otte_window *window);

@@ -50,6 +50,14 @@ static struct otte_loop *lane_loop(struct tcp_lane *lane)
 	return lane->peer->tcp->env.loop;
 }
 
+/* Under lock, which orders the writers; pick() and idle() look without it. */
+static void change_queued(struct tcp_lane *lane, uint64_t more, uint64_t less)
+{
+	uint64_t bytes = atomic_load_explicit(&lane->queued_bytes, memory_order_relaxed);
+
+	atomic_store_explicit(&lane->queued_bytes, bytes + more - less, memory_order_relaxed);
+}
+
 static void add_done(struct tcp_slice **done, struct tcp_slice *slice, int code, uint8_t effect,
 		     bool leaves)
 {
@@ -170,11 +178,12 @@ bool tcp_lane_enqueue(struct tcp_lane *lane, struct tcp_slice *slice)
 		!atomic_load(&slice->plan->abandon);
 	if (ready) {
 		if (!lane->queue)
-			atomic_store(&lane->progress_ns, otte_coarse_ns());
+			atomic_store_explicit(&lane->progress_ns, otte_coarse_ns(),
+					      memory_order_relaxed);
 		DL_APPEND(lane->queue, slice);
 		if (!lane->unsent)
 			lane->unsent = slice;
-		atomic_fetch_add(&lane->queued_bytes, slice->length);
+		change_queued(lane, slice->length, 0);
 		if (!lane->wants_room)
 			flush(lane);
 	}
@@ -204,8 +213,8 @@ static void pop(struct tcp_lane *lane, struct tcp_slice *slice, int code, uint8_
 {
 	pthread_mutex_lock(&lane->lock);
 	DL_DELETE(lane->queue, slice);
+	change_queued(lane, 0, slice->length);
 	pthread_mutex_unlock(&lane->lock);
-	atomic_fetch_sub(&lane->queued_bytes, slice->length);
 	if (slice->finished) {
 		tcp_plan_put(slice->plan);
 		return;
@@ -574,7 +583,7 @@ bool tcp_lane_abandon(struct tcp_lane *lane, const struct tcp_plan *plan, int co
 			if (lane->unsent == slice)
 				lane->unsent = next;
 			DL_DELETE(lane->queue, slice);
-			atomic_fetch_sub(&lane->queued_bytes, slice->length);
+			change_queued(lane, 0, slice->length);
 			add_done(&done, slice, code, OTTE_EFFECT_NONE, true);
 		} else if (plan->op == OTTE_WRITE && slice->sent < tcp_slice_wire_bytes(slice)) {
 			slice->abandon = code;

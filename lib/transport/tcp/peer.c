@@ -213,6 +213,10 @@ void tcp_peer_start(struct otte_transport_peer *base, struct otte_work *work)
 	struct tcp_plan *plan = work->native;
 	uint32_t i, count = plan->count;
 
+	if (count == 1) {
+		tcp_peer_place(to_peer(base), &plan->slices[0]);
+		return;
+	}
 	/* The last slice may end the work and its plan before this returns from placing it. */
 	atomic_fetch_add(&plan->refs, 1);
 	for (i = 0; i < count; i++)
