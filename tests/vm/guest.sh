@@ -261,7 +261,8 @@ guest_verdict() {
 		bad=$(grep -aE "$guest_bad" "$dir/messages" | { grep -avE "${vm_allow:-^$}" || true; })
 		if [ -n "$bad" ]; then
 			[ -n "$vm_dmesg" ] || tail -n 80 "$dir/messages" >&2
-			printf 'otte-vm: the kernel complained (command: %s): %s\n' "$status" "$(head -n 1 <<<"$bad")" >&2
+			printf 'otte-vm: the kernel complained (command: %s): %s\n' "$status" \
+				"$(head -n 1 <<<"$bad")" >&2
 			[ "$status" -ne 0 ] || status=97
 		fi
 	fi

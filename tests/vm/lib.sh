@@ -78,7 +78,8 @@ lab_apt() {
 	fi
 	root=$(lab_apt_root "$suite")
 	# Without a default release apt prefers the older of two where one is a backport.
-	"$tool" -o APT::Default-Release="$(tail -n 1 "$root/suites")" -o Dir::Etc::sourcelist="$root/sources.list" -o Dir::Etc::sourceparts=- \
+	"$tool" -o APT::Default-Release="$(tail -n 1 "$root/suites")" \
+		-o Dir::Etc::sourcelist="$root/sources.list" -o Dir::Etc::sourceparts=- \
 		-o Dir::State="$root/state" -o Dir::State::status="$root/status" \
 		-o Dir::Cache="$root/cache" -o APT::Sandbox::User=root "$@"
 }
