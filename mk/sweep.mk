@@ -29,3 +29,10 @@ sweep-program: $(SWEEP_BIN)
 
 check-part-sweep: $(SWEEP_BIN)
 	@tests/run-programs.sh $(SWEEP_BIN)
+
+.PHONY: bench-regions
+bench-regions: $(B)/unit/regions ## 100 rounds of 10,000 regions: the last ones cost what the first did
+	@$(B)/unit/regions bench
+
+# Unit programs that work on the engine's pair.
+$(foreach n,batch peers threads,$(eval UNIT_WITH_$(n) := tests/unit/engine/pair.o))

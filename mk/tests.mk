@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
 # Unit tests: each tests/unit/NAME/*.c makes one cmocka program, linked with libotte.a so that it can
-# reach what the shared library hides. A program's own link options are in LDFLAGS_unit_NAME.
+# reach what the shared library hides. A program's own link options are in LDFLAGS_unit_NAME, objects of
+# other folders that it needs in UNIT_WITH_NAME.
 
 UNIT_NAMES := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tests/unit/*/*.c)))))
 # The ledger's tests fail allocations one by one.
@@ -12,7 +13,8 @@ UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
 $(B)/tests/%.o: CPPFLAGS_OTTE += -Itests
 
 define unit_rule
-$$(B)/unit/$(1): $$(patsubst %.c,$$(B)/%.o,$$(wildcard tests/unit/$(1)/*.c)) $$(B)/libotte.a
+$$(B)/unit/$(1): $$(patsubst %.c,$$(B)/%.o,$$(wildcard tests/unit/$(1)/*.c)) \
+		$$(UNIT_WITH_$(1):%=$$(B)/%) $$(B)/libotte.a
 	@mkdir -p $$(@D)
 	$$(CC) $$(LDFLAGS_OTTE) $$(LDFLAGS) $$(LDFLAGS_unit_$(1)) -o $$@.tmp $$^ $$(LDLIBS_OTTE) -lcmocka
 	@mv $$@.tmp $$@

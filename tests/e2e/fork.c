@@ -253,7 +253,7 @@ static pid_t start_forker(struct child *forker, const char *address, uint64_t re
 	char text[32];
 
 	snprintf(text, sizeof(text), "%lu", (unsigned long)region);
-	child_start(forker, -1, "forker", address, text, NULL);
+	child_start(forker, -1, "forker", address, text, (char *)NULL);
 	child_hear(forker);
 	return (pid_t)child_number(forker, "child");
 }

@@ -79,7 +79,7 @@ static void sender_start(struct sender *sender, const char *keys)
 	OK(side_open(&sender->here, keys, sender->fd, BYTES));
 	snprintf(region, sizeof(region), "%lu",
 		 (unsigned long)otte_region_id(sender->here.region));
-	child_start(&sender->child, -1, "sender", sender->here.address, region, NULL);
+	child_start(&sender->child, -1, "sender", sender->here.address, region, (char *)NULL);
 	assert_string_equal(child_hear(&sender->child), "ready");
 }
 

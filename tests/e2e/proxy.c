@@ -195,7 +195,7 @@ bool proxy_role(int argc, char **argv, int *status)
 
 void proxy_start(struct proxy *proxy, const char *address)
 {
-	child_start(&proxy->child, -1, "proxy", address, NULL);
+	child_start(&proxy->child, -1, "proxy", address, (char *)NULL);
 	child_hear(&proxy->child);
 	MUST(sscanf(proxy->child.line, "ready %63s", proxy->address) == 1, "%s", proxy->child.line);
 }

@@ -308,7 +308,7 @@ void remote_start(struct remote *remote, const char *keys, int fd, uint64_t size
 
 	snprintf(fd_text, sizeof(fd_text), "%d", fd);
 	snprintf(size_text, sizeof(size_text), "%" PRIu64, size);
-	child_start(&remote->child, fd, "side", keys, fd_text, size_text, NULL);
+	child_start(&remote->child, fd, "side", keys, fd_text, size_text, (char *)NULL);
 	child_hear(&remote->child);
 	MUST(sscanf(remote->child.line, "ready address %255s region %" SCNu64 " epoch %" SCNu64,
 		    remote->address, &remote->region, &remote->epoch) == 3, "%s", remote->child.line);

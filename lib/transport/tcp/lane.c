@@ -193,16 +193,21 @@ bool tcp_lane_enqueue(struct tcp_lane *lane, struct tcp_slice *slice)
 
 /* ---- Receiving ---- */
 
-/* The oldest slice if its answer may come; *alone: nothing else can follow that answer. */
+/* Under lock: the oldest slice if its answer may come; *alone: nothing else can follow that answer. */
+static struct tcp_slice *sent_head(struct tcp_lane *lane, bool *alone)
+{
+	struct tcp_slice *head = lane->queue == lane->unsent ? NULL : lane->queue;
+
+	*alone = head && (!head->next || head->next == lane->unsent);
+	return head;
+}
+
 static struct tcp_slice *answered_next(struct tcp_lane *lane, bool *alone)
 {
 	struct tcp_slice *head;
 
 	pthread_mutex_lock(&lane->lock);
-	head = lane->queue;
-	if (head == lane->unsent)
-		head = NULL;
-	*alone = head && (!head->next || head->next == lane->unsent);
+	head = sent_head(lane, alone);
 	pthread_mutex_unlock(&lane->lock);
 	return head;
 }
@@ -309,6 +314,10 @@ static ssize_t receive_payload(struct tcp_lane *lane, bool *emptied)
 	return n;
 }
 
+/*
+ * An answer, and its payload with it where nothing else can follow: then nothing must be sent meanwhile
+ * either, or a refusal could be followed by the answer to that, in the place of the payload.
+ */
 static ssize_t receive_answer(struct tcp_lane *lane, struct tcp_slice **done, bool *emptied)
 {
 	struct iovec iov[2] = {
@@ -316,32 +325,34 @@ static ssize_t receive_answer(struct tcp_lane *lane, struct tcp_slice **done, bo
 	};
 	struct msghdr message = { .msg_iov = iov, .msg_iovlen = 1 };
 	struct tcp_slice *head;
+	uint64_t part;
 	bool alone;
 	ssize_t n;
 	int ret;
 
-	head = answered_next(lane, &alone);
+	pthread_mutex_lock(&lane->lock);
+	head = sent_head(lane, &alone);
 	if (alone && head->plan->op == OTTE_READ && !head->finished) {
 		iov[1].iov_base = head->local;
 		iov[1].iov_len = head->length;
 		message.msg_iovlen = 2;
 	}
 	n = otte_sys_recvmsg(lane->watch.fd, &message, MSG_DONTWAIT);
-	if (n > 0) {
-		uint64_t part = min_u64((uint64_t)n, iov[0].iov_len);
-
-		*emptied = (uint64_t)n < iov[0].iov_len +
-					 (message.msg_iovlen == 2 ? iov[1].iov_len : 0);
-		lane->answer_got += (uint32_t)part;
-		if (lane->answer_got == sizeof(lane->answer)) {
-			if (!head) /* it may have been sent while we received */
-				head = answered_next(lane, &alone);
-			ret = take_answer(lane, head, (uint64_t)n - part, done);
-			if (ret)
-				return ret;
-		}
+	if (n < 0 && errno == EFAULT && message.msg_iovlen == 2) {
+		/* The memory is gone; the answer itself has a place. */
+		message.msg_iovlen = 1;
+		n = otte_sys_recvmsg(lane->watch.fd, &message, MSG_DONTWAIT);
 	}
-	return n;
+	pthread_mutex_unlock(&lane->lock);
+	if (n <= 0)
+		return n;
+	part = min_u64((uint64_t)n, iov[0].iov_len);
+	*emptied = (uint64_t)n < iov[0].iov_len + (message.msg_iovlen == 2 ? iov[1].iov_len : 0);
+	lane->answer_got += (uint32_t)part;
+	if (lane->answer_got < sizeof(lane->answer))
+		return n;
+	ret = take_answer(lane, head, (uint64_t)n - part, done);
+	return ret ? ret : n;
 }
 
 /* Local memory of the current slice went away: the rest of its payload is dropped. */
