@@ -5,8 +5,9 @@
 
 SWEEP_MEMORY := malloc calloc realloc reallocarray free
 SWEEP_CALLS := socket bind listen connect accept4 getsockname getpeername getsockopt setsockopt \
-	epoll_create1 epoll_ctl epoll_wait eventfd read send recv sendmsg recvmsg ioctl open fstat mmap \
-	madvise getaddrinfo getnameinfo pthread_create pthread_atfork
+	epoll_create1 epoll_ctl epoll_wait eventfd timerfd_create read send recv sendmsg recvmsg ioctl open fstat mmap \
+	madvise getaddrinfo getnameinfo pthread_create pthread_atfork \
+	$(addprefix otte_sys_,send recv sendmsg recvmsg epoll_wait)
 SWEEP_BIN = $(B)/sweep/sweep
 SWEEP_OBJ = $(patsubst %.c,$(B)/%.o,$(sort $(wildcard tests/sweep/*.c))) $(B)/tests/e2e/process.o
 

@@ -12,7 +12,6 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 #define OTTE_SYS_LIBC 1
@@ -21,10 +20,8 @@
 	__has_feature(memory_sanitizer)
 #define OTTE_SYS_LIBC 1
 #endif
-#endif
-/* 32-bit systems reach sockets by other numbers. */
-#if !defined(SYS_sendto) || !defined(SYS_recvfrom) || !defined(__LP64__)
-#define OTTE_SYS_LIBC 1
+#elif !defined(SYS_sendto) || !defined(SYS_recvfrom)
+#define OTTE_SYS_LIBC 1 /* a system that reaches sockets by other numbers */
 #endif
 
 #ifdef OTTE_SYS_LIBC
@@ -37,34 +34,12 @@
 
 #else
 
-static inline ssize_t otte_sys_send(int fd, const void *data, size_t length, int flags)
-{
-	return syscall(SYS_sendto, fd, data, length, flags, NULL, 0);
-}
-
-static inline ssize_t otte_sys_recv(int fd, void *data, size_t length, int flags)
-{
-	return syscall(SYS_recvfrom, fd, data, length, flags, NULL, NULL);
-}
-
-static inline ssize_t otte_sys_sendmsg(int fd, const struct msghdr *message, int flags)
-{
-	return syscall(SYS_sendmsg, fd, message, flags);
-}
-
-static inline ssize_t otte_sys_recvmsg(int fd, struct msghdr *message, int flags)
-{
-	return syscall(SYS_recvmsg, fd, message, flags);
-}
-
-static inline int otte_sys_epoll_wait(int fd, struct epoll_event *events, int count, int timeout_ms)
-{
-#ifdef SYS_epoll_wait
-	return (int)syscall(SYS_epoll_wait, fd, events, count, timeout_ms);
-#else
-	return (int)syscall(SYS_epoll_pwait, fd, events, count, timeout_ms, NULL, 0);
-#endif
-}
+/* Functions and not inline, so that tests can have them fail as they do libc's. */
+ssize_t otte_sys_send(int fd, const void *data, size_t length, int flags);
+ssize_t otte_sys_recv(int fd, void *data, size_t length, int flags);
+ssize_t otte_sys_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t otte_sys_recvmsg(int fd, struct msghdr *message, int flags);
+int otte_sys_epoll_wait(int fd, struct epoll_event *events, int count, int timeout_ms);
 
 #endif
 #endif

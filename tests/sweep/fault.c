@@ -306,6 +306,11 @@ REAL(int, eventfd, unsigned count, int flags)
 	return fails("eventfd", EMFILE, ENOMEM) ? -1 : __real_eventfd(count, flags);
 }
 
+REAL(int, timerfd_create, int clock, int flags)
+{
+	return fails("timerfd_create", EMFILE, ENOMEM) ? -1 : __real_timerfd_create(clock, flags);
+}
+
 REAL(ssize_t, read, int fd, void *to, size_t size)
 {
 	if (size == sizeof(uint64_t))
@@ -383,6 +388,21 @@ REAL(ssize_t, recvmsg, int fd, struct msghdr *message, int flags)
 	}
 	return breaks("recvmsg", fd, ENOMEM) ? -1 : __real_recvmsg(fd, message, flags);
 }
+
+/* The library's own way to the same calls, base/sys.h. */
+#define SAME(type, name, parameters, ...) \
+	type __wrap_otte_sys_##name parameters; \
+	type __wrap_otte_sys_##name parameters \
+	{ \
+		return __wrap_##name(__VA_ARGS__); \
+	}
+
+SAME(ssize_t, send, (int fd, const void *from, size_t size, int flags), fd, from, size, flags)
+SAME(ssize_t, recv, (int fd, void *to, size_t size, int flags), fd, to, size, flags)
+SAME(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), fd, message, flags)
+SAME(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags), fd, message, flags)
+SAME(int, epoll_wait, (int set, struct epoll_event *events, int room, int timeout_ms), set, events, room,
+     timeout_ms)
 
 int __real_ioctl(int fd, unsigned long request, void *arg);
 int __wrap_ioctl(int fd, unsigned long request, void *arg);
