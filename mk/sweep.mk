@@ -5,7 +5,7 @@
 
 SWEEP_MEMORY := malloc calloc realloc reallocarray free
 SWEEP_CALLS := socket bind listen connect accept4 getsockname getpeername getsockopt setsockopt \
-	epoll_create1 epoll_ctl epoll_wait eventfd read send recv sendmsg recvmsg ioctl open fstat mmap \
+	epoll_create1 epoll_ctl epoll_wait eventfd read send recv sendmsg recvmsg ioctl syscall open fstat mmap \
 	madvise getaddrinfo getnameinfo pthread_create pthread_atfork
 SWEEP_BIN = $(B)/sweep/sweep
 SWEEP_OBJ = $(patsubst %.c,$(B)/%.o,$(sort $(wildcard tests/sweep/*.c))) $(B)/tests/e2e/process.o
@@ -35,3 +35,15 @@ bench-regions: $(B)/unit/regions ## 100 rounds of 10,000 regions: the last ones 
 
 # Unit programs that work on the engine's pair.
 $(foreach n,batch peers threads,$(eval UNIT_WITH_$(n) := tests/unit/engine/pair.o))
+
+# The same under the sanitizers, every fifth fault in the library's threads.
+CHECK_LONG_PARTS += sweep-san
+budget-sweep-san := 6
+
+.PHONY: check-part-sweep-san
+check-part-sweep-san:
+	@$(MAKE) --no-print-directory -j$$(nproc) SAN=address,undefined sweep-program >/dev/null
+	@$(MAKE) --no-print-directory -j$$(nproc) SAN=thread sweep-program >/dev/null
+	@ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1 \
+		TSAN_OPTIONS=halt_on_error=1:suppressions=$(CURDIR)/tests/tsan.supp \
+		tests/run-programs.sh $(O)/san-address-undefined/sweep/sweep $(O)/san-thread/sweep/sweep

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -382,6 +383,27 @@ REAL(ssize_t, recvmsg, int fd, struct msghdr *message, int flags)
 		message = &less;
 	}
 	return breaks("recvmsg", fd, ENOMEM) ? -1 : __real_recvmsg(fd, message, flags);
+}
+
+/* The library's way straight to the kernel (base/sys.h). */
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f);
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+	switch (number) {
+	case SYS_sendto:
+		return __wrap_send((int)a, (const void *)b, (size_t)c, (int)d);
+	case SYS_recvfrom:
+		return __wrap_recv((int)a, (void *)b, (size_t)c, (int)d);
+	case SYS_sendmsg:
+		return __wrap_sendmsg((int)a, (const struct msghdr *)b, (int)c);
+	case SYS_recvmsg:
+		return __wrap_recvmsg((int)a, (struct msghdr *)b, (int)c);
+	case SYS_epoll_wait:
+		return __wrap_epoll_wait((int)a, (struct epoll_event *)b, (int)c, (int)d);
+	default:
+		return __real_syscall(number, a, b, c, d, e, f);
+	}
 }
 
 int __real_ioctl(int fd, unsigned long request, void *arg);
