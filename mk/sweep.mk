@@ -36,3 +36,15 @@ bench-regions: $(B)/unit/regions ## 100 rounds of 10,000 regions: the last ones 
 
 # Unit programs that work on the engine's pair.
 $(foreach n,batch peers threads,$(eval UNIT_WITH_$(n) := tests/unit/engine/pair.o))
+
+# The same under the sanitizers, every fifth fault in the library's threads.
+CHECK_LONG_PARTS += sweep-san
+budget-sweep-san := 6
+
+.PHONY: check-part-sweep-san
+check-part-sweep-san:
+	@$(MAKE) --no-print-directory -j$$(nproc) SAN=address,undefined sweep-program >/dev/null
+	@$(MAKE) --no-print-directory -j$$(nproc) SAN=thread sweep-program >/dev/null
+	@ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1 \
+		TSAN_OPTIONS=halt_on_error=1:suppressions=$(CURDIR)/tests/tsan.supp \
+		tests/run-programs.sh $(O)/san-address-undefined/sweep/sweep $(O)/san-thread/sweep/sweep

@@ -265,7 +265,7 @@ static void chain_end(struct chain *c, bool struck)
 
 static void release_all(void)
 {
-	if (system("for f in /sys/class/misc/otte/retained/*/release; do [ ! -e $f ] || echo 1 >$f; done"))
+	if (system("cd /sys/class/misc/otte/retained && for i in [0-9]*; do echo 1 >$i/release; done"))
 		return;
 }
 

@@ -360,8 +360,10 @@ static void lose_memory(struct tcp_lane *lane, struct tcp_slice **done)
 {
 	struct tcp_slice *slice = lane->current;
 
+	/* The end of the payload may be dropped, and the slice leave, before it is told. */
+	atomic_fetch_add(&slice->plan->refs, 1);
 	slice->finished = true;
-	add_done(done, slice, -ESTALE, OTTE_EFFECT_NONE, false);
+	add_done(done, slice, -ESTALE, OTTE_EFFECT_NONE, true);
 }
 
 /*

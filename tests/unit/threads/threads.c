@@ -94,7 +94,21 @@ struct part {
 	uint8_t op, salt;
 };
 
-static void fill(uint8_t *bytes, uint64_t length, uint8_t salt)
+/*
+ * Payload is touched where the thread sanitizer does not look: what orders the two sides is the arrival
+ * of bytes (tests/tsan.supp), and by then it may have forgotten who sent them.
+ */
+#define PAYLOAD __attribute__((no_sanitize("thread"), noinline))
+
+PAYLOAD static void clear(uint8_t *bytes, uint64_t length)
+{
+	volatile uint8_t *to = bytes; /* so that no memset() is made of it */
+
+	while (length--)
+		*to++ = 0;
+}
+
+PAYLOAD static void fill(uint8_t *bytes, uint64_t length, uint8_t salt)
 {
 	uint64_t i;
 
@@ -102,7 +116,7 @@ static void fill(uint8_t *bytes, uint64_t length, uint8_t salt)
 		bytes[i] = (uint8_t)(i * 7 ^ i >> 8 ^ salt);
 }
 
-static bool holds(const uint8_t *bytes, uint64_t length, uint8_t salt)
+PAYLOAD static bool holds(const uint8_t *bytes, uint64_t length, uint8_t salt)
 {
 	uint64_t i;
 
@@ -148,8 +162,8 @@ static void *move_own_bytes(void *arg)
 
 			fill((read ? pair->remote_bytes : pair->local_bytes) + parts[i].offset,
 			     parts[i].length, parts[i].salt);
-			memset((read ? pair->local_bytes : pair->remote_bytes) + parts[i].offset, 0,
-			       parts[i].length);
+			clear((read ? pair->local_bytes : pair->remote_bytes) + parts[i].offset,
+			      parts[i].length);
 			requests[i] = pair_request(pair, parts[i].op, parts[i].offset,
 						   parts[i].offset, parts[i].length);
 			requests[i].priority = (uint8_t)draw(&worker->random, 3);
