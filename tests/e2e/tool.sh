@@ -197,7 +197,7 @@ test_a_missing_file_is_named_and_exits_with_5() {
 test_an_unreachable_peer_is_named_and_exits_with_3() {
     serve --anon room=4K
     stop_serving
-    exits 3 "$OTTE" ls "$endpoint" && says "$endpoint"
+    exits 3 "$OTTE" ls "$endpoint" && says "$endpoint" && says "Connection refused"
     exits 3 "$OTTE" pull "$endpoint/room" -o "$scratch/copy" && says "$endpoint"
     [ -z "$(find "$scratch" -name 'copy*')" ] || fail "a file is left"
     exits 3 "$OTTE" stats "$endpoint" && says "$endpoint"
