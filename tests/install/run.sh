@@ -137,9 +137,10 @@ nothing_that_only_the_build_needs_is_installed() {
 }
 
 plain_make_builds_library_program_and_man_pages() {
-    "${make[@]}" O="$work/build" -n | grep -q 'libotte.so.0'
-    "${make[@]}" O="$work/build" -n | grep -q 'otte.tmp'
-    "${make[@]}" O="$work/build" -n | grep -q 'docs/man/build.sh'
+    "${make[@]}" -n O="$work/build" >"$work/steps"
+    grep -q 'libotte.so.0' "$work/steps"
+    grep -q 'otte.tmp' "$work/steps"
+    grep -q 'docs/man/build.sh' "$work/steps"
 }
 
 uninstalling_leaves_no_file() {
