@@ -7,9 +7,9 @@ CHECK_LAST_PARTS += man
 budget-man := 1
 
 .PHONY: man check-part-man
-man: $(O)/man/.made ## man pages, below $(O)/man
+man: $(O)/man.made ## man pages, below $(O)/man
 
-$(O)/man/.made: docs/man/build.sh $(wildcard docs/man/*.scd)
+$(O)/man.made: docs/man/build.sh $(wildcard docs/man/*.scd)
 	@docs/man/build.sh $(O)/man $(VERSION)
 	@touch $@
 

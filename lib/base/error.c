@@ -73,7 +73,7 @@ const char *otte_strerror(int code)
 	for (i = 0; i < ARRAY_SIZE(words); i++)
 		if (words[i].code == code)
 			return words[i].text;
-	return strerror(code < 0 ? -code : code);
+	return strerror(code < 0 ? (int)-(unsigned)code : code);
 }
 
 const char *otte_version(void)

@@ -149,6 +149,7 @@ test_a_bad_argument_is_named_and_exits_with_1() {
     exits 1 "$OTTE" serve --anon "$(printf 'n%.0s' $(seq 64))=4K" && says --anon
     exits 1 "$OTTE" pull 127.0.0.1:1 -o "$scratch/copy" && says 127.0.0.1:1
     exits 1 "$OTTE" pull 127.0.0.1:1/data && says -o
+    exits 1 "$OTTE" pull 127.0.0.1:1/data -o "" && says -o
     exits 1 "$OTTE" push onlyone && says FILE
     exits 1 "$OTTE" ls && says ENDPOINT
     exits 1 "$OTTE" ls 'no port/at:all' && says 'no port'
@@ -197,7 +198,7 @@ test_a_missing_file_is_named_and_exits_with_5() {
 test_an_unreachable_peer_is_named_and_exits_with_3() {
     serve --anon room=4K
     stop_serving
-    exits 3 "$OTTE" ls "$endpoint" && says "$endpoint"
+    exits 3 "$OTTE" ls "$endpoint" && says "$endpoint" && says "Connection refused"
     exits 3 "$OTTE" pull "$endpoint/room" -o "$scratch/copy" && says "$endpoint"
     [ -z "$(find "$scratch" -name 'copy*')" ] || fail "a file is left"
     exits 3 "$OTTE" stats "$endpoint" && says "$endpoint"
@@ -306,6 +307,33 @@ test_a_failed_pull_leaves_the_file_of_before() {
     serve --file "$scratch/source:data"
     exits 4 "$OTTE" pull "$endpoint/nothing" -o "$scratch/source"
     same_content "$scratch/source" "$scratch/before"
+}
+
+test_two_pulls_into_one_file_do_not_mix() {
+    local first
+    a_file 1000 && cp "$scratch/source" "$scratch/small"
+    truncate -s 256M "$scratch/source"
+    serve --file "$scratch/source:big" --file "$scratch/small"
+    # A pull that stands still in the middle holds FILE.partial.
+    "$OTTE" pull "$endpoint/big" -o "$scratch/copy" >/dev/null 2>&1 &
+    first=$!
+    wait_for_file "$scratch/copy.partial"
+    kill -STOP "$first"
+    exits 5 "$OTTE" pull "$endpoint/small" -o "$scratch/copy"
+    says "$scratch/copy.partial: another pull"
+    [ -e "$scratch/copy.partial" ] || fail "the first pull's file is gone"
+    kill -CONT "$first"
+    wait "$first" || fail "the first pull ended with $?"
+    same_content "$scratch/source" "$scratch/copy"
+    [ ! -e "$scratch/copy.partial" ] || fail "copy.partial is left"
+}
+
+test_a_partial_file_of_before_is_written_anew() {
+    a_file 1000
+    head -c 5000 /dev/zero >"$scratch/copy.partial"
+    serve --file "$scratch/source"
+    exits 0 "$OTTE" pull "$endpoint/source" -o "$scratch/copy"
+    same_content "$scratch/source" "$scratch/copy"
 }
 
 test_no_progress_bar_in_a_pipe_and_one_on_a_terminal() {

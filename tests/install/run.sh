@@ -132,6 +132,17 @@ every_public_function_has_an_installed_man_page() {
     done
 }
 
+nothing_that_only_the_build_needs_is_installed() {
+    [ -z "$(find "$prefix" -name '.*')" ]
+}
+
+plain_make_builds_library_program_and_man_pages() {
+    "${make[@]}" -n O="$work/build" >"$work/steps"
+    grep -q 'libotte.so.0' "$work/steps"
+    grep -q 'otte.tmp' "$work/steps"
+    grep -q 'docs/man/build.sh' "$work/steps"
+}
+
 uninstalling_leaves_no_file() {
     "${make[@]}" uninstall PREFIX="$prefix"
     [ -z "$(find "$prefix" ! -type d)" ]
@@ -160,6 +171,8 @@ try a_Cpp_program_links
 try header_library_and_pkg_config_agree_on_the_version
 try the_programs_run_from_where_they_are_installed
 try every_public_function_has_an_installed_man_page
+try nothing_that_only_the_build_needs_is_installed
+try plain_make_builds_library_program_and_man_pages
 try uninstalling_leaves_no_file
 try installing_packages_says_what_is_missing_where_it_may_not_install
 

@@ -4,6 +4,7 @@
  *
  * Bytes gather in FILE.partial, which becomes FILE once all are there; so an existing FILE survives
  * a failure. They go through write(), not a mapping: a full disk is then an error and no SIGBUS.
+ * FILE.partial is locked until it has its name: two pulls into one FILE would mix their bytes.
  * A FILE that is no regular file (a pipe, a device, "-") is written as it is.
  */
 #include <errno.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -94,24 +96,76 @@ static int reserve(const struct pull *pull, uint64_t length)
 	return EXIT_OK;
 }
 
+/* Whoever held the lock may have renamed or removed what was opened here. */
+static bool still_named(int fd, const char *path)
+{
+	struct stat opened, named;
+
+	return !fstat(fd, &opened) && !stat(path, &named) && opened.st_dev == named.st_dev &&
+	       opened.st_ino == named.st_ino;
+}
+
+/* -EWOULDBLOCK: another pull writes it. A file system without locks goes without. */
+static int open_partial(const char *path)
+{
+	int fd;
+
+	for (;;) {
+		fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+		if (fd < 0)
+			return -errno;
+		if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
+			close(fd);
+			return -EWOULDBLOCK;
+		}
+		if (still_named(fd, path))
+			break;
+		close(fd);
+	}
+	if (ftruncate(fd, 0)) {
+		int rc = -errno;
+
+		close(fd);
+		return rc;
+	}
+	return fd;
+}
+
+static int open_file(struct pull *pull)
+{
+	char *partial;
+	int fd, rc;
+
+	if (asprintf(&partial, "%s.partial", pull->output) < 0)
+		return complain(EXIT_LOCAL, "no memory");
+	fd = open_partial(partial);
+	if (fd < 0) {
+		rc = complain(EXIT_LOCAL, "%s: %s", partial,
+			      fd == -EWOULDBLOCK ? "another pull is writing it" : strerror(-fd));
+		free(partial);
+		return rc;
+	}
+	pull->partial = partial;
+	pull->fd = fd;
+	return EXIT_OK;
+}
+
 static int open_output(struct pull *pull, uint64_t length)
 {
+	int rc;
+
 	if (!strcmp(pull->output, "-")) {
 		pull->fd = STDOUT_FILENO;
 		return EXIT_OK;
 	}
 	if (is_written_directly(pull->output)) {
 		pull->fd = open(pull->output, O_WRONLY | O_CLOEXEC);
-	} else {
-		if (asprintf(&pull->partial, "%s.partial", pull->output) < 0) {
-			pull->partial = NULL;
-			return complain(EXIT_LOCAL, "no memory");
-		}
-		pull->fd = open(pull->partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+		if (pull->fd < 0)
+			return complain(EXIT_LOCAL, "%s: %s", pull->output, strerror(errno));
+		return EXIT_OK;
 	}
-	if (pull->fd < 0)
-		return complain(EXIT_LOCAL, "%s: %s", written_name(pull), strerror(errno));
-	return reserve(pull, length);
+	rc = open_file(pull);
+	return rc ? rc : reserve(pull, length);
 }
 
 static int write_out(void *arg, void *data, uint64_t length)
@@ -135,29 +189,32 @@ static int write_out(void *arg, void *data, uint64_t length)
 
 static int finish_output(struct pull *pull)
 {
+	int copy;
+
 	if (pull->sync && fsync(pull->fd))
 		return complain(EXIT_LOCAL, "%s: %s", written_name(pull), strerror(errno));
 	if (!pull->partial)
 		return EXIT_OK;
-	if (close(pull->fd)) {
-		pull->fd = -1;
+	/* What close() would report late is wanted before the rename, and the lock until after it. */
+	copy = dup(pull->fd);
+	if (copy < 0 || close(copy))
 		return complain(EXIT_LOCAL, "%s: %s", pull->partial, strerror(errno));
-	}
-	pull->fd = -1;
 	if (rename(pull->partial, pull->output))
 		return complain(EXIT_LOCAL, "%s: %s", pull->output, strerror(errno));
+	close(pull->fd);
+	pull->fd = -1;
 	return EXIT_OK;
 }
 
 static void abandon_output(struct pull *pull)
 {
-	if (pull->fd >= 0 && pull->fd != STDOUT_FILENO)
-		close(pull->fd);
-	pull->fd = -1;
 	if (pull->partial && !pull->keep)
 		unlink(pull->partial);
 	else if (pull->partial)
 		fprintf(stderr, "otte pull: %s is kept\n", pull->partial);
+	if (pull->fd >= 0 && pull->fd != STDOUT_FILENO)
+		close(pull->fd);
+	pull->fd = -1;
 }
 
 /* ---- The transfer ---------------------------------------------------------------------------- */
@@ -281,6 +338,8 @@ int cmd_pull(int argc, char **argv)
 		return complain(EXIT_USAGE, "give one ENDPOINT/NAME");
 	if (!pull.output)
 		return complain(EXIT_USAGE, "say where to with -o FILE");
+	if (!*pull.output)
+		return complain(EXIT_USAGE, "-o: the name of the file is empty");
 	pull.source = argv[optind];
 	if (stopping_begin())
 		return complain(EXIT_LOCAL, "signals: %s", strerror(errno));

@@ -2,6 +2,7 @@
 #include "suites.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
@@ -97,6 +98,7 @@ static void every_code_of_the_contract_has_words_of_its_own(void **state)
 	assert_string_equal(otte_strerror(0), "success");
 	assert_string_equal(otte_strerror(-EDQUOT), "a budget is full");
 	assert_string_equal(otte_strerror(-ENODEV), strerror(ENODEV));
+	assert_non_null(otte_strerror(INT_MIN));
 }
 
 int run_error_tests(void)
