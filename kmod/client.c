@@ -128,8 +128,8 @@ struct otte_client *otte_client_find(u64 id)
 /* ---- the end ---- */
 
 /*
- * Not delay_group_leader(): a thread that executes takes the leader's place, and the old leader, which
- * has exited, is no leader any more. Who still looks at it would find nothing delayed.
+ * Not delay_group_leader(): a thread that executes takes the leader's place, and the old leader,
+ * which has exited, is no leader any more. Who still looks at it would find nothing delayed.
  */
 static bool group_dead(struct pid *tgid)
 {

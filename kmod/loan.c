@@ -333,7 +333,7 @@ static int loan_publish(struct otte_loan *loan, struct otte_region *region)
 	otte_ledger_assert_held();
 	if (otte_range_conflicts(&region->ranges, &loan->range))
 		return -EBUSY;
-	/* Before it can be found, which LOAN_COPY does without the ledger; dropped when it is freed. */
+	/* Before LOAN_COPY can find it, without the ledger; dropped when it is freed. */
 	otte_region_get(region);
 	loan->region = region;
 	loan->retained.bytes = otte_loan_length(loan);

@@ -265,7 +265,7 @@ static void chain_end(struct chain *c, bool struck)
 
 static void release_all(void)
 {
-	if (system("cd /sys/class/misc/otte/retained && for i in [0-9]*; do echo 1 >$i/release; done"))
+	if (system("for r in /sys/class/misc/otte/retained/[0-9]*; do echo 1 >$r/release; done"))
 		return;
 }
 
