@@ -142,6 +142,9 @@ test_a_bad_argument_is_named_and_exits_with_1() {
     exits 1 "$OTTE" bench --duration 3parsecs && says 3parsecs
     exits 1 "$OTTE" bench --require 1M && says --require
     exits 1 "$OTTE" bench extra && says extra
+    exits 1 "$OTTE" bench --floor-only --peer 127.0.0.1:1/room && says --floor-only
+    exits 1 "$OTTE" serve --anon room=4K --listen ::1 && says brackets
+    exits 1 "$OTTE" serve --anon room=4K --listen '[::1' && says brackets
     exits 1 "$OTTE" serve && says --file
     exits 1 "$OTTE" serve --anon room && says room
     exits 1 "$OTTE" serve --anon room=none && says none
@@ -182,6 +185,20 @@ test_help_and_version_exit_with_0() {
         exits 0 "$OTTE" "$command" --help
         grep -q "^Usage: otte $command" "$scratch/out" || fail "$command --help lacks its usage"
     done
+}
+
+test_results_that_cannot_be_written_exit_with_5() {
+    local rc=0
+    "$OTTE" topo >/dev/full 2>"$scratch/err" || rc=$?
+    [ "$rc" -eq 5 ] || fail "topo: exit status $rc"
+    says "standard output"
+    rc=0
+    "$OTTE" --version >/dev/full 2>"$scratch/err" || rc=$?
+    [ "$rc" -eq 5 ] || fail "--version: exit status $rc"
+}
+
+test_a_report_that_cannot_be_written_is_named_before_measuring() {
+    exits 5 timeout 10 "$OTTE" bench --duration 1m --report "$scratch/no/such" && says "$scratch/no/such"
 }
 
 test_a_missing_file_is_named_and_exits_with_5() {
@@ -375,6 +392,7 @@ test_a_bar_that_is_missed_exits_with_7_and_is_named() {
     grep -q 'MISSED: READ 4 KiB' "$scratch/out" || fail "it said: $(cat "$scratch/out")"
     exits 0 "$OTTE" bench --sizes 4K --op read --iterations 20 --rounds 3 --floor --require 4K=0.0001
     exits 7 "$OTTE" bench --sizes 4K --op read --iterations 20 --rounds 3 --floor --require 8K=0.0001
+    grep -q 'MISSED: READ 8 KiB was not measured' "$scratch/out" || fail "it said: $(cat "$scratch/out")"
 }
 
 test_the_report_is_appended_as_a_table() {

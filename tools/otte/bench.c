@@ -386,9 +386,9 @@ static bool make_sense(struct bench_options *options)
 		options->floor = true;
 	if (options->peer && options->server_cpu != options->client_cpu)
 		complain(EXIT_USAGE, "--pin A,B: the server of --peer is pinned where it runs");
-	else if (options->peer && options->floor && !options->floor_only)
-		complain(EXIT_USAGE,
-			 "--floor: measures two processes here, and --peer is elsewhere");
+	else if (options->peer && options->floor)
+		complain(EXIT_USAGE, "%s: measures two processes here, and --peer is elsewhere",
+			 options->floor_only ? "--floor-only" : "--floor");
 	else if ((options->speed_bar_count || options->latency_bar_count) && !options->floor)
 		complain(EXIT_USAGE, "--require and --require-latency: need --floor");
 	else
@@ -414,6 +414,9 @@ int cmd_bench(int argc, char **argv)
 		return complain(EXIT_USAGE, "unexpected argument \"%s\"", argv[optind]);
 	if (!make_sense(&options))
 		return EXIT_USAGE;
+	rc = bench_report_check(&options);
+	if (rc)
+		return rc;
 	rc = pin_to(options.client_cpu);
 	if (rc)
 		return complain(EXIT_LOCAL, "--pin: %s", strerror(-rc));

@@ -110,6 +110,9 @@ double bench_series_latency_ratio(const struct bench_series *one, const struct b
 
 /* ---- Report ---------------------------------------------------------------------------------- */
 
+/* Before measuring: can --report be written? */
+int bench_report_check(const struct bench_options *options);
+
 /* `bench` may be NULL: the floor alone. Prints the heading unless JSON is wanted. */
 json_t *bench_report_begin(const struct bench_options *options, const struct bench_otte *bench);
 

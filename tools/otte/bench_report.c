@@ -178,10 +178,15 @@ static bool judge(const struct bench_options *options, const json_t *report,
 		  const struct bench_bar *bar, bool speed)
 {
 	double ratio = ratio_of(report, bar->length, speed ? "speed_ratio" : "latency_ratio");
-	bool met = ratio >= 0 && (speed ? ratio >= bar->ratio : ratio <= bar->ratio);
+	bool met = speed ? ratio >= bar->ratio : ratio <= bar->ratio;
 	FILE *to = options->common.json ? stderr : stdout;
 	char bytes[32];
 
+	if (ratio < 0) {
+		fprintf(to, "MISSED: READ %s was not measured beside the floor\n",
+			format_bytes(bar->length, bytes));
+		return false;
+	}
 	fprintf(to, "%s: READ %s %s %.3f of the floor's, at %s %.2f wanted\n",
 		met ? "met" : "MISSED", format_bytes(bar->length, bytes),
 		speed ? "speed" : "median latency", ratio, speed ? "least" : "most", bar->ratio);
@@ -230,6 +235,17 @@ static void append_rows(FILE *file, const json_t *report)
 		else
 			fputs(" | |\n", file);
 	}
+}
+
+int bench_report_check(const struct bench_options *options)
+{
+	FILE *file = options->report ? fopen(options->report, "ae") : NULL;
+
+	if (options->report && !file)
+		return complain(EXIT_LOCAL, "--report: %s: %s", options->report, strerror(errno));
+	if (file)
+		fclose(file);
+	return EXIT_OK;
 }
 
 static int append_table(const struct bench_options *options, const json_t *report)

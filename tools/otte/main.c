@@ -90,7 +90,7 @@ static int run_command(size_t index, int argc, char **argv)
 	return commands[index].run(argc, argv);
 }
 
-int main(int argc, char **argv)
+static int dispatch(int argc, char **argv)
 {
 	size_t i;
 
@@ -110,4 +110,14 @@ int main(int argc, char **argv)
 		if (!strcmp(argv[1], commands[i].name))
 			return run_command(i, argc - 1, argv + 1);
 	return complain(EXIT_USAGE, "unknown command \"%s\"; see otte --help", argv[1]);
+}
+
+/* Results that did not arrive are none, whatever else went well. */
+int main(int argc, char **argv)
+{
+	int rc = dispatch(argc, argv);
+
+	if ((fflush(stdout) || ferror(stdout)) && rc == EXIT_OK)
+		return complain(EXIT_LOCAL, "standard output cannot be written");
+	return rc;
 }

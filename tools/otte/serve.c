@@ -193,6 +193,8 @@ static int apply_listen(struct otte_config *config, const char *text)
 	size_t length = colon ? (size_t)(colon - text) : strlen(text);
 	uint64_t port = 0;
 
+	if (colon && strchr(text, ':') != colon && (*text != '[' || !strchr(text, ']')))
+		return complain(EXIT_USAGE, "--listen: \"%s\": an IPv6 address needs brackets", text);
 	if (*text == '[' && text[strlen(text) - 1] == ']')
 		length = strlen(text); /* "[v6]" without a port */
 	else if (colon && !args_number("--listen", colon + 1, 0, 65535, &port))

@@ -91,11 +91,10 @@ static int complain_failure(const struct transfer *transfer, struct otte_batch *
 
 	if (otte_batch_failure(batch, &failure))
 		return complain(EXIT_TRANSFER, "%s: failed", transfer->remote->endpoint);
-	return complain(EXIT_TRANSFER, "%s/%s: bytes from %" PRIu64 " on: %s (remote effect %s)",
+	return complain(EXIT_TRANSFER, "%s/%s: bytes from %" PRIu64 " on: %s",
 			transfer->remote->endpoint, transfer->remote->name,
 			(uint64_t)(offset + failure.first * TRANSFER_REQUEST_BYTES),
-			*failure.text ? failure.text : otte_strerror(failure.code),
-			failure.remote_effect == OTTE_EFFECT_NONE ? "none" : "unknown");
+			*failure.text ? failure.text : otte_strerror(failure.code));
 }
 
 /* `offset` is that of the slot's first byte in the remote region. */
