@@ -333,14 +333,15 @@ static int loan_publish(struct otte_loan *loan, struct otte_region *region)
 	otte_ledger_assert_held();
 	if (otte_range_conflicts(&region->ranges, &loan->range))
 		return -EBUSY;
+	/* Before it can be found: LOAN_COPY does not take the ledger. Freeing drops it. */
+	otte_region_get(region);
+	loan->region = region;
+	loan->retained.bytes = otte_loan_length(loan);
 	err = xa_insert(&otte_loans, loan->id, loan, GFP_KERNEL_ACCOUNT);
 	if (err)
 		return err;
 	otte_loan_get(loan);
 	loan->listed = true;
-	otte_region_get(region);
-	loan->region = region;
-	loan->retained.bytes = otte_loan_length(loan);
 	otte_range_insert(&region->ranges, &loan->range);
 	list_add_tail(&loan->region_link, &region->loans);
 	region->loan_count++;
