@@ -583,6 +583,7 @@ enum otte_region_state {
  * @loans: those loans, by otte_loan.region_link
  * @loan_count: length of @loans
  * @exposed_count: those of them that are exposed
+ * @verifying: calls that compare its pages right now, without the ledger; they keep the backing
  * @charge: regions, registered and pinned bytes
  * @retained: RETAINED
  * @event: STALE, SUSPECT, GONE
@@ -619,6 +620,7 @@ struct otte_region {
 	struct list_head loans;
 	unsigned int loan_count;
 	unsigned int exposed_count;
+	unsigned int verifying;
 
 	struct otte_charge charge;
 	struct otte_retained retained;

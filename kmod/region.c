@@ -166,8 +166,18 @@ static void region_gone(struct otte_region *region)
 	region->state = OTTE_REGION_GONE;
 	trace_otte_region(region);
 	otte_retained_del(&region->retained);
-	otte_ledger_doom(region);
+	if (!region->verifying)
+		otte_ledger_doom(region);
 	otte_ledger_changed();
+}
+
+/* A call that compared the pages is through with them. A region that ended meanwhile is its. */
+static void region_verified(struct otte_region *region)
+{
+	otte_ledger_lock();
+	if (!--region->verifying && region->state == OTTE_REGION_GONE)
+		otte_ledger_doom(region);
+	otte_ledger_unlock();
 }
 
 void otte_region_loan_ended(struct otte_region *region)
@@ -472,8 +482,11 @@ int otte_region_verify_ioctl(struct otte_client *client, void *arg)
 
 	otte_ledger_lock();
 	region = otte_region_find(client, verify->region);
-	if (region)
+	if (region) {
 		otte_region_get(region);
+		/* Another thread may delete it; its pages stay until they were compared. */
+		region->verifying++;
+	}
 	otte_ledger_unlock();
 	if (!region)
 		return -ENOENT;
@@ -486,6 +499,7 @@ int otte_region_verify_ioctl(struct otte_client *client, void *arg)
 	else if (word & OTTE_STATUS_SUSPECT)
 		err = -ESTALE;
 	verify->generation = otte_region_word(region) >> OTTE_STATUS_GEN_SHIFT;
+	region_verified(region);
 	otte_region_put(region);
 	return err;
 }

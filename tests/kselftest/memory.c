@@ -313,6 +313,44 @@ TEST_F(pins, shared_memory_is_pinned_as_it_is)
 	EXPECT_EQ(0, otte_verify(self->fd, region));
 }
 
+static struct {
+	int fd;
+	uint64_t region;
+	bool stop;
+} verified;
+
+static void *verify_on_and_on(void *arg)
+{
+	while (!__atomic_load_n(&verified.stop, __ATOMIC_ACQUIRE))
+		otte_verify(verified.fd, __atomic_load_n(&verified.region, __ATOMIC_ACQUIRE));
+	return arg;
+}
+
+TEST_F(pins, a_region_can_be_deleted_while_another_thread_verifies_it)
+{
+	const unsigned long bytes = 1024 * PAGE;
+	char *mem = otte_pages(bytes);
+	pthread_t thread;
+	uint64_t region;
+	int i;
+
+	verified.fd = self->fd;
+	ASSERT_EQ(0, pthread_create(&thread, NULL, verify_on_and_on, NULL));
+	for (i = 0; i < 300; i++) {
+		ASSERT_EQ(0, otte_region(self->fd, OTTE_BACKING_PAGES, OTTE_READ | OTTE_WRITE, mem,
+					 bytes, &region));
+		/* Found out only after all other pages were compared. */
+		ASSERT_EQ(0, madvise(mem + bytes - PAGE, PAGE, MADV_DONTNEED));
+		__atomic_store_n(&verified.region, region, __ATOMIC_RELEASE);
+		usleep(i * 10);
+		EXPECT_EQ(0, otte_region_del(self->fd, region, NULL));
+	}
+	__atomic_store_n(&verified.stop, true, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	EXPECT_EQ(0, otte_usage(self->fd, OTTE_RES_PINNED_BYTES));
+	EXPECT_EQ(0, otte_usage(self->fd, OTTE_RES_REGIONS));
+}
+
 /* Becomes an ordinary user with @pages of locked memory. */
 static void drop_to_user(unsigned long pages)
 {

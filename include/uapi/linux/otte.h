@@ -346,8 +346,8 @@ struct otte_region_add {
  * @reserved: must be 0
  *
  * The region is hidden at once and its open offers are withdrawn. If @loans is 0 its backing is
- * released before the call returns; else when the last loan settles, told by
- * %OTTE_EVENT_REGION_GONE.
+ * released before the call returns, or, where another thread is just verifying it, before that call
+ * does; else when the last loan settles, told by %OTTE_EVENT_REGION_GONE.
  */
 struct otte_region_del {
 	__u32 size;
