@@ -9,6 +9,7 @@
 #include <linux/highmem.h>
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
+#include <linux/uio.h>
 
 #include "otte_priv.h"
 
@@ -18,13 +19,18 @@
 static size_t copy_in_page(struct page *page, unsigned int at, size_t bytes, u32 direction,
 			   void __user *user)
 {
-	void *kernel = kmap_local_page(page);
+	struct iovec iov = { .iov_base = user, .iov_len = bytes };
+	struct iov_iter from;
+	void *kernel;
 	size_t left;
 
-	if (direction == OTTE_READ)
-		left = copy_to_user(user, kernel + at, bytes);
-	else
-		left = copy_from_user(kernel + at, user, bytes);
+	if (direction == OTTE_WRITE) {
+		/* Not copy_from_user(): it zeroes, in the lender's memory, what it cannot copy. */
+		iov_iter_init(&from, WRITE, &iov, 1, bytes);
+		return copy_page_from_iter(page, at, bytes, &from);
+	}
+	kernel = kmap_local_page(page);
+	left = copy_to_user(user, kernel + at, bytes);
 	kunmap_local(kernel);
 	return bytes - left;
 }

@@ -141,6 +141,23 @@ TEST_F(loans, a_copy_into_a_hole_returns_the_exact_prefix)
 	EXPECT_TRUE(otte_filled(dst + PAGE - 100, 100, 1, 5));
 }
 
+TEST_F(loans, a_copy_from_a_hole_writes_nothing_behind_the_prefix)
+{
+	char *src = otte_pages(2 * PAGE);
+	uint64_t loan;
+
+	munmap(src + PAGE, PAGE);
+	otte_fill(src, PAGE, 99);
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, BYTES, self->borrower_id,
+				OTTE_WRITE, 0, &loan));
+	ASSERT_EQ(0, otte_accept(self->borrower, loan, NULL));
+	EXPECT_EQ(-EFAULT, otte_copy(self->borrower, loan, 0, (void *)16, PAGE));
+	EXPECT_TRUE(otte_filled(self->mem, BYTES, 1, 0));
+	ASSERT_EQ(100, otte_copy(self->borrower, loan, 0, src + PAGE - 100, PAGE));
+	EXPECT_TRUE(otte_filled(self->mem, 100, 99, PAGE - 100));
+	EXPECT_TRUE(otte_filled(self->mem + 100, BYTES - 100, 1, 100));
+}
+
 TEST_F(loans, rights_and_ranges_are_those_of_the_region)
 {
 	void *ro = otte_pages(PAGE);
