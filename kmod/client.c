@@ -127,6 +127,10 @@ struct otte_client *otte_client_find(u64 id)
 
 /* ---- the end ---- */
 
+/*
+ * Not delay_group_leader(): a thread that executes takes the leader's place, and the old leader,
+ * which has exited, is no leader any more. Who still looks at it would find nothing delayed.
+ */
 static bool group_dead(struct pid *tgid)
 {
 	struct task_struct *leader;
@@ -134,7 +138,7 @@ static bool group_dead(struct pid *tgid)
 
 	rcu_read_lock();
 	leader = pid_task(tgid, PIDTYPE_TGID);
-	dead = !leader || (READ_ONCE(leader->exit_state) && !delay_group_leader(leader));
+	dead = !leader || (READ_ONCE(leader->exit_state) && thread_group_empty(leader));
 	rcu_read_unlock();
 	return dead;
 }
