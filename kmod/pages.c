@@ -111,8 +111,9 @@ int otte_pages_pin(struct otte_region *region, struct otte_refusal *why)
 	if (err)
 		return err;
 	err = -ENOMEM;
+	/* The caller chose the size: too much of it is its error and no reason to warn. */
 	region->pages = kvmalloc_array(region->page_count, sizeof(*region->pages),
-				       GFP_KERNEL_ACCOUNT);
+				       GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!region->pages)
 		goto uncharge;
 	while (at < region->page_count) {

@@ -313,6 +313,15 @@ TEST_F(pins, shared_memory_is_pinned_as_it_is)
 	EXPECT_EQ(0, otte_verify(self->fd, region));
 }
 
+TEST_F(pins, more_than_can_be_listed_is_refused_quietly)
+{
+	uint64_t region;
+
+	EXPECT_EQ(-ENOMEM, otte_region(self->fd, OTTE_BACKING_PAGES, OTTE_READ, (void *)PAGE,
+				       1ULL << 42, &region));
+	EXPECT_EQ(0, otte_usage(self->fd, OTTE_RES_PINNED_BYTES));
+}
+
 static struct {
 	int fd;
 	uint64_t region;
