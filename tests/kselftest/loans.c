@@ -431,6 +431,19 @@ TEST_F(loans, a_hold_is_charged_until_it_is_dropped)
 	EXPECT_EQ(0, otte_usage(self->lender, OTTE_RES_HOLDS));
 }
 
+TEST_F(loans, no_holds_are_large_enough_to_wrap_a_sum_or_to_leave_others_nothing)
+{
+	uint64_t most, hold;
+
+	EXPECT_EQ(-EDQUOT, otte_hold(self->lender, UINT64_MAX, &hold));
+	EXPECT_EQ(-EDQUOT, otte_hold(self->lender, UINT64_MAX - PAGE, &hold));
+	ASSERT_EQ(0, otte_hold(self->lender, 1ULL << 56, &most));
+	EXPECT_EQ(-EDQUOT, otte_hold(self->lender, 1, &hold));
+	EXPECT_EQ(0, otte_hold(self->borrower, 12345, &hold));
+	EXPECT_EQ(0, otte_hold_drop(self->borrower, hold));
+	EXPECT_EQ(0, otte_hold_drop(self->lender, most));
+}
+
 TEST_F(loans, a_loan_to_oneself_works_and_ends_with_its_client)
 {
 	uint64_t loan;

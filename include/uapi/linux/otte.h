@@ -248,6 +248,8 @@ struct otte_allow {
  * @usage: out: for each enum otte_resource
  * @limit: out: for each enum otte_resource, U64_MAX for none
  *
+ * Without a limit an account still holds no more than 2^56 of a resource for a client, 2^58 for a
+ * user or a cgroup, and 2^62 for the module: above that it is EDQUOT, too.
  * ENOENT past the last account.
  */
 struct otte_quota {
