@@ -38,6 +38,7 @@
 #include "otte_priv.h"
 
 #define ALLOWED_MAX		1024	/* entries of one allow-list */
+#define KEYS_MAX		256	/* accounts of one client: cgroups and namespaces nest */
 #define ATTESTS_PER_SENDER	64
 #define ATTESTS_PER_PAIR	8
 
@@ -430,6 +431,8 @@ static int client_capture_payer(struct otte_client *client)
 		if (list.count <= list.room)
 			break;
 		kfree(list.key);
+		if (list.count > KEYS_MAX)
+			return -ENOSPC;
 		list.room = list.count + 8;
 	}
 	client->payer = otte_payer_create(list.key, list.count);

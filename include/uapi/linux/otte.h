@@ -191,7 +191,8 @@ struct otte_query {
  *
  * Makes the open file a client of the calling process: its thread group, its address space, its
  * user and its cgroup are taken down now and stay what the ledger says about it. Only that process
- * in that address space can use the file afterwards. A file is initialised once (EALREADY).
+ * in that address space can use the file afterwards. A file is initialised once (EALREADY). ENOSPC
+ * in more cgroups and user namespaces, one inside the other, than can be charged (about 250).
  */
 struct otte_client_init {
 	__u32 size;
