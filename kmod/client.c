@@ -621,6 +621,9 @@ int otte_client_quota_ioctl(struct otte_client *client, void *arg)
 	struct otte_quota_key key;
 	int err;
 
+	BUILD_BUG_ON(OTTE_RES_COUNT > OTTE_RES_MAX);
+	memset(quota->usage, 0, sizeof(quota->usage));
+	memset(quota->limit, 0, sizeof(quota->limit));
 	err = otte_quota_read(client->payer, quota->index, &key, quota->usage, quota->limit);
 	if (err)
 		return err;
