@@ -38,6 +38,7 @@
 #include "otte_priv.h"
 
 #define ALLOWED_MAX		1024	/* entries of one allow-list */
+#define KEYS_MAX		256	/* accounts of one client: cgroups and namespaces nest */
 #define ATTESTS_PER_SENDER	64
 #define ATTESTS_PER_PAIR	8
 
@@ -209,7 +210,10 @@ static void client_unwatch(struct otte_client *client)
 	otte_client_put(client);
 }
 
-/* A region of a GONE @client whose range is still watched, with a reference, or NULL. */
+/*
+ * A region of a GONE @client whose range is still watched, with a reference, or NULL. Watched ones
+ * were put first and the one that is returned goes last, so that no call has to look at many.
+ */
 static struct otte_region *next_watched(struct otte_client *client)
 {
 	struct otte_region *region, *found = NULL;
@@ -218,9 +222,13 @@ static struct otte_region *next_watched(struct otte_client *client)
 	list_for_each_entry(region, &client->regions, owner_link) {
 		if (READ_ONCE(region->watched)) {
 			otte_region_get(region);
+			list_move_tail(&region->owner_link, &client->regions);
 			found = region;
 			break;
 		}
+		/* Else the last loan of it has settled just now, and it is on its way out. */
+		if (region->state != OTTE_REGION_GONE)
+			break;
 	}
 	otte_ledger_unlock();
 	return found;
@@ -239,8 +247,12 @@ static void client_retire(struct otte_client *client)
 	}
 	client->state = OTTE_CLIENT_GONE;
 	xa_erase(&otte_clients, client->id);
-	list_for_each_entry_safe(region, next_region, &client->regions, owner_link)
+	list_for_each_entry_safe(region, next_region, &client->regions, owner_link) {
 		otte_region_owner_gone(region);
+		/* To the front, see next_watched(). */
+		if (READ_ONCE(region->watched))
+			list_move(&region->owner_link, &client->regions);
+	}
 	list_for_each_entry_safe(loan, next_loan, &client->offers, borrower_link) {
 		if (loan->state == OTTE_LOAN_OFFERED)
 			otte_loan_void(loan, true);
@@ -419,6 +431,8 @@ static int client_capture_payer(struct otte_client *client)
 		if (list.count <= list.room)
 			break;
 		kfree(list.key);
+		if (list.count > KEYS_MAX)
+			return -ENOSPC;
 		list.room = list.count + 8;
 	}
 	client->payer = otte_payer_create(list.key, list.count);
@@ -607,6 +621,9 @@ int otte_client_quota_ioctl(struct otte_client *client, void *arg)
 	struct otte_quota_key key;
 	int err;
 
+	BUILD_BUG_ON(OTTE_RES_COUNT > OTTE_RES_MAX);
+	memset(quota->usage, 0, sizeof(quota->usage));
+	memset(quota->limit, 0, sizeof(quota->limit));
 	err = otte_quota_read(client->payer, quota->index, &key, quota->usage, quota->limit);
 	if (err)
 		return err;

@@ -25,7 +25,7 @@ static size_t copy_in_page(struct page *page, unsigned int at, size_t bytes, u32
 	size_t left;
 
 	if (direction == OTTE_WRITE) {
-		/* Not copy_from_user(): it zeroes what it did not copy, of the lender's memory. */
+		/* Not copy_from_user(): it zeroes, in the lender's memory, what it cannot copy. */
 		iov_iter_init(&from, WRITE, &iov, 1, bytes);
 		return copy_page_from_iter(page, at, bytes, &from);
 	}

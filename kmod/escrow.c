@@ -79,6 +79,9 @@ static int check_file(const struct otte_region *region, const struct file *file)
 	struct inode *inode = file_inode(file);
 	unsigned int seals;
 
+	/* Our own node has the major of all misc devices, which an administrator may have named. */
+	if (file->f_mapping == otte_map_inode()->i_mapping)
+		return -EOPNOTSUPP;
 	if (S_ISREG(inode->i_mode) && memory_seals(inode, &seals))
 		return check_memory(region, inode, seals);
 	if (inode->i_sb->s_magic == OTTE_DMA_BUF_MAGIC)

@@ -273,16 +273,23 @@ static struct otte_loan *loan_create(struct otte_client *lender, u32 direction, 
 	return loan;
 }
 
+/* Whether what is mapped now is what was registered: nobody can say of a suspect NONE region. */
+static bool region_fresh(struct otte_region *region)
+{
+	u64 word = otte_region_word(region);
+
+	if ((word & OTTE_STATUS_SUSPECT) && region->backing == OTTE_BACKING_NONE)
+		return false;
+	return !(word & OTTE_STATUS_STALE);
+}
+
 /* What can be lent of @region: rights, range, freshness and what its backing allows. */
 static int loan_check_region(struct otte_loan *loan, struct otte_region *region, u64 offset,
 			     u64 length)
 {
-	u64 word = otte_region_word(region);
 	int err;
 
-	if (word & OTTE_STATUS_STALE)
-		return -ESTALE;
-	if ((word & OTTE_STATUS_SUSPECT) && region->backing == OTTE_BACKING_NONE)
+	if (!region_fresh(region))
 		return -ESTALE;
 	if (loan->direction & ~region->access)
 		return -EACCES;
@@ -333,7 +340,7 @@ static int loan_publish(struct otte_loan *loan, struct otte_region *region)
 	otte_ledger_assert_held();
 	if (otte_range_conflicts(&region->ranges, &loan->range))
 		return -EBUSY;
-	/* Before LOAN_COPY can find it, without the ledger; dropped when it is freed. */
+	/* Before it can be found: LOAN_COPY does not take the ledger. Freeing drops it. */
 	otte_region_get(region);
 	loan->region = region;
 	loan->retained.bytes = otte_loan_length(loan);
@@ -502,7 +509,7 @@ static int loan_accept(struct otte_loan *loan, struct otte_client *borrower)
 		return -ENOENT;
 	if (otte_fence_blocks(loan->lender, borrower))
 		return -EKEYREVOKED;
-	if (otte_region_word(region) & OTTE_STATUS_STALE)
+	if (!region_fresh(region))
 		return -ESTALE;
 	if (loan->flags & OTTE_LOAN_MAPPABLE) {
 		err = otte_map_slot_get(loan);

@@ -359,13 +359,11 @@ static int __init otte_init(void)
 	err = misc_register(&otte_misc);
 	if (err)
 		goto netlink;
-	err = otte_sysfs_device_added(otte_misc.this_device);
-	if (err)
-		goto misc;
+	/* The device may be open by now, so there is no way back. The dumps show the same. */
+	if (otte_sysfs_device_added(otte_misc.this_device))
+		pr_warn("no directory of retained records: out of memory\n");
 	return 0;
 
-misc:
-	misc_deregister(&otte_misc);
 netlink:
 	otte_netlink_exit();
 sysfs:

@@ -421,6 +421,7 @@ static int walk_part(const struct walk *walk, struct cursor *cursor, struct sk_b
 			otte_ledger_unlock();
 			cond_resched();
 			otte_ledger_lock();
+			cb->seq = otte_ledger_generation();
 		}
 	}
 	/* One object that fits no empty buffer would make the dump endless. */

@@ -83,6 +83,18 @@ static u64 limits[OTTE_LEVEL_COUNT][OTTE_RES_COUNT] = {
 	},
 };
 
+/*
+ * What one account may hold of a resource where nobody has set less. Retained bytes are charged by
+ * force, and at most once for what is charged as registered, as lent and as held: three times the
+ * module's ceiling must not wrap. That of the others keeps one tenant from filling the module's.
+ */
+static const u64 ceilings[OTTE_LEVEL_COUNT] = {
+	[OTTE_LEVEL_MODULE] = 1ULL << 62,
+	[OTTE_LEVEL_CGROUP] = 1ULL << 58,
+	[OTTE_LEVEL_USER] = 1ULL << 58,
+	[OTTE_LEVEL_CLIENT] = 1ULL << 56,
+};
+
 static u32 key_hash(const struct otte_quota_key *key)
 {
 	return hash_min(key->id + ((u64)key->level << 56), ACCOUNT_HASH_BITS);
@@ -186,21 +198,22 @@ void otte_payer_put(struct otte_payer *payer)
 static bool account_has_room(const struct otte_account *account, const struct otte_charge *charge,
 			     struct otte_refusal *why)
 {
-	const u64 *limit = limits[account->key.level];
 	unsigned int i;
-	u64 sum;
+	u64 limit, sum;
 
 	for (i = 0; i < OTTE_RES_COUNT; i++) {
+		limit = limits[account->key.level][i];
 		if (!charge->amount[i] &&
-		    (i != OTTE_RES_RETAINED_BYTES || account->usage[i] <= limit[i]))
+		    (i != OTTE_RES_RETAINED_BYTES || account->usage[i] <= limit))
 			continue;
+		limit = min(limit, ceilings[account->key.level]);
 		if (!check_add_overflow(account->usage[i], charge->amount[i], &sum) &&
-		    sum <= limit[i])
+		    sum <= limit)
 			continue;
 		why->key = account->key;
 		why->resource = i;
 		why->usage = account->usage[i];
-		why->limit = limit[i];
+		why->limit = limit;
 		why->requested = charge->amount[i];
 		return false;
 	}

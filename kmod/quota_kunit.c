@@ -69,13 +69,18 @@ static void one_full_account_refuses_for_all(struct kunit *test)
 static void a_sum_that_wraps_is_refused(struct kunit *test)
 {
 	struct otte_payer *a = otte_payer_create(keys_a, ARRAY_SIZE(keys_a));
-	const struct otte_charge most = { .amount[OTTE_RES_LENT_BYTES] = U64_MAX };
+	/* What a client may have where no limit is set, and far less than the module may. */
+	const struct otte_charge most = { .amount[OTTE_RES_LENT_BYTES] = 1ULL << 56 };
+	const struct otte_charge wrapping = { .amount[OTTE_RES_LENT_BYTES] = U64_MAX };
 	const struct otte_charge one = { .amount[OTTE_RES_LENT_BYTES] = 1 };
 	struct otte_refusal why;
 
 	KUNIT_ASSERT_NOT_NULL(test, a);
+	KUNIT_EXPECT_EQ(test, -EDQUOT, otte_quota_charge(a, &wrapping, &why));
 	KUNIT_EXPECT_EQ(test, 0, otte_quota_charge(a, &most, &why));
+	KUNIT_EXPECT_EQ(test, -EDQUOT, otte_quota_charge(a, &wrapping, &why));
 	KUNIT_EXPECT_EQ(test, -EDQUOT, otte_quota_charge(a, &one, &why));
+	KUNIT_EXPECT_EQ(test, (u32)OTTE_LEVEL_CLIENT, why.key.level);
 	otte_quota_uncharge(a, &most);
 	KUNIT_EXPECT_EQ(test, (u64)0, usage(a, 0, OTTE_RES_LENT_BYTES));
 	otte_payer_put(a);

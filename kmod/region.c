@@ -484,7 +484,7 @@ int otte_region_verify_ioctl(struct otte_client *client, void *arg)
 	region = otte_region_find(client, verify->region);
 	if (region) {
 		otte_region_get(region);
-		/* Another thread may delete it; its pages must stay until they were compared. */
+		/* Another thread may delete it; its pages stay until they were compared. */
 		region->verifying++;
 	}
 	otte_ledger_unlock();

@@ -116,11 +116,30 @@ static ssize_t draining_store(struct device *dev, struct device_attribute *attr,
 }
 static DEVICE_ATTR_RW(draining);
 
+/* For every record, also one without a directory: a tenant's own holds can take all of those. */
+static ssize_t retained_release_store(struct device *dev, struct device_attribute *attr,
+				      const char *buf, size_t count)
+{
+	u64 id;
+	int err;
+
+	if (!otte_may_administer())
+		return -EPERM;
+	err = kstrtou64(buf, 10, &id);
+	if (!err)
+		err = otte_retained_release(id, current_uid());
+	if (err == -ENOENT)
+		err = -ENODEV;
+	return err ?: count;
+}
+static DEVICE_ATTR_WO(retained_release);
+
 static struct attribute *device_attrs[] = {
 	&dev_attr_revision.attr,
 	&dev_attr_load_id.attr,
 	&dev_attr_generation.attr,
 	&dev_attr_retained_records.attr,
+	&dev_attr_retained_release.attr,
 	&dev_attr_draining.attr,
 	NULL
 };

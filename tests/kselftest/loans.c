@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Loans between clients: who may do what, when, and what each side is told. */
+#include <pthread.h>
+
 #include "otte_test.h"
 #include "kselftest_harness.h"
 
@@ -429,6 +431,57 @@ TEST_F(loans, a_hold_is_charged_until_it_is_dropped)
 	EXPECT_EQ(0, otte_hold_drop(self->lender, hold));
 	EXPECT_EQ(-ENOENT, otte_hold_drop(self->lender, hold));
 	EXPECT_EQ(0, otte_usage(self->lender, OTTE_RES_HOLDS));
+}
+
+TEST_F(loans, no_holds_are_large_enough_to_wrap_a_sum_or_to_leave_others_nothing)
+{
+	uint64_t most, hold;
+
+	EXPECT_EQ(-EDQUOT, otte_hold(self->lender, UINT64_MAX, &hold));
+	EXPECT_EQ(-EDQUOT, otte_hold(self->lender, UINT64_MAX - PAGE, &hold));
+	ASSERT_EQ(0, otte_hold(self->lender, 1ULL << 56, &most));
+	EXPECT_EQ(-EDQUOT, otte_hold(self->lender, 1, &hold));
+	EXPECT_EQ(0, otte_hold(self->borrower, 12345, &hold));
+	EXPECT_EQ(0, otte_hold_drop(self->borrower, hold));
+	EXPECT_EQ(0, otte_hold_drop(self->lender, most));
+}
+
+static struct {
+	int fd;
+	uint64_t next;
+} guessed;
+
+static void *copy_on_and_on(void *arg)
+{
+	uint64_t id;
+
+	while ((id = __atomic_load_n(&guessed.next, __ATOMIC_RELAXED)))
+		otte_copy(guessed.fd, id, 0, arg, 1);
+	return NULL;
+}
+
+/* Ids are one sequence, so the next can be guessed. */
+TEST_F(loans, a_loan_can_be_looked_for_while_it_is_being_offered)
+{
+	pthread_t thread;
+	uint64_t loan;
+	char byte;
+	int i;
+
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, 1, self->lender_id, OTTE_READ, 0,
+				&loan));
+	ASSERT_EQ(0, otte_withdraw(self->lender, loan));
+	guessed.fd = self->lender;
+	guessed.next = loan + 1;
+	ASSERT_EQ(0, pthread_create(&thread, NULL, copy_on_and_on, &byte));
+	for (i = 0; i < 30000; i++) {
+		ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, 1, self->lender_id,
+					OTTE_READ, 0, &loan));
+		ASSERT_EQ(0, otte_withdraw(self->lender, loan));
+		__atomic_store_n(&guessed.next, loan + 1, __ATOMIC_RELAXED);
+	}
+	__atomic_store_n(&guessed.next, 0, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
 }
 
 TEST_F(loans, a_loan_to_oneself_works_and_ends_with_its_client)

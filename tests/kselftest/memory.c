@@ -151,6 +151,19 @@ TEST_F(memory, dropping_pages_makes_it_suspect_and_verify_finds_out)
 		EXPECT_STATE(OTTE_STATUS_SUSPECT | OTTE_STATUS_STALE, true);
 }
 
+TEST_F(memory, an_offer_is_not_accepted_after_its_pages_may_have_changed)
+{
+	uint64_t loan;
+
+	ASSERT_EQ(0, otte_offer(self->fd, self->region, 0, BYTES, self->client, OTTE_READ, 0,
+				&loan));
+	ASSERT_EQ(0, madvise(self->mem + 2 * PAGE, PAGE, MADV_DONTNEED));
+	/* Pinned pages are there all the same; VERIFY tells whether they are still the owner's. */
+	EXPECT_EQ(variant->backing == OTTE_BACKING_NONE ? -ESTALE : 0,
+		  otte_accept(self->fd, loan, NULL));
+	EXPECT_EQ(0, otte_settle(self->fd, loan));
+}
+
 TEST_F(memory, protecting_it_does_nothing)
 {
 	uint64_t before = otte_status_word(self->status, self->index);

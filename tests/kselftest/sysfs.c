@@ -356,6 +356,32 @@ TEST_F(sysfs, hold_of_a_living_client_is_its_own_affair)
 	EXPECT_TRUE(exists(record(hold, ""), false));
 }
 
+TEST_F_TIMEOUT(sysfs, record_without_a_directory_can_be_released, 180)
+{
+	uint64_t mine[DIRS_MAX], hold;
+	char text[24];
+	int i;
+
+	for (i = 0; i < DIRS_MAX; i++)
+		ASSERT_EQ(0, otte_hold(self->fd, 1, &mine[i]));
+	ASSERT_TRUE(dirs_become(DIRS_MAX));
+	hold = dead_hold(1);
+	ASSERT_NE(UINT64_MAX, hold);
+	EXPECT_TRUE(exists(record(hold, "release"), false));
+	snprintf(text, sizeof(text), "%llu\n", (unsigned long long)hold);
+	EXPECT_EQ(0, write_file(TOP "retained_release", text));
+	for (i = 0; i < 3000 && read_number(TOP "retained_records") != DIRS_MAX; i++)
+		usleep(1000);
+	EXPECT_EQ(DIRS_MAX, read_number(TOP "retained_records"));
+	EXPECT_EQ(-ENODEV, write_file(TOP "retained_release", text));
+	EXPECT_EQ(-EINVAL, write_file(TOP "retained_release", "all"));
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)mine[0]);
+	EXPECT_EQ(-EBUSY, write_file(TOP "retained_release", text));
+	for (i = 0; i < DIRS_MAX; i++)
+		EXPECT_EQ(0, otte_hold_drop(self->fd, mine[i]));
+	EXPECT_TRUE(dirs_become(0));
+}
+
 TEST_F(sysfs, user_0_without_sys_admin_sets_and_releases_nothing)
 {
 	uint64_t hold = dead_hold(1);
@@ -372,6 +398,8 @@ TEST_F(sysfs, user_0_without_sys_admin_sets_and_releases_nothing)
 			_exit(2);
 		if (write_file(TOP "limit_module/holds", "0") != -EPERM)
 			_exit(3);
+		if (write_file(TOP "retained_release", "1") != -EPERM)
+			_exit(5);
 		_exit(write_file(TOP "draining", "1") == -EPERM ? 0 : 4);
 	}
 	waitpid(pid, &status, 0);

@@ -124,6 +124,8 @@ enum otte_resource {
 	OTTE_RES_COUNT,
 };
 
+#define OTTE_RES_MAX		16	/* room in structs for resources still to come */
+
 /**
  * enum otte_level - who is charged
  * @OTTE_LEVEL_MODULE: everybody together
@@ -191,7 +193,8 @@ struct otte_query {
  *
  * Makes the open file a client of the calling process: its thread group, its address space, its
  * user and its cgroup are taken down now and stay what the ledger says about it. Only that process
- * in that address space can use the file afterwards. A file is initialised once (EALREADY).
+ * in that address space can use the file afterwards. A file is initialised once (EALREADY). ENOSPC
+ * in more cgroups and user namespaces, one inside the other, than can be charged (about 250).
  */
 struct otte_client_init {
 	__u32 size;
@@ -245,9 +248,11 @@ struct otte_allow {
  * @index: which of the accounts that the caller is charged to, from 0
  * @level: out: enum otte_level
  * @key: out: cgroup id, user id as the caller's namespace shows it, or client id; 0 for the module
- * @usage: out: for each enum otte_resource
- * @limit: out: for each enum otte_resource, U64_MAX for none
+ * @usage: out: for each enum otte_resource, 0 behind the last
+ * @limit: out: for each enum otte_resource, U64_MAX for none; 0 behind the last
  *
+ * Without a limit an account still holds no more than 2^56 of a resource for a client, 2^58 for a
+ * user or a cgroup, and 2^62 for the module: above that it is EDQUOT, too.
  * ENOENT past the last account.
  */
 struct otte_quota {
@@ -256,8 +261,8 @@ struct otte_quota {
 	__u32 index;
 	__u32 level;
 	__aligned_u64 key;
-	__aligned_u64 usage[OTTE_RES_COUNT];
-	__aligned_u64 limit[OTTE_RES_COUNT];
+	__aligned_u64 usage[OTTE_RES_MAX];
+	__aligned_u64 limit[OTTE_RES_MAX];
 };
 
 #define OTTE_FENCE_PEER		(1U << 0)	/* fence @peer, @incarnation instead of @client */
