@@ -6,9 +6,9 @@ DEPS_KMOD := gcc-12 sparse perl libc6-dev
 
 CHECK_PARTS += kmod-static kselftest-6.1 kselftest-6.12 kselftest-debug
 budget-kmod-static := 2
-budget-kselftest-6.1 := 3
-budget-kselftest-6.12 := 3
-budget-kselftest-debug := 4
+budget-kselftest-6.1 := 5
+budget-kselftest-6.12 := 5
+budget-kselftest-debug := 5
 
 # Long forms, on the debug kernel: all sizes, the whole storm, a million random calls; and KCSAN.
 CHECK_LONG_PARTS += kselftest-long kselftest-kcsan
@@ -35,7 +35,7 @@ check-part-kselftest-6.1 check-part-kselftest-6.12: check-part-kselftest-%:
 	@$(KSELFTEST) --kernel $*
 
 check-part-kselftest-debug:
-	@$(KSELFTEST) --kernel debug --timeout 600 $(KSELFTEST_DEBUG)
+	@$(KSELFTEST) --kernel debug --timeout 880 $(KSELFTEST_DEBUG)
 
 check-part-kselftest-long:
 	@$(KSELFTEST) --kernel debug --timeout 3600 --env OTTE_FUZZ_CALLS=1000000 \

@@ -446,7 +446,7 @@ static void user_lends_and_waits(int sock)
 
 TEST_F(pins, registering_lending_and_dying_cannot_pass_the_users_limit)
 {
-	uint64_t client, loan, taken[8];
+	uint64_t client = 0, loan, taken[8];
 	unsigned int i, n = 0;
 	struct peer peer;
 	int fd = otte_client(&client);

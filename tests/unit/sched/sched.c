@@ -28,7 +28,7 @@ static uint64_t draw(uint64_t below)
 static void check_slicing(uint64_t length, uint64_t base, uint32_t most)
 {
 	struct otte_slicing slicing = otte_slice_plan(length, base, most);
-	uint64_t end = 0, offset, part;
+	uint64_t end = 0, offset, part = 0;
 	uint32_t i;
 
 	assert_in_range(slicing.count, 1, most);
