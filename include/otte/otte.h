@@ -132,6 +132,8 @@ struct otte_config {
 	uint64_t max_retained_bytes;            /* limits.retained_bytes: 16 GiB */
 	uint64_t max_notifications;             /* limits.notifications: 1024 queued, each direction */
 
+	uint32_t stats_socket;                  /* stats.socket: true; abstract UNIX socket otte/PID */
+
 	/* Dispatch window for each peer: work beyond it waits inside its deadline. */
 	uint32_t window_requests;               /* window.requests: 64 */
 	uint64_t window_bytes;                  /* window.bytes: 64 MiB */
@@ -148,9 +150,6 @@ struct otte_config {
 	uint64_t tcp_send_buffer;               /* tcp.send_buffer_bytes: 0 = by peer */
 	uint64_t tcp_receive_buffer;            /* tcp.receive_buffer_bytes: 0 = the system's */
 	uint64_t tcp_stall_ns;                  /* tcp.stall_timeout_ms: 10000 without a byte moved */
-
-	uint32_t stats_socket;                  /* stats.socket: true; abstract UNIX socket otte/PID */
-	uint32_t reserved;                      /* 0 */
 };
 
 /* Defaults. `size` is sizeof(*config) of the caller. -EINVAL if smaller than version 1's. */

@@ -35,7 +35,7 @@
 
 /* When the struct grows: version 1 keeps this size, and the loaders refuse keys beyond `size`. */
 #define VERSION_1_SIZE \
-	((offsetof(struct otte_config, stats_socket) + sizeof(uint32_t) + 7) & ~(size_t)7)
+	(offsetof(struct otte_config, tcp_stall_ns) + sizeof(uint64_t))
 _Static_assert(sizeof(struct otte_config) == VERSION_1_SIZE, "struct otte_config is of version 1");
 
 static const char *const ledger_words[] = { "auto", "kernel", "process", NULL };
@@ -93,6 +93,7 @@ static const struct otte_config_key keys[] = {
 	    "bytes kept for want of evidence"),
 	U64("limits.notifications", max_notifications, 1, 65536, 1024,
 	    "notifications queued in each direction"),
+	SWITCH("stats.socket", stats_socket, 1, "answer on the abstract UNIX socket otte/PID"),
 	U32("window.requests", window_requests, 1, 65536, 64, "requests dispatched to one peer"),
 	U64("window.bytes", window_bytes, 4 * KIB, BYTES_MAX, 64 * MIB,
 	    "bytes dispatched to one peer"),
@@ -110,7 +111,6 @@ static const struct otte_config_key keys[] = {
 	    "SO_RCVBUF; 0: the system's"),
 	MS("tcp.stall_timeout_ms", tcp_stall_ns, 1, HOUR_MS, 10000,
 	   "longest time without a byte moved"),
-	SWITCH("stats.socket", stats_socket, 1, "answer on the abstract UNIX socket otte/PID"),
 };
 
 int otte_config_describe(size_t index, struct otte_config_key *key)

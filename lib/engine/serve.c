@@ -43,33 +43,28 @@ static int listen_on(const struct otte_sockaddr *address)
 	return fd;
 }
 
-static bool is_wildcard(const struct sockaddr_storage *address)
-{
-	if (address->ss_family == AF_INET6)
-		return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)address)->sin6_addr);
-	return ((const struct sockaddr_in *)address)->sin_addr.s_addr == htonl(INADDR_ANY);
-}
-
 /*
  * What peers are told to open: the advertised host and port, as far as given, else the bound ones. Nobody
  * can open "every interface", so a listener on it goes by this machine's name.
  */
 static int advertise(struct otte_engine *engine, int fd)
 {
+	struct sockaddr_storage address = { 0 };
+	socklen_t length = sizeof(address);
+	struct otte_endpoint bound, told;
 	char wanted[OTTE_ADDRESS_MAX];
-	struct sockaddr_storage bound;
-	socklen_t length = sizeof(bound);
-	struct otte_endpoint endpoint;
 	int ret;
 
-	if (getsockname(fd, (struct sockaddr *)&bound, &length) < 0)
+	if (getsockname(fd, (struct sockaddr *)&address, &length) < 0)
 		return otte_fail(-errno, "getsockname: %m");
-	ret = otte_sockaddr_format((struct sockaddr *)&bound, length, engine->address,
+	ret = otte_sockaddr_format((struct sockaddr *)&address, length, engine->address,
 				   sizeof(engine->address));
+	if (!ret)
+		ret = otte_endpoint_parse(engine->address, 0, &bound);
 	if (ret)
 		return ret;
 	memcpy(wanted, engine->config.advertise, sizeof(wanted));
-	if (!wanted[0] && is_wildcard(&bound)) {
+	if (!wanted[0] && (!strcmp(bound.host, "0.0.0.0") || !strcmp(bound.host, "::"))) {
 		if (gethostname(wanted, sizeof(wanted)) < 0)
 			return otte_fail(-errno, "gethostname: %m");
 		otte_log(OTTE_LOG_WARNING, "listening on every interface without listen.advertise: "
@@ -77,10 +72,10 @@ static int advertise(struct otte_engine *engine, int fd)
 	}
 	if (!wanted[0])
 		return 0;
-	ret = otte_endpoint_parse(wanted, ntohs(((struct sockaddr_in *)&bound)->sin_port), &endpoint);
+	ret = otte_endpoint_parse(wanted, bound.port, &told);
 	if (ret)
 		return otte_fail_within(ret, "listen.advertise: ");
-	return otte_endpoint_format(&endpoint, engine->address, sizeof(engine->address));
+	return otte_endpoint_format(&told, engine->address, sizeof(engine->address));
 }
 
 static int open_listener(struct otte_engine *engine, int *out)

@@ -120,7 +120,8 @@ static int count_sockets(void)
 		if (!strncmp(target, "socket:", 7) || strstr(target, "[event"))
 			found++;
 	}
-	closedir(dir);
+	if (dir)
+		closedir(dir);
 	return found;
 }
 
