@@ -26,6 +26,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/read.h"
 #include "base/util.h"
 
 #define JSON_MAX MIB
@@ -563,25 +564,6 @@ int otte_config_load_json(struct otte_config *config, const char *text, size_t l
 
 /* ---- Files ----------------------------------------------------------------------------------- */
 
-/* Up to one byte more than is allowed, which is how a file that is too long shows. */
-static ssize_t read_all(int fd, char *buffer, size_t size)
-{
-	size_t used = 0;
-	ssize_t got;
-
-	while (used < size) {
-		got = read(fd, buffer + used, size - used);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return -errno;
-		if (!got)
-			break;
-		used += (size_t)got;
-	}
-	return (ssize_t)used;
-}
-
 static int read_file(const char *path, char **text, size_t *length)
 {
 	char shown[96];
@@ -593,7 +575,7 @@ static int read_file(const char *path, char **text, size_t *length)
 	if (!*text)
 		return otte_fail(-ENOMEM, "%s: no memory to read it", shown);
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	got = fd < 0 ? -errno : read_all(fd, *text, JSON_MAX + 1);
+	got = fd < 0 ? -errno : otte_read_all(fd, *text, JSON_MAX + 1);
 	if (fd >= 0)
 		close(fd);
 	if (got >= 0) {

@@ -206,12 +206,10 @@ static int borrow(struct source_peer *peer, const struct otte_region *region, ui
 	return ret;
 }
 
-static int check(struct otte_engine *engine, const struct otte_region *region,
-		 const struct otte_lane_request *request)
+static int check(const struct otte_region *region, const struct otte_lane_request *request)
 {
 	uint32_t right = request->op == OTTE_READ ? OTTE_REMOTE_READ : OTTE_REMOTE_WRITE;
 
-	(void)engine;
 	if (region->access == OTTE_LOCAL_ONLY)
 		return otte_fail(-ENOENT, "region %lu is not published", (unsigned long)region->id);
 	if (!range_inside(request->offset, request->length, region->length))
@@ -237,7 +235,7 @@ static int admit(struct source_peer *peer, const struct otte_lane_request *reque
 	ret = otte_region_use_id(engine, request->region, &region);
 	if (ret)
 		return ret;
-	ret = check(engine, region, request);
+	ret = check(region, request);
 	if (ret)
 		goto unuse;
 	ret = borrow(peer, region, request->op, &use->standing);

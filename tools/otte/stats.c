@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "args.h"
+#include "base/read.h"
 #include "common.h"
 #include "endpoint.h"
 #include "output.h"
@@ -129,24 +130,6 @@ static int connect_process(const char *pid, int *fd)
 	return EXIT_OK;
 }
 
-static ssize_t read_answer(int fd, char *answer, size_t size)
-{
-	size_t used = 0;
-	ssize_t got;
-
-	while (used < size) {
-		got = read(fd, answer + used, size - used);
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return -errno;
-		if (!got)
-			break;
-		used += (size_t)got;
-	}
-	return (ssize_t)used;
-}
-
 static int process_stats(const char *pid, json_t **stats)
 {
 	char *answer;
@@ -156,7 +139,7 @@ static int process_stats(const char *pid, json_t **stats)
 	rc = connect_process(pid, &fd);
 	answer = rc ? NULL : malloc(ANSWER_MAX);
 	if (answer) {
-		got = read_answer(fd, answer, ANSWER_MAX);
+		got = otte_read_all(fd, answer, ANSWER_MAX);
 		*stats = got > 0 ? json_loadb(answer, (size_t)got, 0, NULL) : NULL;
 		if (got == 0)
 			rc = complain(EXIT_REFUSED,
