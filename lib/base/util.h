@@ -9,6 +9,8 @@
 #define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define OTTE_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+/* Rarely called: what leads there is kept off the path that is taken. */
+#define OTTE_COLD __attribute__((cold))
 
 #define KIB (1024ull)
 #define MIB (1024ull * KIB)

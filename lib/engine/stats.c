@@ -16,7 +16,7 @@ void otte_engine_fill_stats(struct otte_engine *engine, struct otte_stats *stats
 	engine->ledger->ops->counters(engine->ledger, &ledger);
 	*stats = (struct otte_stats){
 		.size = stats->size,
-		.threads = 1 + engine->config.tcp_workers,
+		.threads = 2 + engine->config.tcp_workers, /* engine.h */
 		.regions = ledger.regions,
 		.registered_bytes = ledger.registered_bytes,
 		.segments = atomic_load(&engine->segments),

@@ -224,6 +224,24 @@ void tcp_peer_start(struct otte_transport_peer *base, struct otte_work *work)
 	tcp_plan_put(plan);
 }
 
+bool tcp_peer_receive_alone(struct otte_transport_peer *base)
+{
+	struct tcp_peer *peer = to_peer(base);
+	struct tcp_lane *busy = NULL;
+	uint32_t i;
+
+	for (i = 0; i < peer->lane_count; i++) {
+		struct tcp_lane *lane = &peer->lanes[i];
+
+		if (!atomic_load_explicit(&lane->queued_bytes, memory_order_relaxed))
+			continue;
+		if (busy)
+			return false;
+		busy = lane;
+	}
+	return busy && tcp_lane_receive_alone(busy);
+}
+
 void *tcp_peer_pin(struct otte_work *work)
 {
 	struct tcp_plan *plan = work->native;

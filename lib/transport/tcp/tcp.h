@@ -22,7 +22,26 @@
 
 #define OTTE_TCP_LANES_MAX 16
 
+/* How long a thread may sleep in one connection, deaf to all others. Rounded up to the kernel's tick. */
+#define TCP_ALONE_MS 2
+
 struct source_lane;
+
+/*
+ * A thread that serves one source lane at a time, asleep in it: the one whose peer waits for each answer before
+ * it asks again (express.c).
+ *
+ *   FREE --take--> TAKEN --serve--> SERVING --the lane went back--> FREE       TAKEN --give up--> FREE
+ */
+struct tcp_express {
+	pthread_mutex_t lock;            /* lane, stop */
+	pthread_cond_t given;
+	pthread_t thread;
+	bool stop;
+	struct source_lane *lane;        /* SERVING */
+	_Atomic bool taken;              /* not FREE */
+	void (*serve)(struct source_lane *lane);
+};
 
 struct tcp {
 	struct otte_transport base;
@@ -32,6 +51,7 @@ struct tcp {
 	pthread_rwlock_t sending;        /* shared: an answer is being sent and its use ended (source.c) */
 	struct source_lane *lanes;
 	unsigned next_loop;
+	struct tcp_express express;
 };
 
 /* ---- slice.c: plans and slices ---- */
@@ -106,6 +126,7 @@ struct tcp_lane {
 	struct tcp_slice *queue;         /* oldest first: sent ones, then unsent ones */
 	struct tcp_slice *unsent;        /* the first not wholly sent, or NULL */
 	bool wants_room;                 /* EPOLLOUT is asked for */
+	bool held;                       /* nothing is sent: receive_answer() says why */
 	bool broken;                     /* shut down; the loop takes it apart */
 	uint64_t retry_at_ns;            /* DOWN: when to connect again */
 	uint64_t backoff_ns;
@@ -120,6 +141,11 @@ void tcp_lane_fini(struct tcp_lane *lane);
 int tcp_lane_connect(struct tcp_lane *lane);
 /* Append and send what fits. False: the lane is not READY, the slice is the caller's. */
 bool tcp_lane_enqueue(struct tcp_lane *lane, struct tcp_slice *slice);
+/*
+ * Where the lane owes the answer to one slice and has nothing else to do: receive of it what there is, asleep
+ * in the kernel until there is. False: it is not so, or nothing came for TCP_ALONE_MS.
+ */
+bool tcp_lane_receive_alone(struct tcp_lane *lane);
 /*
  * End the slices of `plan` on this lane where that is possible without giving up the connection. False:
  * a WRITE is half sent, and only its end or that of the connection drains it.
@@ -160,15 +186,27 @@ int tcp_peer_plan(struct otte_transport_peer *peer, struct otte_work *work);
 void tcp_peer_unplan(struct otte_work *work);
 void tcp_peer_start(struct otte_transport_peer *peer, struct otte_work *work);
 void *tcp_peer_pin(struct otte_work *work);
+bool tcp_peer_receive_alone(struct otte_transport_peer *peer);
 void tcp_peer_cancel(struct otte_transport_peer *peer, void *pinned, int code);
 
 /* ---- source.c ---- */
 
+int tcp_source_open(struct tcp *tcp);
 int tcp_source_accept(struct otte_transport *transport, void *peer, int fd);
 void tcp_source_drop(struct otte_transport *transport, void *peer);
 void tcp_source_tick(struct otte_transport *transport, unsigned index, uint64_t now_ns);
-/* No loop runs any more: close what is left. */
+/* No loop runs any more: end the express thread and close what is left. */
 void tcp_source_close(struct tcp *tcp);
+
+/* ---- express.c ---- */
+
+int tcp_express_init(struct tcp_express *express, void (*serve)(struct source_lane *lane));
+/* True: it is the caller's, who must serve or free it. */
+bool tcp_express_take(struct tcp_express *express);
+/* Its thread calls serve(lane), which gives the lane away again. */
+void tcp_express_serve(struct tcp_express *express, struct source_lane *lane);
+/* Ends the thread; the caller has seen to it that serve() returns. */
+void tcp_express_fini(struct tcp_express *express);
 
 /* ---- socket.c ---- */
 
