@@ -45,11 +45,11 @@ static long long remote_number(struct setting *setting, const char *name)
 	return child_number(&setting->remote.child, name);
 }
 
-static void start_source(struct setting *setting, const char *listen)
+static void start_source(struct setting *setting, const char *listen, const char *extra)
 {
 	char words[512];
 
-	snprintf(words, sizeof(words), "%s %s", keys, listen);
+	snprintf(words, sizeof(words), "%s %s %s", keys, listen, extra);
 	hosts_enter(THERE);
 	remote_start(&setting->remote, words, setting->fd, AREA_BYTES);
 	hosts_enter(HERE);
@@ -61,7 +61,7 @@ static void setting_open(struct setting *setting, const char *listen, const char
 
 	memset(setting, 0, sizeof(*setting));
 	setting->bytes = share(&setting->fd, AREA_BYTES);
-	start_source(setting, listen);
+	start_source(setting, listen, extra);
 	snprintf(words, sizeof(words), "deaf %s %s", keys, extra);
 	OK(side_open(&setting->side, words, -1, AREA_BYTES));
 	OK(side_connect(&setting->side, setting->remote.address, OTTE_EPOCH_ANY,
@@ -95,12 +95,12 @@ static int open_hosts(void **state)
 
 /* ---- A link that works ---- */
 
-static void moves_both_ways_on_all_lanes(const char *listen)
+static void moves_both_ways_on_all_lanes(const char *listen, const char *extra)
 {
 	struct setting setting;
 	struct outcome outcome;
 
-	setting_open(&setting, listen, "");
+	setting_open(&setting, listen, extra);
 	fill(setting.bytes, AREA_BYTES, 0x11);
 	outcome = side_run(&setting.side, OTTE_READ, 0, 0, AREA_BYTES, 1);
 	assert_int_equal(outcome.code | outcome.failure.code, 0);
@@ -119,14 +119,14 @@ static void a_large_request_is_carried_by_every_lane_over_ipv4(void **state)
 {
 	(void)state;
 	NEEDS_HOSTS();
-	moves_both_ways_on_all_lanes("listen.address=10.77.7.2");
+	moves_both_ways_on_all_lanes("listen.address=10.77.7.2", "tcp.zerocopy=off");
 }
 
 static void a_large_request_is_carried_by_every_lane_over_ipv6(void **state)
 {
 	(void)state;
 	NEEDS_HOSTS();
-	moves_both_ways_on_all_lanes("listen.address=fd77:7::2");
+	moves_both_ways_on_all_lanes("listen.address=fd77:7::2", "tcp.zerocopy=off");
 }
 
 static void a_peer_is_reached_at_the_address_that_it_advertises(void **state)
@@ -142,7 +142,7 @@ static void a_peer_is_reached_at_the_address_that_it_advertises(void **state)
 	/* Bound to one address, advertised under another one: nobody is there. */
 	child_end(&setting.remote.child);
 	side_disconnect(&setting.side);
-	start_source(&setting, "listen.address=10.77.7.2 listen.advertise=10.77.9.2");
+	start_source(&setting, "listen.address=10.77.7.2 listen.advertise=10.77.9.2", "");
 	assert_int_equal(side_connect(&setting.side, setting.remote.address, OTTE_EPOCH_ANY,
 				      setting.remote.region), -ECONNREFUSED);
 	setting_close(&setting);
@@ -282,28 +282,74 @@ static void reads_over_a_link_that_is_cut_end_in_time_with_their_prefix(void **s
 {
 	(void)state;
 	NEEDS_HOSTS();
-	loses_the_link(&cut, OTTE_READ, "");
+	loses_the_link(&cut, OTTE_READ, "tcp.zerocopy=off");
 }
 
 static void writes_over_a_link_that_is_cut_end_in_time_with_prefix_and_effect(void **state)
 {
 	(void)state;
 	NEEDS_HOSTS();
-	loses_the_link(&cut, OTTE_WRITE, "");
+	loses_the_link(&cut, OTTE_WRITE, "tcp.zerocopy=off");
 }
 
 static void reads_over_a_link_that_is_removed_end_in_time_with_their_prefix(void **state)
 {
 	(void)state;
 	NEEDS_HOSTS();
-	loses_the_link(&removal, OTTE_READ, "");
+	loses_the_link(&removal, OTTE_READ, "tcp.zerocopy=off");
 }
 
 static void writes_over_a_link_that_is_removed_end_in_time_with_prefix_and_effect(void **state)
 {
 	(void)state;
 	NEEDS_HOSTS();
-	loses_the_link(&removal, OTTE_WRITE, "");
+	loses_the_link(&removal, OTTE_WRITE, "tcp.zerocopy=off");
+}
+
+static void what_was_sent_without_a_copy_is_proven_when_the_link_is_cut(void **state)
+{
+	(void)state;
+	NEEDS_HOSTS();
+	loses_the_link(&cut, OTTE_READ, "tcp.zerocopy=always");
+	loses_the_link(&cut, OTTE_WRITE, "tcp.zerocopy=always");
+}
+
+static void what_was_sent_without_a_copy_is_proven_when_the_link_is_removed(void **state)
+{
+	(void)state;
+	NEEDS_HOSTS();
+	loses_the_link(&removal, OTTE_READ, "tcp.zerocopy=always");
+	loses_the_link(&removal, OTTE_WRITE, "tcp.zerocopy=always");
+}
+
+static void payload_without_a_copy_is_carried_by_every_lane(void **state)
+{
+	(void)state;
+	NEEDS_HOSTS();
+	moves_both_ways_on_all_lanes("listen.address=10.77.7.2", "tcp.zerocopy=always");
+	moves_both_ways_on_all_lanes("listen.address=fd77:7::2", "tcp.zerocopy=always");
+}
+
+/* A veth pair copies, and the kernel says so; then there is no point in asking. */
+static void a_lane_stops_asking_where_the_kernel_copies(void **state)
+{
+	struct otte_stats stats, later;
+	struct setting setting;
+
+	(void)state;
+	NEEDS_HOSTS();
+	setting_open(&setting, "listen.address=10.77.7.2", "tcp.zerocopy=auto tcp.lanes=1");
+	assert_int_equal(side_run(&setting.side, OTTE_WRITE, 0, 0, LENGTH, COUNT)
+			 .status.completed_prefix, COUNT);
+	stats = side_stats(&setting.side);
+	assert_in_range(stats.zerocopy_sends, 16, 64);
+	assert_int_equal(stats.zerocopy_copied, stats.zerocopy_sends);
+	assert_int_equal(stats.zerocopy_outstanding, 0);
+	assert_int_equal(side_run(&setting.side, OTTE_WRITE, 0, 0, LENGTH, COUNT)
+			 .status.completed_prefix, COUNT);
+	later = side_stats(&setting.side);
+	assert_int_equal(later.zerocopy_sends, stats.zerocopy_sends);
+	setting_close(&setting);
 }
 
 /* The lost peer's session, its lanes and what they were sending do not keep the source from others. */
@@ -344,6 +390,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(writes_over_a_link_that_is_cut_end_in_time_with_prefix_and_effect),
 		cmocka_unit_test(reads_over_a_link_that_is_removed_end_in_time_with_their_prefix),
 		cmocka_unit_test(writes_over_a_link_that_is_removed_end_in_time_with_prefix_and_effect),
+		cmocka_unit_test(payload_without_a_copy_is_carried_by_every_lane),
+		cmocka_unit_test(a_lane_stops_asking_where_the_kernel_copies),
+		cmocka_unit_test(what_was_sent_without_a_copy_is_proven_when_the_link_is_cut),
+		cmocka_unit_test(what_was_sent_without_a_copy_is_proven_when_the_link_is_removed),
 		cmocka_unit_test(a_source_that_lost_a_peer_serves_the_next_one_at_once),
 	};
 	int status;
