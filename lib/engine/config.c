@@ -36,10 +36,11 @@
 
 /* When the struct grows: version 1 keeps this size, and the loaders refuse keys beyond `size`. */
 #define VERSION_1_SIZE \
-	(offsetof(struct otte_config, tcp_stall_ns) + sizeof(uint64_t))
+	(offsetof(struct otte_config, tcp_zerocopy_bytes) + sizeof(uint64_t))
 _Static_assert(sizeof(struct otte_config) == VERSION_1_SIZE, "struct otte_config is of version 1");
 
 static const char *const ledger_words[] = { "auto", "kernel", "process", NULL };
+static const char *const zerocopy_words[] = { "auto", "off", "always", NULL };
 
 #define PLACE(field) .offset = offsetof(struct otte_config, field)
 #define TEXT(name, field, text, about)                                                      \
@@ -112,6 +113,10 @@ static const struct otte_config_key keys[] = {
 	    "SO_RCVBUF; 0: the system's"),
 	MS("tcp.stall_timeout_ms", tcp_stall_ns, 1, HOUR_MS, 10000,
 	   "longest time without a byte moved"),
+	WORD("tcp.zerocopy", tcp_zerocopy, zerocopy_words, OTTE_ZEROCOPY_AUTO,
+	     "whether payload is sent with MSG_ZEROCOPY"),
+	U64("tcp.zerocopy_bytes", tcp_zerocopy_bytes, 1, BYTES_MAX, 64 * KIB,
+	    "shorter payload is copied"),
 };
 
 int otte_config_describe(size_t index, struct otte_config_key *key)

@@ -13,6 +13,7 @@
 #include "engine/batch.h"
 #include "engine/config.h"
 #include "engine/fork.h"
+#include "engine/keep.h"
 #include "engine/notify.h"
 #include "engine/serve.h"
 #include "engine/source.h"
@@ -123,7 +124,12 @@ static int open_transport(struct otte_engine *engine)
 			.begin = otte_source_begin,
 			.refused = otte_source_refused,
 			.end = otte_source_end,
+			.retain = otte_source_retain,
 			.lane_closed = otte_source_lane_closed,
+		},
+		.keep = {
+			.keep = otte_keep,
+			.let_go = otte_keep_let_go,
 		},
 	};
 	int ret;

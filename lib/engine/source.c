@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "engine/keep.h"
 
 /*
  * One standing loan: exposed once, its requests counted here. `begun` grows when a request is admitted,
@@ -41,6 +42,8 @@ struct otte_source_use {
 	struct standing *standing;
 	struct otte_access access;
 	uint8_t op;
+	bool retained;
+	uint64_t hold;                  /* the ledger's record, where retained */
 	uint64_t length;
 };
 
@@ -222,7 +225,7 @@ static int check(const struct otte_region *region, const struct otte_lane_reques
 }
 
 static int admit(struct source_peer *peer, const struct otte_lane_request *request,
-		 struct otte_source_use *use)
+		 struct otte_source_use *use, uint8_t **address)
 {
 	struct otte_engine *engine = peer->engine;
 	struct otte_region *region;
@@ -241,6 +244,7 @@ static int admit(struct source_peer *peer, const struct otte_lane_request *reque
 	ret = borrow(peer, region, request->op, &use->standing);
 	if (ret)
 		goto unuse;
+	*address = region->mem->address + region->offset + request->offset;
 	ret = otte_access_begin(&region->mem->access, &use->access, region->offset + request->offset,
 				request->length, request->op == OTTE_WRITE);
 	if (ret)
@@ -268,7 +272,7 @@ int otte_source_begin(void *arg, const struct otte_lane_request *request,
 	atomic_fetch_add(&engine->source_requests, 1);
 	use = calloc(1, sizeof(*use));
 	if (use)
-		ret = admit(peer, request, use);
+		ret = admit(peer, request, use, address);
 	if (ret) {
 		free(use);
 		atomic_fetch_sub(&engine->source_requests, 1);
@@ -278,7 +282,6 @@ int otte_source_begin(void *arg, const struct otte_lane_request *request,
 	use->op = request->op;
 	use->length = request->length;
 	*out = use;
-	*address = use->region->mem->address + use->region->offset + request->offset;
 	return 0;
 }
 
@@ -303,11 +306,38 @@ void otte_source_end(struct otte_source_use *use, bool complete)
 							&engine->counters.served_write_bytes,
 				 use->length);
 	}
+	if (use->retained)
+		engine->ledger->ops->hold_drop(engine->client, use->hold);
+	else
+		atomic_fetch_sub(&engine->source_requests, 1);
 	free(use);
+}
+
+int otte_source_retain(struct otte_source_use *use)
+{
+	struct otte_engine *engine = use->peer->engine;
+	int ret;
+
+	ret = engine->ledger->ops->hold(engine->client, use->length, OTTE_KEEP_REASON, &use->hold);
+	if (ret)
+		return ret;
+	use->retained = true;
+	/* From now on close() reports it, instead of waiting for it. */
 	atomic_fetch_sub(&engine->source_requests, 1);
+	return 0;
 }
 
 /* ---- The end of loans ---- */
+
+/* Under peer->lock, and nothing new begins. */
+static void settle_idle(struct source_peer *peer)
+{
+	struct standing *standing, *next;
+
+	HASH_ITER(hh, peer->loans, standing, next)
+		if (standing->begun == standing->ended)
+			settle(peer, standing);
+}
 
 void otte_source_forget(struct otte_engine *engine, uint64_t region)
 {
@@ -337,7 +367,10 @@ void otte_source_settle_all(struct otte_engine *engine)
 	struct source_peer *peer;
 
 	pthread_mutex_lock(&engine->source_lock);
-	DL_FOREACH(engine->source_peers, peer)
-		settle_peer(peer);
+	DL_FOREACH(engine->source_peers, peer) {
+		pthread_mutex_lock(&peer->lock);
+		settle_idle(peer);
+		pthread_mutex_unlock(&peer->lock);
+	}
 	pthread_mutex_unlock(&engine->source_lock);
 }

@@ -77,7 +77,9 @@ static const struct {
 	COUNTER(peers_in), COUNTER(peers_out), COUNTER(lanes), COUNTER(bad_frames),
 	COUNTER(reconnects), COUNTER(retries), COUNTER(loans), COUNTER(loans_settled),
 	COUNTER(retained), COUNTER(retained_bytes), COUNTER(notifications_sent),
-	COUNTER(notifications_received), COUNTER(stale_regions),
+	COUNTER(notifications_received), COUNTER(stale_regions), COUNTER(zerocopy_bytes),
+	COUNTER(zerocopy_sends), COUNTER(zerocopy_copied), COUNTER(zerocopy_refused),
+	COUNTER(zerocopy_outstanding),
 };
 
 char *otte_stats_json(const struct otte_engine *engine, const struct otte_stats *stats)

@@ -136,6 +136,7 @@ void tcp_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
 	const struct otte_config *config = peer->tcp->env.config;
 	uint32_t i;
 
+	tcp_zerocopies_tick(&peer->tcp->zerocopies, now_ns);
 	for (i = 0; i < peer->lane_count; i++) {
 		struct tcp_lane *lane = &peer->lanes[i];
 		uint64_t quiet_ns, retry_at_ns;
@@ -199,7 +200,7 @@ int tcp_peer_plan(struct otte_transport_peer *base, struct otte_work *work)
 {
 	struct tcp_peer *peer = to_peer(base);
 
-	return tcp_plan_create(peer->tcp->env.config, atomic_load(&peer->local), work);
+	return tcp_plan_create(&peer->tcp->env, atomic_load(&peer->local), work);
 }
 
 void tcp_peer_unplan(struct otte_work *work)

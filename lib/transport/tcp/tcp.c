@@ -39,6 +39,7 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 	tcp->base.ops = &otte_tcp_transport;
 	tcp->env = *env;
 	pthread_mutex_init(&tcp->lock, NULL);
+	tcp_zerocopies_init(&tcp->zerocopies);
 	/* Whoever waits for the senders must not wait for those that come after. */
 	pthread_rwlockattr_init(&attr);
 	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
@@ -59,6 +60,8 @@ static void destroy(struct otte_transport *transport)
 	struct tcp *tcp = container_of(transport, struct tcp, base);
 
 	tcp_source_close(tcp);
+	/* Whatever lingered would keep a region, and with it the engine. */
+	tcp_zerocopies_fini(&tcp->zerocopies);
 	destroy_locks(tcp);
 	free(tcp);
 }
@@ -70,6 +73,11 @@ static void counters(struct otte_transport *transport, struct otte_stats *stats)
 	stats->lanes += atomic_load(&tcp->counters.lanes);
 	stats->retries += atomic_load(&tcp->counters.retries);
 	stats->bad_frames += atomic_load(&tcp->counters.bad_frames);
+	stats->zerocopy_bytes += atomic_load(&tcp->zerocopies.bytes);
+	stats->zerocopy_sends += atomic_load(&tcp->zerocopies.sends);
+	stats->zerocopy_copied += atomic_load(&tcp->zerocopies.copied);
+	stats->zerocopy_refused += atomic_load(&tcp->zerocopies.refused);
+	stats->zerocopy_outstanding += atomic_load(&tcp->zerocopies.outstanding);
 }
 
 const struct otte_transport_ops otte_tcp_transport = {

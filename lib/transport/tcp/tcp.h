@@ -8,6 +8,7 @@
  *   tcp_plan      a work cut into slices; lives until the last slice has left its lane
  *   tcp_slice     one request on the wire
  *   source_lane   one payload connection that a peer opened (source.c)
+ *   zerocopy      what the kernel still refers to of one connection (zerocopy.h)
  *
  * Lock order: tcp_peer.lock > tcp_lane.rx_lock > tcp_lane.lock. No callback is called under any.
  */
@@ -18,6 +19,7 @@
 
 #include "control/stream.h"
 #include "sched/slice.h"
+#include "transport/tcp/zerocopy.h"
 #include "transport/transport.h"
 
 #define OTTE_TCP_LANES_MAX 16
@@ -26,6 +28,7 @@
 #define TCP_ALONE_MS 2
 
 struct source_lane;
+struct source_sent;
 
 /*
  * A thread that serves one source lane at a time, asleep in it: the one whose peer waits for each answer before
@@ -50,8 +53,10 @@ struct tcp {
 	pthread_mutex_t lock;            /* source lanes: the list and the life of their descriptors */
 	pthread_rwlock_t sending;        /* shared: an answer is being sent and its use ended (source.c) */
 	struct source_lane *lanes;
+	struct source_sent *unproven;    /* answers that are sent, their use waits for the kernel */
 	unsigned next_loop;
 	struct tcp_express express;
+	struct tcp_zerocopies zerocopies;
 };
 
 /* ---- slice.c: plans and slices ---- */
@@ -59,7 +64,7 @@ struct tcp {
 struct tcp_plan;
 
 struct tcp_slice {
-	struct tcp_slice *prev, *next;   /* lane->queue */
+	struct tcp_slice *prev, *next;   /* lane->queue, then perhaps lane->unproven */
 	struct tcp_slice *done_next;     /* a list of slices about to be finished */
 	bool leaves;                     /* on that list: it has left its lane */
 	struct tcp_plan *plan;
@@ -72,8 +77,11 @@ struct tcp_slice {
 	 */
 	bool finished;
 	int abandon;                     /* end with this code once it leaves its lane; 0: none */
-	int code;                        /* result, while on that list */
+	int code;                        /* result, while on that list or lane->unproven */
 	uint8_t effect;
+	bool answered;                   /* on lane->unproven, or what that left behind */
+	struct tcp_claim claim;          /* of a WRITE: what the kernel refers to */
+	void *kept;                      /* of the engine: told unproven, see struct otte_keep_ops */
 	uint8_t request[OTTE_LANE_REQUEST_BYTES];
 };
 
@@ -86,12 +94,14 @@ struct tcp_plan {
 	_Atomic int abandon;             /* no slice goes to a lane any more; 0: none */
 	_Atomic int code;                /* of the first slice that failed */
 	_Atomic bool touched;            /* some WRITE slice moved bytes, or may have */
+	_Atomic bool undrained;          /* some slice ended while the kernel may read its bytes */
+	const struct otte_keep_ops *keep;
 	uint32_t count;
 	struct tcp_slice slices[];
 };
 
 /* `local`: the peer is on this host. */
-int tcp_plan_create(const struct otte_config *config, bool local, struct otte_work *work);
+int tcp_plan_create(const struct otte_transport_env *env, bool local, struct otte_work *work);
 void tcp_plan_put(struct tcp_plan *plan);
 /* Bytes that the slice puts on the wire. */
 uint64_t tcp_slice_wire_bytes(const struct tcp_slice *slice);
@@ -125,6 +135,8 @@ struct tcp_lane {
 	_Atomic enum tcp_lane_state state; /* written under lock */
 	struct tcp_slice *queue;         /* oldest first: sent ones, then unsent ones */
 	struct tcp_slice *unsent;        /* the first not wholly sent, or NULL */
+	struct tcp_slice *unproven;      /* answered WRITEs whose bytes the kernel still refers to */
+	struct tcp_zerocopy *zerocopy;   /* READY, perhaps; NULL: every send is copied */
 	bool wants_room;                 /* EPOLLOUT is asked for */
 	bool held;                       /* nothing is sent: receive_answer() says why */
 	bool broken;                     /* shut down; the loop takes it apart */
@@ -148,7 +160,8 @@ bool tcp_lane_enqueue(struct tcp_lane *lane, struct tcp_slice *slice);
 bool tcp_lane_receive_alone(struct tcp_lane *lane);
 /*
  * End the slices of `plan` on this lane where that is possible without giving up the connection. False:
- * a WRITE is half sent, and only its end or that of the connection drains it.
+ * a WRITE is half sent, or the kernel still refers to its bytes, and only their end or that of the
+ * connection drains it.
  */
 bool tcp_lane_abandon(struct tcp_lane *lane, const struct tcp_plan *plan, int code);
 /* -> DOWN. Slices that may be sent again go to another lane if `retry`; the others end with `code`. */

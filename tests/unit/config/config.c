@@ -88,6 +88,8 @@ static void defaults_are_those_of_the_header(void **state)
 	assert_int_equal(c.tcp_send_buffer, 0);
 	assert_int_equal(c.tcp_receive_buffer, 0);
 	assert_int_equal(c.tcp_stall_ns, 10 * NSEC_PER_SEC);
+	assert_int_equal(c.tcp_zerocopy, OTTE_ZEROCOPY_AUTO);
+	assert_int_equal(c.tcp_zerocopy_bytes, 65536);
 	assert_int_equal(c.stats_socket, 1);
 	assert_int_equal(otte_config_check(&c), 0);
 }
@@ -106,7 +108,8 @@ static void every_json_key_reaches_its_field(void **state)
 		"\"retry\":{\"budget\":16},"
 		"\"tcp\":{\"lanes\":15,\"workers\":16,\"congestion\":\"cubic\",\"block_bytes\":4097,"
 		"\"max_slices\":17,"
-		"\"send_buffer_bytes\":18,\"receive_buffer_bytes\":19,\"stall_timeout_ms\":20},"
+		"\"send_buffer_bytes\":18,\"receive_buffer_bytes\":19,\"stall_timeout_ms\":20,"
+		"\"zerocopy\":\"always\",\"zerocopy_bytes\":21},"
 		"\"stats\":{\"socket\":false}}";
 	struct otte_config c;
 
@@ -143,6 +146,8 @@ static void every_json_key_reaches_its_field(void **state)
 	assert_int_equal(c.tcp_send_buffer, 18);
 	assert_int_equal(c.tcp_receive_buffer, 19);
 	assert_int_equal(c.tcp_stall_ns, 20 * NSEC_PER_MSEC);
+	assert_int_equal(c.tcp_zerocopy, OTTE_ZEROCOPY_ALWAYS);
+	assert_int_equal(c.tcp_zerocopy_bytes, 21);
 	assert_int_equal(c.stats_socket, 0);
 }
 
@@ -507,7 +512,7 @@ static void check_names_every_key_that_was_set_out_of_range(void **state)
 		assert_int_equal(otte_config_check(&c), -EINVAL);
 		assert_int_equal(strncmp(otte_error_text(), key.key, strlen(key.key)), 0);
 	}
-	assert_int_equal(named, 31);
+	assert_int_equal(named, 33);
 	fresh(&c);
 	c.control_timeout_ns = 999999;
 	assert_int_equal(otte_config_check(&c), -EINVAL);
