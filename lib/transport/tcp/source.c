@@ -189,7 +189,8 @@ static int take_payload(struct source_lane *lane)
 		/* The memory went away under the mapping; what follows belongs nowhere. */
 		end_use(lane, false);
 		lane->status = -ESTALE;
-		lane->effect = lane->moved ? OTTE_EFFECT_UNKNOWN : OTTE_EFFECT_NONE;
+		/* Of what the kernel was copying when it met the hole, some may have arrived. */
+		lane->effect = OTTE_EFFECT_UNKNOWN;
 		lane->state = SOURCE_DROP;
 		return 1;
 	}
@@ -223,6 +224,24 @@ static int ask_for_room(struct source_lane *lane, bool want)
 	return otte_loop_change(lane->loop, &lane->watch, want ? EPOLLOUT : EPOLLIN);
 }
 
+/*
+ * The memory of a READ went away. Before a byte of its answer is out the request alone fails. Where the
+ * header has promised the bytes already, nothing that could follow it is right, and the lane ends.
+ */
+static int lose_payload(struct source_lane *lane)
+{
+	if (lane->moved) {
+		otte_log(OTTE_LOG_WARNING, "memory of region %lu went away while a peer was reading it",
+			 (unsigned long)lane->request.region);
+		return otte_fail(-ESTALE, "the memory of an answer went away");
+	}
+	end_use(lane, false);
+	lane->status = -ESTALE;
+	lane->tcp->env.source.refused(lane->peer);
+	prepare_answer(lane);
+	return 1;
+}
+
 static int send_some(struct source_lane *lane)
 {
 	uint64_t payload = lane->request.op == OTTE_READ && !lane->status ? lane->request.length : 0;
@@ -248,6 +267,8 @@ static int send_some(struct source_lane *lane)
 		ret = ask_for_room(lane, true);
 		return ret;
 	}
+	if (n < 0 && errno == EFAULT)
+		return lose_payload(lane);
 	if (n < 0)
 		return errno == EINTR ? 1 : otte_fail(-errno, "send: %m");
 	lane->moved += (uint64_t)n;
