@@ -374,11 +374,6 @@ static int copy_in(struct otte_config *whole, const struct otte_config *config)
 	return 0;
 }
 
-static void copy_out(struct otte_config *config, const struct otte_config *whole)
-{
-	memcpy(config, whole, min_u64(config->size, sizeof(*whole)));
-}
-
 int otte_config_take(struct otte_config *to, const struct otte_config *from)
 {
 	struct otte_config whole;
@@ -558,7 +553,7 @@ int otte_config_load_json(struct otte_config *config, const char *text, size_t l
 	rc = overlay_json(&whole, text, length);
 	if (rc)
 		return rc;
-	copy_out(config, &whole);
+	sized_copy_out(config, &whole, sizeof(whole));
 	return 0;
 }
 
@@ -613,7 +608,7 @@ int otte_config_load_file(struct otte_config *config, const char *path)
 	rc = overlay_file(&whole, path);
 	if (rc)
 		return rc;
-	copy_out(config, &whole);
+	sized_copy_out(config, &whole, sizeof(whole));
 	return 0;
 }
 
@@ -730,6 +725,6 @@ int otte_config_load_env(struct otte_config *config)
 	rc = overlay_variables(&whole);
 	if (rc)
 		return rc;
-	copy_out(config, &whole);
+	sized_copy_out(config, &whole, sizeof(whole));
 	return 0;
 }

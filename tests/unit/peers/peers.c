@@ -113,6 +113,7 @@ static void a_descriptor_names_one_engine_and_no_other_on_its_address(void **sta
 	struct otte_engine *engine, *user;
 	struct otte_segment *segment;
 	uint64_t epoch;
+	int i;
 
 	(void)state;
 	user = make(&config);
@@ -124,6 +125,17 @@ static void a_descriptor_names_one_engine_and_no_other_on_its_address(void **sta
 	assert_int_equal(otte_segment_close(segment), 0);
 	assert_int_equal(otte_segment_open(user, descriptor, epoch + 1, 5 * SECOND, &segment),
 			 -ESTALE);
+	/* The right epoch alone is not the same process, nor the same boot. */
+	for (i = 0; i < 2; i++) {
+		char *digit = strchr(strstr(descriptor, i ? "boot=" : "incarnation="), '=') + 1;
+		const char right = *digit;
+
+		*digit = right == '0' ? '1' : '0';
+		assert_int_equal(open_and_close(user, descriptor), -ESTALE);
+		assert_non_null(strstr(otte_error_text(), "another process"));
+		*digit = right;
+	}
+	assert_int_equal(open_and_close(user, descriptor), 0);
 	assert_int_equal(otte_segment_open(user, address, epoch, 5 * SECOND, &segment), 0);
 	assert_int_equal(otte_segment_close(segment), 0);
 	assert_int_equal(otte_engine_destroy(engine), 0);
