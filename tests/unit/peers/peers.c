@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* How engines find, know and refuse each other, and what kinds of memory they show. */
 #include <errno.h>
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -174,6 +176,81 @@ static void what_a_config_gets_wrong_is_named_by_its_key(void **state)
 	strcpy(config.key_file, "/nonexistent/key");
 	assert_int_equal(otte_engine_create(&config, &engine), -ENOENT);
 	assert_non_null(strstr(otte_error_text(), "auth.key_file"));
+}
+
+/* ---- One too many ---- */
+
+static void one_peer_at_a_time(struct otte_config *config)
+{
+	config->control_connections = 1;
+	config->reconnect_min_ns = SECOND / 100;
+}
+
+static void a_peer_too_many_is_told_so_and_lanes_are_not_counted(void **state)
+{
+	struct otte_config config = standard();
+	char address[OTTE_ADDRESS_MAX];
+	struct otte_engine *late;
+	struct pair pair;
+
+	(void)state;
+	/* The one that is let in has its lanes too. */
+	pair_open(&pair, SIZE, one_peer_at_a_time);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, SIZE), 0);
+	assert_int_equal(otte_engine_address(pair.source, address, sizeof(address)), 0);
+	late = make(&config);
+	assert_int_equal(open_and_close(late, address), -EDQUOT);
+	assert_non_null(strstr(otte_error_text(), "control.connections (1) is full"));
+	assert_non_null(strstr(otte_error_text(), address));
+	pair_close_requester(&pair);
+	while (open_and_close(late, address))
+		usleep(1000); /* until the source has seen the other one go */
+	assert_int_equal(otte_engine_destroy(late), 0);
+	pair_close_source(&pair);
+}
+
+static _Atomic unsigned lines_said, lines_of_more;
+
+static void count_lines(void *arg, enum otte_log_level level, const char *line)
+{
+	(void)arg;
+	(void)level;
+	if (strstr(line, "more peers were cut off or turned away"))
+		lines_of_more += (unsigned)atoi(line);
+	else if (strstr(line, "a peer is cut off") || strstr(line, "a peer is turned away"))
+		lines_said++;
+}
+
+static void peers_that_come_in_vain_do_not_fill_the_log(void **state)
+{
+	const unsigned vain = 200;
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct otte_config config = standard();
+	char address[OTTE_ADDRESS_MAX], byte;
+	struct otte_engine *engine;
+	unsigned i;
+
+	(void)state;
+	engine = make(&config);
+	assert_int_equal(otte_engine_address(engine, address, sizeof(address)), 0);
+	to.sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1));
+	otte_log_set(count_lines, NULL, OTTE_LOG_WARNING);
+	for (i = 0; i < vain; i++) {
+		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+		assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+		assert_int_equal(send(fd, "I am no peer, and say so at some length", 39, 0), 39);
+		while (recv(fd, &byte, 1, 0) > 0)
+			;
+		close(fd);
+	}
+	for (i = 0; i < 5000 && lines_said + lines_of_more < vain; i++)
+		usleep(1000);
+	otte_log_set(NULL, NULL, OTTE_LOG_WARNING);
+	/* Each is in a line or in the number of those that are not. */
+	assert_int_equal(lines_said + lines_of_more, vain);
+	assert_in_range(lines_said, 1, 100);
+	assert_int_equal(otte_engine_destroy(engine), 0);
 }
 
 /* ---- Keys ---- */
@@ -623,6 +700,8 @@ int main(void)
 		cmocka_unit_test(what_is_advertised_is_what_peers_are_told),
 		cmocka_unit_test(a_descriptor_names_one_engine_and_no_other_on_its_address),
 		cmocka_unit_test(what_a_config_gets_wrong_is_named_by_its_key),
+		cmocka_unit_test(a_peer_too_many_is_told_so_and_lanes_are_not_counted),
+		cmocka_unit_test(peers_that_come_in_vain_do_not_fill_the_log),
 		cmocka_unit_test(only_who_has_the_key_is_let_in),
 		cmocka_unit_test(two_keys_let_peers_change_over_one_by_one),
 		cmocka_unit_test(each_engine_of_a_process_has_a_stats_socket),
