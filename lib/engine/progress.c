@@ -136,7 +136,7 @@ int otte_progress_start(struct otte_progress *progress, int (*tick)(void *arg, u
 	progress->arg = arg;
 	ret = pthread_create(&progress->thread, NULL, progress_main, progress);
 	if (ret) {
-		ret = otte_fail(-ret, "the engine's thread cannot be started");
+		ret = otte_fail(-ret, "the engine's thread cannot be started: %s", strerror(ret));
 		goto fini_control;
 	}
 	return 0;

@@ -271,7 +271,8 @@ int otte_serve_start(struct otte_engine *engine)
 
 		ret = pthread_create(&self->thread, NULL, serve_main, self);
 		if (ret) {
-			ret = otte_fail(-ret, "a thread that serves peers cannot be started");
+			ret = otte_fail(-ret, "a thread that serves peers cannot be started: %s",
+					strerror(ret));
 			engine->serve_count = i;
 			otte_serve_stop(engine);
 			engine->serve_count = engine->config.tcp_workers;

@@ -294,6 +294,42 @@ test_sigterm_in_the_middle_of_a_pull_is_bounded_and_ends_the_pull() {
     esac
 }
 
+test_a_server_that_stands_still_is_lost_for_a_reason() {
+    local puller
+    truncate -s 4G "$scratch/source"
+    serve --file "$scratch/source"
+    "$OTTE" pull "$endpoint/source" -o /dev/null --set tcp.stall_timeout_ms=300 \
+        >"$scratch/out" 2>"$scratch/err" &
+    puller=$!
+    sleep 0.1
+    kill -STOP "$server"
+    wait "$puller"
+    [ $? -eq 2 ] || fail "the pull did not end with 2: $(cat "$scratch/err")"
+    says "peer lost: no byte moved for 300 ms (tcp.stall_timeout_ms)"
+    exits 3 "$OTTE" ls "$endpoint" --set control.timeout_ms=300
+    says "did not answer" && says "within 300 ms"
+    kill -CONT "$server"
+    exits 0 "$OTTE" ls "$endpoint"
+}
+
+test_a_peer_too_many_is_told_so_and_exits_with_4() {
+    local puller
+    truncate -s 256M "$scratch/source"
+    serve --file "$scratch/source" --set control.connections=1
+    "$OTTE" pull "$endpoint/source" -o "$scratch/fifo" >/dev/null 2>&1 &
+    puller=$!
+    wait_for_file "$scratch/fifo.partial"
+    kill -STOP "$puller"
+    exits 4 "$OTTE" ls "$endpoint" && says "control.connections (1) is full"
+    kill -KILL "$puller"
+    wait "$puller" 2>/dev/null
+    for _ in $(seq 100); do
+        "$OTTE" ls "$endpoint" >"$scratch/out" 2>"$scratch/err" && return
+        sleep 0.05
+    done
+    fail "never let in again: $(cat "$scratch/err")"
+}
+
 test_a_full_disk_is_named_and_leaves_no_partial_file() {
     [ "$(id -u)" -eq 0 ] || fail "needs root to mount a small tmpfs"
     mkdir "$scratch/mount"

@@ -659,6 +659,8 @@ static bool one_fault(const struct step *step, enum fault_kind kind, long nth, s
 		HOLDS(ret == -ENOMEM || ret == -EAGAIN, "%d for want of memory", ret);
 	if (ret == -ENOMEM)
 		seen_as(step->function, ret);
+	if (ret && met && !strcmp(met, "pthread_create"))
+		HOLDS(strstr(text, strerror(EAGAIN)), "no reason in '%s'", text);
 	if (step->after)
 		step->after(stage, ret);
 	world_is_well(&stage->world);
