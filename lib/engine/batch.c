@@ -244,13 +244,16 @@ int otte_batch_failure(struct otte_batch *batch, struct otte_failure *failure)
 		failure->count++;
 	}
 	if (first) {
+		bool lost = first->code == -ECONNRESET && batch->lost[0];
+
 		failure->code = first->code;
 		failure->remote_effect = first->effect;
 		failure->locally_drained = first->drained;
 		snprintf(failure->text, sizeof(failure->text),
-			 "%s %u of %u: %s; remote effect %s, local range %s%s",
+			 "%s %u of %u: %s%s%s; remote effect %s, local range %s%s",
 			 failure->count == 1 ? "request" : "requests from", failure->first,
-			 batch->submitted, otte_strerror(first->code),
+			 batch->submitted, otte_strerror(first->code), lost ? ": " : "",
+			 lost ? batch->lost : "",
 			 first->effect ? "unknown" : "none",
 			 first->drained ? "drained" : "not drained",
 			 batch->notifies_dropped ? "; a notification was dropped" : "");
@@ -284,6 +287,7 @@ int otte_batch_reset(struct otte_batch *batch)
 		batch->failed = batch->prefix = 0;
 		batch->bytes_completed = 0;
 		batch->notifies_dropped = 0;
+		batch->lost[0] = '\0';
 		if (batch->event_fd >= 0 && read(batch->event_fd, &drain, sizeof(drain)) < 0 &&
 		    errno != EAGAIN)
 			ret = otte_fail(-errno, "a batch's eventfd: %m");

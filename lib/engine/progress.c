@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 
 #define TICK_MS 1
 /* How long after the last work the thread goes on ticking, so that a pause between two requests does
@@ -142,11 +143,9 @@ int otte_progress_start(struct otte_progress *progress, int (*tick)(void *arg, u
 	progress->lanes_watch.ready = lanes_ready;
 	progress->tick = tick;
 	progress->arg = arg;
-	ret = pthread_create(&progress->thread, NULL, progress_main, progress);
-	if (ret) {
-		ret = otte_fail(-ret, "the engine's thread cannot be started");
+	ret = otte_thread_start(&progress->thread, "otte-engine", progress_main, progress);
+	if (ret)
 		goto fini_control;
-	}
 	return 0;
 
 fini_control:

@@ -867,6 +867,7 @@ void tcp_lane_kill(struct tcp_lane *lane, int code, bool retry)
 	if (state == TCP_LANE_READY)
 		atomic_fetch_sub(&lane->peer->tcp->counters.lanes, 1);
 	otte_log(OTTE_LOG_INFO, "a lane is down: %s", otte_error_text());
+	tcp_peer_note_loss(lane->peer);
 	if (zerocopy)
 		tcp_zerocopy_disconnect(zerocopy);
 	DL_FOREACH_SAFE(unproven, slice, next)

@@ -400,7 +400,8 @@ static int take_payload(struct source_lane *lane)
 		/* The memory went away under the mapping; what follows belongs nowhere. */
 		end_use(lane, false);
 		lane->status = -ESTALE;
-		lane->effect = lane->moved ? OTTE_EFFECT_UNKNOWN : OTTE_EFFECT_NONE;
+		/* Of what the kernel was copying when it met the hole, some may have arrived. */
+		lane->effect = OTTE_EFFECT_UNKNOWN;
 		lane->state = SOURCE_DROP;
 		return 1;
 	}
@@ -451,6 +452,24 @@ static int ask_for_room(struct source_lane *lane, bool want)
 		return 0; /* it goes back into the loop with that wish */
 	/* While an answer cannot be sent, no further request is taken. */
 	return otte_loop_change(lane->loop, &lane->watch, want ? EPOLLOUT : EPOLLIN);
+}
+
+/*
+ * The memory of a READ went away. Before a byte of its answer is out the request alone fails. Where the
+ * header has promised the bytes already, nothing that could follow it is right, and the lane ends.
+ */
+static int lose_payload(struct source_lane *lane)
+{
+	if (lane->moved) {
+		otte_log(OTTE_LOG_WARNING, "memory of region %lu went away while a peer was reading it",
+			 (unsigned long)lane->request.region);
+		return otte_fail(-ESTALE, "the memory of an answer went away");
+	}
+	end_use(lane, false);
+	lane->status = -ESTALE;
+	lane->tcp->env.source.refused(lane->peer);
+	prepare_answer(lane);
+	return 1;
 }
 
 /* As send(): the rest of the answer and its payload. */
@@ -521,6 +540,8 @@ static int send_some(struct source_lane *lane)
 		ret = ask_for_room(lane, true);
 		return ret;
 	}
+	if (n < 0 && errno == EFAULT)
+		return lose_payload(lane);
 	if (n < 0)
 		return errno == EINTR ? 1 : otte_fail(-errno, "send: %m");
 	lane->moved += (uint64_t)n;
@@ -610,7 +631,7 @@ static void serve_alone(struct source_lane *lane)
 	do {
 		ret = step(lane);
 		lane->progress_ns = otte_coarse_ns();
-	} while (ret > 0 && lane->state != SOURCE_PARKED);
+	} while (ret > 0);
 	if (ret < 0) {
 		otte_log(OTTE_LOG_DEBUG, "a peer's lane ends: %s", otte_error_text());
 		shutdown(lane->watch.fd, SHUT_RDWR); /* which the loop finds */

@@ -17,6 +17,7 @@
 
 #include <pthread.h>
 
+#include "base/error.h"
 #include "control/stream.h"
 #include "sched/slice.h"
 #include "transport/tcp/zerocopy.h"
@@ -177,9 +178,10 @@ struct tcp_peer {
 	struct otte_control_client *control;
 	void (*changed)(void *arg);
 	void *arg;
-	pthread_mutex_t lock;            /* stopped, code */
+	pthread_mutex_t lock;            /* the fields of this paragraph */
 	bool stopped;
 	int code;
+	char lost[OTTE_ERROR_BYTES];     /* why the last lane that went down did */
 	_Atomic bool local;              /* on this host, as the last lane to connect found */
 	uint32_t lane_count;
 	struct tcp_lane lanes[OTTE_TCP_LANES_MAX];
@@ -187,6 +189,8 @@ struct tcp_peer {
 
 /* Put a slice on the lane with the least to do, or end it. */
 void tcp_peer_place(struct tcp_peer *peer, struct tcp_slice *slice);
+/* A lane goes down for what the calling thread's error text says. */
+void tcp_peer_note_loss(struct tcp_peer *peer);
 
 int tcp_peer_open(struct otte_transport *transport, struct otte_control_client *control,
 		  void (*changed)(void *arg), void *arg, struct otte_transport_peer **peer);
