@@ -6,7 +6,8 @@
 #   tests/fuzz/run.sh NAME:RUNS... | NAME:SECONDSs...
 #
 # Each target counts as one test. With RUNS what it learns goes to a directory that is emptied first, so
-# that two runs from one SEED do the same; with seconds it is kept and built upon. Closing line: "N passed, N failed, N skipped".
+# that two runs from one SEED do the same; with seconds it is kept and built upon.
+# Closing line: "N passed, N failed, N skipped".
 set -u
 O=${O:-build} SEED=${SEED:-1}
 passed=0 failed=0
