@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Lines that strangers can provoke, bounded in number for each second: a flood of them would fill a disk
- * and hide every other line. What is held back is counted, so that one line can say how many.
+ * Lines that strangers can provoke, bounded in number for each second: a flood of them would fill a
+ * disk and hide every other line. What is held back is counted, so that one line can say how many.
  *
  * Belongs to one thread, or to a lock of its owner's.
  */
@@ -24,8 +24,8 @@ struct otte_log_limit {
 bool otte_log_limit_admits(struct otte_log_limit *limit, uint64_t now_ns);
 
 /*
- * How many lines of a second that is over were held back; told once. To be asked before a line is said, and
- * from otte_log_limit_due() on.
+ * How many lines of a second that is over were held back; told once. To be asked before a line is
+ * said, and from otte_log_limit_due() on.
  */
 uint32_t otte_log_limit_held(struct otte_log_limit *limit, uint64_t now_ns);
 

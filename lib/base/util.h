@@ -29,8 +29,8 @@ static inline uint64_t max_u64(uint64_t a, uint64_t b)
 }
 
 /*
- * Fill a caller's struct that begins with its uint32_t size, which stays as the caller set it: as much of
- * `whole` as fits. The caller has checked that the size covers itself.
+ * Fill a caller's struct that begins with its uint32_t size, which stays as the caller set it: as much
+ * of `whole` as fits. The caller has checked that the size covers itself.
  */
 static inline void sized_copy_out(void *out, const void *whole, size_t known)
 {

@@ -33,7 +33,8 @@
 #define RANGE_TEXT 56 /* two numbers of 20 digits and the words around them */
 #define KEY_MAX 64 /* bytes of the longest dotted key with its terminator */
 #define HOUR_MS (3600 * 1000ull)
-#define BUFFER_MIN (16 * KIB) /* below, a payload crawls through a connection in single packets */
+/* The largest packet, of loopback. A buffer that holds no whole one waits for each to be acknowledged. */
+#define BUFFER_MIN (64 * KIB)
 #define BYTES_MAX (1ull << 60) /* fits JSON's signed integers with room to add */
 
 /* When the struct grows: version 1 keeps this size, and the loaders refuse keys beyond `size`. */

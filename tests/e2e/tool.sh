@@ -388,7 +388,7 @@ test_what_would_crawl_is_refused_with_its_range() {
     says '--window: "1" is out of range, allowed are 4 KiB to 1 GiB'
     exits 1 "$OTTE" push "$OTTE" 127.0.0.1:1/room --window 2G && says '4 KiB to 1 GiB'
     exits 1 "$OTTE" ls 127.0.0.1:1 --set tcp.receive_buffer_bytes=1
-    says 'tcp.receive_buffer_bytes: 1 is out of range, allowed are 0 or 16384 to 1073741824'
+    says 'tcp.receive_buffer_bytes: 1 is out of range, allowed are 0 or 65536 to 1073741824'
     exits 1 "$OTTE" ls 127.0.0.1:1 --set control.reconnect_min_ms=9000
     says 'control.reconnect_min_ms: 9 s, allowed is at most control.reconnect_max_ms, 5 s'
 }

@@ -108,7 +108,7 @@ static void every_json_key_reaches_its_field(void **state)
 		"\"retry\":{\"budget\":16},"
 		"\"tcp\":{\"lanes\":15,\"workers\":16,\"congestion\":\"cubic\",\"block_bytes\":4097,"
 		"\"max_slices\":17,"
-		"\"send_buffer_bytes\":18000,\"receive_buffer_bytes\":19000,\"stall_timeout_ms\":20,"
+		"\"send_buffer_bytes\":180000,\"receive_buffer_bytes\":190000,\"stall_timeout_ms\":20,"
 		"\"zerocopy\":\"always\",\"zerocopy_bytes\":21},"
 		"\"stats\":{\"socket\":false}}";
 	struct otte_config c;
@@ -143,8 +143,8 @@ static void every_json_key_reaches_its_field(void **state)
 	assert_string_equal(c.tcp_congestion, "cubic");
 	assert_int_equal(c.tcp_block_bytes, 4097);
 	assert_int_equal(c.tcp_max_slices, 17);
-	assert_int_equal(c.tcp_send_buffer, 18000);
-	assert_int_equal(c.tcp_receive_buffer, 19000);
+	assert_int_equal(c.tcp_send_buffer, 180000);
+	assert_int_equal(c.tcp_receive_buffer, 190000);
 	assert_int_equal(c.tcp_stall_ns, 20 * NSEC_PER_MSEC);
 	assert_int_equal(c.tcp_zerocopy, OTTE_ZEROCOPY_ALWAYS);
 	assert_int_equal(c.tcp_zerocopy_bytes, 21);
@@ -547,15 +547,15 @@ static void a_buffer_is_left_to_the_system_or_large_enough_to_be_of_use(void **s
 	fresh(&c);
 	assert_int_equal(load(&c, "{\"tcp\":{\"send_buffer_bytes\":1}}"), -EINVAL);
 	assert_string_equal(otte_error_text(), "tcp.send_buffer_bytes: 1 is out of range, "
-					       "allowed are 0 or 16384 to 1073741824");
-	assert_int_equal(load(&c, "{\"tcp\":{\"receive_buffer_bytes\":16383}}"), -EINVAL);
-	assert_non_null(strstr(otte_error_text(), "tcp.receive_buffer_bytes: 16383"));
+					       "allowed are 0 or 65536 to 1073741824");
+	assert_int_equal(load(&c, "{\"tcp\":{\"receive_buffer_bytes\":65535}}"), -EINVAL);
+	assert_non_null(strstr(otte_error_text(), "tcp.receive_buffer_bytes: 65535"));
 	assert_int_equal(load(&c, "{\"tcp\":{\"receive_buffer_bytes\":\"much\"}}"), -EINVAL);
-	assert_non_null(strstr(otte_error_text(), "an integer of 0 or 16384 to 1073741824"));
+	assert_non_null(strstr(otte_error_text(), "an integer of 0 or 65536 to 1073741824"));
 	c.tcp_send_buffer = 1;
 	assert_int_equal(otte_config_check(&c), -EINVAL);
 	assert_non_null(strstr(otte_error_text(), "tcp.send_buffer_bytes: 1 is out of range"));
-	assert_int_equal(load(&c, "{\"tcp\":{\"send_buffer_bytes\":16384}}"), 0);
+	assert_int_equal(load(&c, "{\"tcp\":{\"send_buffer_bytes\":65536}}"), 0);
 	assert_int_equal(otte_config_check(&c), 0);
 	assert_int_equal(load(&c, "{\"tcp\":{\"send_buffer_bytes\":0}}"), 0);
 	assert_int_equal(otte_config_check(&c), 0);
