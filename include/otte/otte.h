@@ -293,8 +293,8 @@ OTTE_API int otte_mem_adopt(struct otte_engine *engine, void *address, uint64_t 
 /*
  * `length` bytes of an open regular file or memfd from `offset`, mapped shared. length 0: to its
  * end. The descriptor may be closed afterwards. -EINVAL unless `offset` is a multiple of the page
- * size. A file truncated under the mapping makes requests that touch it fail with -ESTALE; a peer that
- * READs it is cut off (-ECONNRESET there).
+ * size. A file truncated under the mapping makes requests that reach into the lost part fail with
+ * -ESTALE; a connection is lost for it only where the file shrinks in the middle of an answer.
  */
 OTTE_API int otte_mem_map_file(struct otte_engine *engine, int fd, uint64_t offset, uint64_t length,
 			       unsigned flags, struct otte_mem **mem);

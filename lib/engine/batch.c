@@ -15,6 +15,9 @@
 #include "engine/notify.h"
 #include "engine/segment.h"
 
+/* A wait that must end sooner than this does not sleep in a connection, whose limit is coarse. */
+#define ALONE_LEFT_NS (20 * NSEC_PER_MSEC)
+
 int otte_batch_create(struct otte_engine *engine, uint32_t capacity, struct otte_batch **out)
 {
 	struct otte_batch *batch;
@@ -62,8 +65,35 @@ int otte_batch_submit(struct otte_batch *batch, const struct otte_request *reque
 	return otte_batch_admit(batch, &from, count);
 }
 
+/* Under batch->lock: the peer, held, of a batch whose requests are one group that has not ended. */
+static struct otte_peer *hold_only_peer(struct otte_batch *batch)
+{
+	struct otte_task_record *head = batch->tasks;
+
+	if (head->members != batch->submitted || batch->ended)
+		return NULL;
+	otte_peer_hold(head->peer);
+	return head->peer;
+}
+
+/*
+ * Nobody but this thread waits for anything: it sleeps in the connection itself, for what that saves is a
+ * quarter of a small transfer's time. It holds no lead, so whoever else has work meanwhile is not hindered.
+ */
+static void wait_alone(struct otte_peer *peer, struct otte_waiter *waiter, uint64_t until_ns)
+{
+	struct otte_progress *progress = &peer->engine->progress;
+
+	while (!atomic_load(&waiter->done) && otte_progress_alone(progress) &&
+	       until_ns - min_u64(until_ns, otte_coarse_ns()) > ALONE_LEFT_NS &&
+	       peer->tcp->ops->receive_alone(peer->tcp))
+		;
+}
+
 int otte_batch_wait(struct otte_batch *batch, int64_t timeout_ns)
 {
+	uint64_t until_ns = otte_deadline_after(timeout_ns);
+	struct otte_peer *peer = NULL;
 	struct otte_waiter waiter;
 	bool finished;
 	int ret;
@@ -76,11 +106,16 @@ int otte_batch_wait(struct otte_batch *batch, int64_t timeout_ns)
 	if (!finished) {
 		otte_waiter_init(&waiter);
 		DL_APPEND(batch->waiters, &waiter);
+		peer = hold_only_peer(batch);
 	}
 	pthread_mutex_unlock(&batch->lock);
 	if (finished)
 		return 0;
-	otte_progress_wait(&batch->engine->progress, &waiter, otte_deadline_after(timeout_ns));
+	if (peer) {
+		wait_alone(peer, &waiter, until_ns);
+		otte_peer_put(peer);
+	}
+	otte_progress_wait(&batch->engine->progress, &waiter, until_ns);
 	if (waiter.own)
 		return 0;
 	/* Who finished the batch may still be in it, and has the waiter in hand until it lets go. */
@@ -209,13 +244,16 @@ int otte_batch_failure(struct otte_batch *batch, struct otte_failure *failure)
 		failure->count++;
 	}
 	if (first) {
+		bool lost = first->code == -ECONNRESET && batch->lost[0];
+
 		failure->code = first->code;
 		failure->remote_effect = first->effect;
 		failure->locally_drained = first->drained;
 		snprintf(failure->text, sizeof(failure->text),
-			 "%s %u of %u: %s; remote effect %s, local range %s%s",
+			 "%s %u of %u: %s%s%s; remote effect %s, local range %s%s",
 			 failure->count == 1 ? "request" : "requests from", failure->first,
-			 batch->submitted, otte_strerror(first->code),
+			 batch->submitted, otte_strerror(first->code), lost ? ": " : "",
+			 lost ? batch->lost : "",
 			 first->effect ? "unknown" : "none",
 			 first->drained ? "drained" : "not drained",
 			 batch->notifies_dropped ? "; a notification was dropped" : "");
@@ -249,6 +287,7 @@ int otte_batch_reset(struct otte_batch *batch)
 		batch->failed = batch->prefix = 0;
 		batch->bytes_completed = 0;
 		batch->notifies_dropped = 0;
+		batch->lost[0] = '\0';
 		if (batch->event_fd >= 0 && read(batch->event_fd, &drain, sizeof(drain)) < 0 &&
 		    errno != EAGAIN)
 			ret = otte_fail(-errno, "a batch's eventfd: %m");

@@ -85,6 +85,7 @@ struct otte_batch {
 	struct otte_waiter *waiters;
 	struct otte_pending_notify *notifies, **notify_tail;
 	uint32_t notifies_dropped;
+	char lost[88];                   /* why the first request that lost its peer did; "": none has */
 };
 
 int otte_batch_admit(struct otte_batch *batch, const struct otte_submission *from, size_t count);

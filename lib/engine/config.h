@@ -6,6 +6,7 @@
 #ifndef OTTE_ENGINE_CONFIG_H
 #define OTTE_ENGINE_CONFIG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,6 +28,7 @@ struct otte_config_key {
 	enum otte_config_type type;
 	size_t offset; /* in struct otte_config */
 	uint64_t min, max;
+	bool or_zero;      /* a number: 0 is allowed beside min to max */
 	uint64_t standard; /* the default, of a number, word or switch */
 	const char *standard_text;
 	const char *const *words; /* NULL terminated */

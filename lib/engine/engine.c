@@ -247,18 +247,15 @@ static void fill_report(struct otte_engine *engine, struct otte_close_report *re
 {
 	struct otte_ledger_counters counters;
 	struct otte_close_report whole = { 0 };
-	uint32_t size;
 
+	if (!report)
+		return;
 	engine->ledger->ops->counters(engine->ledger, &counters);
 	whole.requests = atomic_load(&engine->requests);
 	whole.loans = counters.loans;
 	whole.retained = counters.retained;
 	whole.retained_bytes = counters.retained_bytes;
-	if (!report)
-		return;
-	size = report->size;
-	whole.size = size;
-	memcpy(report, &whole, min_u64(size, sizeof(whole)));
+	sized_copy_out(report, &whole, sizeof(whole));
 }
 
 static bool drained(struct otte_engine *engine, unsigned directions)

@@ -2,8 +2,8 @@
 /*
  * The engine: owner of everything that is not owned by a handle of the caller's.
  *
- * Threads: one for requests (progress.h), config.tcp_workers that serve peers. Their number does not
- * depend on the number of peers.
+ * Threads: one for requests (progress.h), config.tcp_workers that serve peers, and one that serves the peer
+ * that waits for each answer (tcp.h). Their number does not depend on the number of peers.
  *
  * Locks, outermost first; a lock further down may be taken while one above is held, never the reverse:
  *

@@ -304,15 +304,21 @@ int otte_peer_wait_ready(struct otte_peer *peer, uint64_t until_ns)
 		.tv_sec = (time_t)(until_ns / NSEC_PER_SEC),
 		.tv_nsec = (long)(until_ns % NSEC_PER_SEC),
 	};
+	uint64_t begun_ns = otte_now_ns(), limit_ns;
+	char limit[OTTE_TIME_TEXT];
 	int ret = 0;
 
+	/* As the caller said it, but for the microseconds that have gone by since. */
+	limit_ns = until_ns - min_u64(until_ns, begun_ns);
+	limit_ns = (limit_ns + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC * NSEC_PER_MSEC;
 	pthread_mutex_lock(&peer->lock);
 	while (peer->state == OTTE_PEER_CONNECTING && ret == 0)
 		ret = pthread_cond_timedwait(&peer->changed, &peer->lock, &until);
 	if (peer->state == OTTE_PEER_READY)
 		ret = 0;
 	else if (peer->state == OTTE_PEER_CONNECTING)
-		ret = otte_fail(-ETIMEDOUT, "peer %s did not answer in time", peer->endpoint);
+		ret = otte_fail(-ETIMEDOUT, "peer %s did not answer within %s", peer->endpoint,
+				otte_time_text(limit, limit_ns));
 	else
 		ret = otte_fail(peer->code, "%s", peer->text);
 	pthread_mutex_unlock(&peer->lock);

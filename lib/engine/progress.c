@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 
 #define TICK_MS 1
 /* How long after the last work the thread goes on ticking, so that a pause between two requests does
@@ -35,6 +36,13 @@ static void give_lead(struct otte_progress *progress)
 	pthread_mutex_unlock(&progress->lock);
 }
 
+static void disarm(struct otte_progress *progress)
+{
+	if (progress->armed)
+		otte_loop_remove(&progress->control, &progress->lanes_watch);
+	progress->armed = false;
+}
+
 /* The thread's: take the lead for one round, or leave the lanes to whoever has it. */
 static void lanes_ready(struct otte_watch *watch, uint32_t events)
 {
@@ -42,8 +50,7 @@ static void lanes_ready(struct otte_watch *watch, uint32_t events)
 
 	(void)events;
 	if (atomic_load(&progress->follower_count) || !take_lead(progress)) {
-		otte_loop_remove(&progress->control, watch);
-		progress->armed = false;
+		disarm(progress);
 		return;
 	}
 	otte_loop_run(&progress->lanes, 0);
@@ -74,6 +81,8 @@ static void look_after_lanes(struct otte_progress *progress, struct led *seen)
 	if (atomic_load(&progress->attention) ||
 	    (atomic_load(&progress->live) && !led && seen->ticks))
 		arm(progress);
+	else if (!seen->ticks)
+		disarm(progress); /* somebody leads, or sleeps in the one connection that matters */
 	if (led && seen->ticks && seen->ticks % LEAD_TICKS == 0)
 		otte_loop_wake(&progress->lanes);
 }
@@ -134,11 +143,9 @@ int otte_progress_start(struct otte_progress *progress, int (*tick)(void *arg, u
 	progress->lanes_watch.ready = lanes_ready;
 	progress->tick = tick;
 	progress->arg = arg;
-	ret = pthread_create(&progress->thread, NULL, progress_main, progress);
-	if (ret) {
-		ret = otte_fail(-ret, "the engine's thread cannot be started");
+	ret = otte_thread_start(&progress->thread, "otte-engine", progress_main, progress);
+	if (ret)
 		goto fini_control;
-	}
 	return 0;
 
 fini_control:
@@ -178,6 +185,15 @@ void otte_progress_attend(struct otte_progress *progress)
 void otte_progress_unattend(struct otte_progress *progress)
 {
 	atomic_fetch_sub(&progress->attention, 1);
+}
+
+bool otte_progress_alone(struct otte_progress *progress)
+{
+	if (atomic_load(&progress->live) != 1 || atomic_load(&progress->follower_count) ||
+	    atomic_load(&progress->attention))
+		return false;
+	atomic_fetch_add_explicit(&progress->rounds, 1, memory_order_relaxed);
+	return true;
 }
 
 void otte_waiter_init(struct otte_waiter *waiter)

@@ -74,6 +74,12 @@ void otte_progress_unattend(struct otte_progress *progress);
 /* One round without waiting, unless somebody leads. */
 void otte_progress_poll(struct otte_progress *progress);
 
+/*
+ * The caller's is the only work, and nobody waits for another: it may sleep in a connection instead of leading.
+ * Counts as a round led.
+ */
+bool otte_progress_alone(struct otte_progress *progress);
+
 void otte_waiter_init(struct otte_waiter *waiter);
 
 /* Lead or follow until the waiter is done or `until_ns`. True: done. */

@@ -221,6 +221,10 @@ static int check(const struct otte_region *region, const struct otte_lane_reques
 				 (unsigned long)region->id, (unsigned long)region->length);
 	if (!(region->access & right))
 		return otte_fail(-EACCES, "region %lu does not grant it", (unsigned long)region->id);
+	/* A file is cut off at its end: with its last byte the whole range is there. */
+	if (!otte_mem_present(region->mem, region->offset + request->offset + request->length - 1))
+		return otte_fail(-ESTALE, "the file behind region %lu is shorter now",
+				 (unsigned long)region->id);
 	return 0;
 }
 

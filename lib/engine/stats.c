@@ -16,7 +16,7 @@ void otte_engine_fill_stats(struct otte_engine *engine, struct otte_stats *stats
 	engine->ledger->ops->counters(engine->ledger, &ledger);
 	*stats = (struct otte_stats){
 		.size = stats->size,
-		.threads = 1 + engine->config.tcp_workers,
+		.threads = 2 + engine->config.tcp_workers, /* engine.h */
 		.regions = ledger.regions,
 		.registered_bytes = ledger.registered_bytes,
 		.segments = atomic_load(&engine->segments),
@@ -49,7 +49,6 @@ void otte_engine_fill_stats(struct otte_engine *engine, struct otte_stats *stats
 int otte_engine_stats(struct otte_engine *engine, struct otte_stats *stats)
 {
 	struct otte_stats whole = { .size = sizeof(whole) };
-	uint32_t size;
 	int ret;
 
 	if (!engine || !stats || stats->size < sizeof(stats->size))
@@ -57,10 +56,8 @@ int otte_engine_stats(struct otte_engine *engine, struct otte_stats *stats)
 	ret = otte_fork_check(engine->generation);
 	if (ret)
 		return ret;
-	size = stats->size;
 	otte_engine_fill_stats(engine, &whole);
-	memcpy(stats, &whole, min_u64(size, sizeof(whole)));
-	stats->size = size;
+	sized_copy_out(stats, &whole, sizeof(whole));
 	return 0;
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/line.h"
 #include "base/log.h"
 #include "engine/batch.h"
 #include "engine/engine.h"
@@ -318,6 +319,9 @@ static void set_results(struct otte_task_record *head, int code, uint8_t effect,
 	batch->ended += head->members;
 	if (code)
 		batch->failed += head->members;
+	/* Whoever ends requests for a lost connection has just said what became of it. */
+	if (code == -ECONNRESET && !batch->lost[0])
+		otte_line_clean(batch->lost, sizeof(batch->lost), otte_error_text());
 	while (batch->prefix < batch->submitted &&
 	       batch->tasks[batch->prefix].state == OTTE_TASK_COMPLETED)
 		batch->prefix++;
@@ -435,6 +439,7 @@ static bool queue_group(struct otte_task_record *head, bool alone)
 	pthread_mutex_unlock(&peer->lock);
 	/* The group may have ended by now, and its batch may be gone. */
 	if (!ready) {
+		otte_peer_check(peer); /* says why */
 		end_unsent(head, -ECONNRESET);
 		return false;
 	}

@@ -125,6 +125,12 @@ struct otte_transport_ops {
 	void (*unplan)(struct otte_work *work);
 	void (*start)(struct otte_transport_peer *peer, struct otte_work *work);
 	/*
+	 * For a thread that waits for the only work there is: sleep in the connection that it is on, which costs
+	 * less than a turn of the loop, and receive what comes. False: there is more to it than one connection,
+	 * or nothing came for some milliseconds; the loop should be run.
+	 */
+	bool (*receive_alone)(struct otte_transport_peer *peer);
+	/*
 	 * End a work early. pin() is called under a lock that keeps the work from being told, cancel()
 	 * later without it; the work may be done by then. `code` -ECANCELED: end soon, harming no other
 	 * work. -ETIMEDOUT: end now, even if a connection has to be given up for it.

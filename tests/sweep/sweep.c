@@ -23,6 +23,8 @@
 
 #include "fault.h"
 #include "world.h"
+#define SEEN_BY_HAND
+#include "seen.h"
 
 #undef OK
 #define OK(call) HOLDS((call) == 0, "%s", otte_error_text())
@@ -52,6 +54,7 @@ struct stage {
 
 struct step {
 	const char *name;
+	const char *function; /* the public one, as its page has it */
 	void (*before)(struct stage *stage); /* may be NULL */
 	int (*call)(struct stage *stage);
 	/* `ret` of the call: give back what it made, or find that it made nothing. May be NULL. */
@@ -588,42 +591,44 @@ static int notification_eventfd(struct stage *stage)
 
 /* ---- The sweep ---- */
 
+#define STEP(call, ...) { #call, "otte_" #call, __VA_ARGS__ }
+
 static const struct step steps[] = {
-	{ "config_load_json", before_config, load_json, after_load },
-	{ "config_load_file", before_config, load_file, after_load },
-	{ "config_load_env", before_config, load_env, after_load },
-	{ "engine_create", before_engine, create_engine, after_engine },
-	{ "engine_close", made_engine, close_engine, after_close_engine },
-	{ "engine_destroy", made_engine, destroy_engine, after_destroy_engine },
-	{ "engine_address", NULL, say_address, NULL },
-	{ "engine_descriptor", NULL, say_descriptor, NULL },
-	{ "engine_stats", NULL, engine_stats, NULL },
-	{ "mem_alloc", NULL, alloc_mem, after_mem },
-	{ "mem_adopt", NULL, adopt_mem, after_mem },
-	{ "mem_map_file", NULL, map_mem, after_mem },
-	{ "mem_release", made_mem, release_mem, after_release_mem },
-	{ "region_register", made_mem, register_regions, after_register },
-	{ "region_unregister", made_regions, unregister_regions, after_unregister },
-	{ "segment_open", before_open, open_segment, after_open },
-	{ "segment_describe", made_segment, describe_segment, after_ask },
-	{ "segment_peer", made_segment, segment_peer, after_ask },
-	{ "segment_stats", made_segment, segment_stats, after_ask },
-	{ "segment_close", made_segment, close_segment, after_close_segment },
-	{ "batch_create", NULL, create_batch, after_batch },
-	{ "batch_submit", made_batch, submit_some, after_submit },
-	{ "batch_wait", submitted, wait_batch, after_use },
-	{ "batch_poll", submitted, poll_batch, after_use },
-	{ "batch_cancel", submitted, cancel_batch, after_use },
-	{ "batch_eventfd", made_batch, batch_eventfd, after_use },
-	{ "batch_reset", finished, reset_batch, after_use },
-	{ "batch_destroy", finished, destroy_batch, after_destroy_batch },
-	{ "block_list_create", NULL, create_list, after_list },
-	{ "batch_submit_blocks", made_list, submit_blocks, after_submit_blocks },
-	{ "block_list_destroy", made_list, destroy_list, after_destroy_list },
-	{ "notify", made_segment, notify, after_notify },
-	{ "notify_after_a_batch", submitted, notify_tied, after_notify_tied },
-	{ "notification_next", sent_one, next_notification, after_next },
-	{ "notification_eventfd", NULL, notification_eventfd, NULL },
+	STEP(config_load_json, before_config, load_json, after_load),
+	STEP(config_load_file, before_config, load_file, after_load),
+	STEP(config_load_env, before_config, load_env, after_load),
+	STEP(engine_create, before_engine, create_engine, after_engine),
+	STEP(engine_close, made_engine, close_engine, after_close_engine),
+	STEP(engine_destroy, made_engine, destroy_engine, after_destroy_engine),
+	STEP(engine_address, NULL, say_address, NULL),
+	STEP(engine_descriptor, NULL, say_descriptor, NULL),
+	STEP(engine_stats, NULL, engine_stats, NULL),
+	STEP(mem_alloc, NULL, alloc_mem, after_mem),
+	STEP(mem_adopt, NULL, adopt_mem, after_mem),
+	STEP(mem_map_file, NULL, map_mem, after_mem),
+	STEP(mem_release, made_mem, release_mem, after_release_mem),
+	STEP(region_register, made_mem, register_regions, after_register),
+	STEP(region_unregister, made_regions, unregister_regions, after_unregister),
+	STEP(segment_open, before_open, open_segment, after_open),
+	STEP(segment_describe, made_segment, describe_segment, after_ask),
+	STEP(segment_peer, made_segment, segment_peer, after_ask),
+	STEP(segment_stats, made_segment, segment_stats, after_ask),
+	STEP(segment_close, made_segment, close_segment, after_close_segment),
+	STEP(batch_create, NULL, create_batch, after_batch),
+	STEP(batch_submit, made_batch, submit_some, after_submit),
+	STEP(batch_wait, submitted, wait_batch, after_use),
+	STEP(batch_poll, submitted, poll_batch, after_use),
+	STEP(batch_cancel, submitted, cancel_batch, after_use),
+	STEP(batch_eventfd, made_batch, batch_eventfd, after_use),
+	STEP(batch_reset, finished, reset_batch, after_use),
+	STEP(batch_destroy, finished, destroy_batch, after_destroy_batch),
+	STEP(block_list_create, NULL, create_list, after_list),
+	STEP(batch_submit_blocks, made_list, submit_blocks, after_submit_blocks),
+	STEP(block_list_destroy, made_list, destroy_list, after_destroy_list),
+	STEP(notify, made_segment, notify, after_notify),
+	{ "notify_after_a_batch", "otte_notify", submitted, notify_tied, after_notify_tied },
+	STEP(notification_next, sent_one, next_notification, after_next),
+	STEP(notification_eventfd, NULL, notification_eventfd, NULL),
 };
 
 #define STEPS (sizeof(steps) / sizeof(steps[0]))
@@ -652,6 +657,10 @@ static bool one_fault(const struct step *step, enum fault_kind kind, long nth, s
 		HOLDS(text[0] && !strstr(text, "segment is closed"), "%d with the text '%s'", ret, text);
 	if (kind == FAULT_MEMORY && ret < 0)
 		HOLDS(ret == -ENOMEM || ret == -EAGAIN, "%d for want of memory", ret);
+	if (ret == -ENOMEM)
+		seen_as(step->function, ret);
+	if (ret && met && !strcmp(met, "pthread_create"))
+		HOLDS(strstr(text, strerror(EAGAIN)), "no reason in '%s'", text);
 	if (step->after)
 		step->after(stage, ret);
 	world_is_well(&stage->world);

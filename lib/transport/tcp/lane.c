@@ -175,7 +175,7 @@ static void flush(struct tcp_lane *lane)
 {
 	ssize_t n;
 
-	while (lane->unsent && !lane->broken) {
+	while (lane->unsent && !lane->broken && !lane->held) {
 		n = send_some(lane);
 		if (n > 0) {
 			advance(lane, (uint64_t)n);
@@ -355,7 +355,7 @@ static ssize_t receive_nothing(struct tcp_lane *lane, bool *emptied)
 	return n;
 }
 
-static ssize_t receive_payload(struct tcp_lane *lane, bool *emptied)
+static ssize_t receive_payload(struct tcp_lane *lane, int flags, bool *emptied)
 {
 	struct tcp_slice *slice = lane->current;
 	uint64_t rest = slice->length - lane->current_got;
@@ -369,7 +369,7 @@ static ssize_t receive_payload(struct tcp_lane *lane, bool *emptied)
 
 	if (answered_next(lane, &alone) && !alone)
 		message.msg_iovlen = 2;
-	n = otte_sys_recvmsg(lane->watch.fd, &message, MSG_DONTWAIT);
+	n = otte_sys_recvmsg(lane->watch.fd, &message, flags);
 	if (n > 0) {
 		uint64_t part = min_u64((uint64_t)n, rest);
 
@@ -380,11 +380,25 @@ static ssize_t receive_payload(struct tcp_lane *lane, bool *emptied)
 	return n;
 }
 
+static void let_go(struct tcp_lane *lane)
+{
+	int error = errno;
+
+	pthread_mutex_lock(&lane->lock);
+	lane->held = false;
+	if (lane->unsent && !lane->wants_room)
+		flush(lane);
+	pthread_mutex_unlock(&lane->lock);
+	errno = error;
+}
+
 /*
- * An answer, and its payload with it where nothing else can follow: then nothing must be sent meanwhile
- * either, or a refusal could be followed by the answer to that, in the place of the payload.
+ * An answer, and its payload with it where nothing else can follow: then the lane is held, for nothing must
+ * be sent meanwhile either, or a refusal could be followed by the answer to that, in the place of the
+ * payload.
  */
-static ssize_t receive_answer(struct tcp_lane *lane, struct tcp_slice **done, bool *emptied)
+static ssize_t receive_answer(struct tcp_lane *lane, int flags, struct tcp_slice **done,
+			      bool *emptied)
 {
 	struct iovec iov[2] = {
 		{ lane->answer + lane->answer_got, sizeof(lane->answer) - lane->answer_got },
@@ -402,14 +416,17 @@ static ssize_t receive_answer(struct tcp_lane *lane, struct tcp_slice **done, bo
 		iov[1].iov_base = head->local;
 		iov[1].iov_len = head->length;
 		message.msg_iovlen = 2;
+		lane->held = true;
 	}
-	n = otte_sys_recvmsg(lane->watch.fd, &message, MSG_DONTWAIT);
+	pthread_mutex_unlock(&lane->lock);
+	n = otte_sys_recvmsg(lane->watch.fd, &message, flags);
 	if (n < 0 && errno == EFAULT && message.msg_iovlen == 2) {
 		/* The memory is gone; the answer itself has a place. */
 		message.msg_iovlen = 1;
-		n = otte_sys_recvmsg(lane->watch.fd, &message, MSG_DONTWAIT);
+		n = otte_sys_recvmsg(lane->watch.fd, &message, flags);
 	}
-	pthread_mutex_unlock(&lane->lock);
+	if (lane->held)
+		let_go(lane);
 	if (n <= 0)
 		return n;
 	part = min_u64((uint64_t)n, iov[0].iov_len);
@@ -433,21 +450,20 @@ static void lose_memory(struct tcp_lane *lane, struct tcp_slice **done)
 }
 
 /*
- * Under rx_lock. 1: go on; 0: nothing more now; negative: the connection is of no use. A receive that
- * got less than it had room for has emptied the socket, which need not be asked again to say so.
+ * Under rx_lock. 1: something came; 0: nothing; negative: the connection is of no use. A receive that got
+ * less than it had room for has emptied the socket, which need not be asked again to say so.
  */
-static int receive(struct tcp_lane *lane, struct tcp_slice **done)
+static int receive(struct tcp_lane *lane, int flags, struct tcp_slice **done, bool *emptied)
 {
 	struct tcp_slice *current = lane->current;
-	bool emptied = false;
 	ssize_t n;
 	int ret;
 
 	if (current)
-		n = current->finished ? receive_nothing(lane, &emptied) :
-					receive_payload(lane, &emptied);
+		n = current->finished ? receive_nothing(lane, emptied) :
+					receive_payload(lane, flags, emptied);
 	else
-		n = receive_answer(lane, done, &emptied);
+		n = receive_answer(lane, flags, done, emptied);
 	if (n == 0)
 		return otte_fail(-ECONNRESET, "the peer closed a lane");
 	if (n == -EPROTO)
@@ -470,7 +486,7 @@ static int receive(struct tcp_lane *lane, struct tcp_slice **done)
 		if (ret)
 			return ret;
 	}
-	return !emptied;
+	return 1;
 }
 
 /* Nothing is expected: what a receive would find can only be the end. */
@@ -483,12 +499,43 @@ static bool idle(struct tcp_lane *lane)
 static int receive_round(struct tcp_lane *lane, struct tcp_slice **done)
 {
 	unsigned turns = ROUND_BYTES / (64 * KIB);
+	bool emptied = false;
 	int ret;
 
 	do {
-		ret = receive(lane, done);
-	} while (ret > 0 && --turns && !idle(lane));
+		ret = receive(lane, MSG_DONTWAIT, done, &emptied);
+	} while (ret > 0 && !emptied && --turns && !idle(lane));
 	return ret < 0 ? ret : 0;
+}
+
+/* Under rx_lock. */
+static bool owes_one(struct tcp_lane *lane)
+{
+	struct tcp_slice *head;
+	bool yes;
+
+	pthread_mutex_lock(&lane->lock);
+	head = lane->queue;
+	yes = lane->state == TCP_LANE_READY && head && !head->next && !lane->unsent && !head->finished;
+	pthread_mutex_unlock(&lane->lock);
+	return yes;
+}
+
+bool tcp_lane_receive_alone(struct tcp_lane *lane)
+{
+	struct tcp_slice *done = NULL;
+	bool emptied = false;
+	int ret = 0;
+
+	if (pthread_mutex_trylock(&lane->rx_lock))
+		return false;
+	if (owes_one(lane))
+		ret = receive(lane, 0, &done, &emptied);
+	pthread_mutex_unlock(&lane->rx_lock);
+	finish_all(done);
+	if (ret < 0)
+		tcp_lane_kill(lane, -ECONNRESET, true);
+	return ret > 0;
 }
 
 /* ---- Connecting ---- */
@@ -820,6 +867,7 @@ void tcp_lane_kill(struct tcp_lane *lane, int code, bool retry)
 	if (state == TCP_LANE_READY)
 		atomic_fetch_sub(&lane->peer->tcp->counters.lanes, 1);
 	otte_log(OTTE_LOG_INFO, "a lane is down: %s", otte_error_text());
+	tcp_peer_note_loss(lane->peer);
 	if (zerocopy)
 		tcp_zerocopy_disconnect(zerocopy);
 	DL_FOREACH_SAFE(unproven, slice, next)

@@ -21,10 +21,17 @@ static int probe(const struct otte_config *config)
 	return ret;
 }
 
+static void destroy_locks(struct tcp *tcp)
+{
+	pthread_rwlock_destroy(&tcp->sending);
+	pthread_mutex_destroy(&tcp->lock);
+}
+
 static int create(const struct otte_transport_env *env, struct otte_transport **transport)
 {
 	pthread_rwlockattr_t attr;
 	struct tcp *tcp;
+	int ret;
 
 	tcp = calloc(1, sizeof(*tcp));
 	if (!tcp)
@@ -38,6 +45,12 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&tcp->sending, &attr);
 	pthread_rwlockattr_destroy(&attr);
+	ret = tcp_source_open(tcp);
+	if (ret) {
+		destroy_locks(tcp);
+		free(tcp);
+		return ret;
+	}
 	*transport = &tcp->base;
 	return 0;
 }
@@ -49,8 +62,7 @@ static void destroy(struct otte_transport *transport)
 	tcp_source_close(tcp);
 	/* Whatever lingered would keep a region, and with it the engine. */
 	tcp_zerocopies_fini(&tcp->zerocopies);
-	pthread_rwlock_destroy(&tcp->sending);
-	pthread_mutex_destroy(&tcp->lock);
+	destroy_locks(tcp);
 	free(tcp);
 }
 
@@ -83,6 +95,7 @@ const struct otte_transport_ops otte_tcp_transport = {
 	.plan = tcp_peer_plan,
 	.unplan = tcp_peer_unplan,
 	.start = tcp_peer_start,
+	.receive_alone = tcp_peer_receive_alone,
 	.pin = tcp_peer_pin,
 	.cancel = tcp_peer_cancel,
 	.accept_lane = tcp_source_accept,

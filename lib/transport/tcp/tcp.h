@@ -17,6 +17,7 @@
 
 #include <pthread.h>
 
+#include "base/error.h"
 #include "control/stream.h"
 #include "sched/slice.h"
 #include "transport/tcp/zerocopy.h"
@@ -24,8 +25,27 @@
 
 #define OTTE_TCP_LANES_MAX 16
 
+/* How long a thread may sleep in one connection, deaf to all others. Rounded up to the kernel's tick. */
+#define TCP_ALONE_MS 2
+
 struct source_lane;
 struct source_sent;
+
+/*
+ * A thread that serves one source lane at a time, asleep in it: the one whose peer waits for each answer before
+ * it asks again (express.c).
+ *
+ *   FREE --take--> TAKEN --serve--> SERVING --the lane went back--> FREE       TAKEN --give up--> FREE
+ */
+struct tcp_express {
+	pthread_mutex_t lock;            /* lane, stop */
+	pthread_cond_t given;
+	pthread_t thread;
+	bool stop;
+	struct source_lane *lane;        /* SERVING */
+	_Atomic bool taken;              /* not FREE */
+	void (*serve)(struct source_lane *lane);
+};
 
 struct tcp {
 	struct otte_transport base;
@@ -36,6 +56,7 @@ struct tcp {
 	struct source_lane *lanes;
 	struct source_sent *unproven;    /* answers that are sent, their use waits for the kernel */
 	unsigned next_loop;
+	struct tcp_express express;
 	struct tcp_zerocopies zerocopies;
 };
 
@@ -118,6 +139,7 @@ struct tcp_lane {
 	struct tcp_slice *unproven;      /* answered WRITEs whose bytes the kernel still refers to */
 	struct tcp_zerocopy *zerocopy;   /* READY, perhaps; NULL: every send is copied */
 	bool wants_room;                 /* EPOLLOUT is asked for */
+	bool held;                       /* nothing is sent: receive_answer() says why */
 	bool broken;                     /* shut down; the loop takes it apart */
 	uint64_t retry_at_ns;            /* DOWN: when to connect again */
 	uint64_t backoff_ns;
@@ -132,6 +154,11 @@ void tcp_lane_fini(struct tcp_lane *lane);
 int tcp_lane_connect(struct tcp_lane *lane);
 /* Append and send what fits. False: the lane is not READY, the slice is the caller's. */
 bool tcp_lane_enqueue(struct tcp_lane *lane, struct tcp_slice *slice);
+/*
+ * Where the lane owes the answer to one slice and has nothing else to do: receive of it what there is, asleep
+ * in the kernel until there is. False: it is not so, or nothing came for TCP_ALONE_MS.
+ */
+bool tcp_lane_receive_alone(struct tcp_lane *lane);
 /*
  * End the slices of `plan` on this lane where that is possible without giving up the connection. False:
  * a WRITE is half sent, or the kernel still refers to its bytes, and only their end or that of the
@@ -151,9 +178,10 @@ struct tcp_peer {
 	struct otte_control_client *control;
 	void (*changed)(void *arg);
 	void *arg;
-	pthread_mutex_t lock;            /* stopped, code */
+	pthread_mutex_t lock;            /* the fields of this paragraph */
 	bool stopped;
 	int code;
+	char lost[OTTE_ERROR_BYTES];     /* why the last lane that went down did */
 	_Atomic bool local;              /* on this host, as the last lane to connect found */
 	uint32_t lane_count;
 	struct tcp_lane lanes[OTTE_TCP_LANES_MAX];
@@ -161,6 +189,8 @@ struct tcp_peer {
 
 /* Put a slice on the lane with the least to do, or end it. */
 void tcp_peer_place(struct tcp_peer *peer, struct tcp_slice *slice);
+/* A lane goes down for what the calling thread's error text says. */
+void tcp_peer_note_loss(struct tcp_peer *peer);
 
 int tcp_peer_open(struct otte_transport *transport, struct otte_control_client *control,
 		  void (*changed)(void *arg), void *arg, struct otte_transport_peer **peer);
@@ -173,15 +203,27 @@ int tcp_peer_plan(struct otte_transport_peer *peer, struct otte_work *work);
 void tcp_peer_unplan(struct otte_work *work);
 void tcp_peer_start(struct otte_transport_peer *peer, struct otte_work *work);
 void *tcp_peer_pin(struct otte_work *work);
+bool tcp_peer_receive_alone(struct otte_transport_peer *peer);
 void tcp_peer_cancel(struct otte_transport_peer *peer, void *pinned, int code);
 
 /* ---- source.c ---- */
 
+int tcp_source_open(struct tcp *tcp);
 int tcp_source_accept(struct otte_transport *transport, void *peer, int fd);
 void tcp_source_drop(struct otte_transport *transport, void *peer);
 void tcp_source_tick(struct otte_transport *transport, unsigned index, uint64_t now_ns);
-/* No loop runs any more: close what is left. */
+/* No loop runs any more: end the express thread and close what is left. */
 void tcp_source_close(struct tcp *tcp);
+
+/* ---- express.c ---- */
+
+int tcp_express_init(struct tcp_express *express, void (*serve)(struct source_lane *lane));
+/* True: it is the caller's, who must serve or free it. */
+bool tcp_express_take(struct tcp_express *express);
+/* Its thread calls serve(lane), which gives the lane away again. */
+void tcp_express_serve(struct tcp_express *express, struct source_lane *lane);
+/* Ends the thread; the caller has seen to it that serve() returns. */
+void tcp_express_fini(struct tcp_express *express);
 
 /* ---- socket.c ---- */
 
