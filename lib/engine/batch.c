@@ -80,11 +80,12 @@ static struct otte_peer *hold_only_peer(struct otte_batch *batch)
  * Nobody but this thread waits for anything: it sleeps in the connection itself, for what that saves is a
  * quarter of a small transfer's time. It holds no lead, so whoever else has work meanwhile is not hindered.
  */
-static void wait_alone(struct otte_peer *peer, struct otte_waiter *waiter, uint64_t until_ns)
+static void wait_alone(struct otte_peer *peer, uint32_t requests, struct otte_waiter *waiter,
+		       uint64_t until_ns)
 {
 	struct otte_progress *progress = &peer->engine->progress;
 
-	while (!atomic_load(&waiter->done) && otte_progress_alone(progress) &&
+	while (!atomic_load(&waiter->done) && otte_progress_alone(progress, requests) &&
 	       until_ns - min_u64(until_ns, otte_coarse_ns()) > ALONE_LEFT_NS &&
 	       peer->tcp->ops->receive_alone(peer->tcp))
 		;
@@ -112,7 +113,7 @@ int otte_batch_wait(struct otte_batch *batch, int64_t timeout_ns)
 	if (finished)
 		return 0;
 	if (peer) {
-		wait_alone(peer, &waiter, until_ns);
+		wait_alone(peer, batch->submitted, &waiter, until_ns);
 		otte_peer_put(peer);
 	}
 	otte_progress_wait(&batch->engine->progress, &waiter, until_ns);
@@ -136,7 +137,7 @@ int otte_batch_poll(struct otte_batch *batch, struct otte_batch_status *status)
 		return ret;
 	if (!status)
 		return otte_fail(-EINVAL, "otte_batch_poll: status must not be NULL");
-	if (atomic_load(&batch->engine->progress.live))
+	if (atomic_load(&batch->engine->requests))
 		otte_progress_poll(&batch->engine->progress);
 	pthread_mutex_lock(&batch->lock);
 	*status = (struct otte_batch_status){
@@ -157,6 +158,7 @@ int otte_batch_eventfd(struct otte_batch *batch)
 	ret = check(batch, "otte_batch_eventfd");
 	if (ret)
 		return ret;
+	pthread_mutex_lock(&batch->submit_lock);
 	pthread_mutex_lock(&batch->lock);
 	ret = batch->event_fd;
 	if (ret < 0) {
@@ -173,12 +175,33 @@ int otte_batch_eventfd(struct otte_batch *batch)
 		}
 	}
 	pthread_mutex_unlock(&batch->lock);
+	pthread_mutex_unlock(&batch->submit_lock);
 	return ret;
+}
+
+/* Of a request that exists; under batch->lock, or all of the batch's are finished. */
+static void describe_task(const struct otte_task_record *task, struct otte_task *out)
+{
+	const struct otte_task_record *head = task;
+
+	while (!head->members)
+		head--;
+	*out = (struct otte_task){
+		.state = task->state == OTTE_TASK_QUEUED && atomic_load(&head->dispatched) ?
+				 OTTE_TASK_DISPATCHED :
+				 task->state,
+		.code = task->code,
+		.remote_effect = task->effect,
+		.locally_drained = task->drained,
+		.transport = task->transport,
+		.user_data = task->user_data,
+		.latency_ns = task->ended_ns ? task->ended_ns - task->submitted_ns : 0,
+	};
 }
 
 int otte_batch_task(struct otte_batch *batch, uint32_t index, struct otte_task *out)
 {
-	const struct otte_task_record *task;
+	uint32_t finished;
 	int ret;
 
 	ret = check(batch, "otte_batch_task");
@@ -186,27 +209,17 @@ int otte_batch_task(struct otte_batch *batch, uint32_t index, struct otte_task *
 		return ret;
 	if (!out)
 		return otte_fail(-EINVAL, "otte_batch_task: task must not be NULL");
+	finished = atomic_load_explicit(&batch->finished, memory_order_acquire);
+	if (index < finished && finished == batch->submitted) {
+		describe_task(&batch->tasks[index], out);
+		return 0;
+	}
 	pthread_mutex_lock(&batch->lock);
-	if (index < batch->submitted) {
-		const struct otte_task_record *head = &batch->tasks[index];
-
-		task = head;
-		while (!head->members)
-			head--;
-		*out = (struct otte_task){
-			.state = task->state == OTTE_TASK_QUEUED && atomic_load(&head->dispatched) ?
-					 OTTE_TASK_DISPATCHED : task->state,
-			.code = task->code,
-			.remote_effect = task->effect,
-			.locally_drained = task->drained,
-			.transport = task->transport,
-			.user_data = task->user_data,
-			.latency_ns = task->ended_ns ? task->ended_ns - task->submitted_ns : 0,
-		};
-	} else {
+	if (index < batch->submitted)
+		describe_task(&batch->tasks[index], out);
+	else
 		ret = otte_fail(-EINVAL, "otte_batch_task: request %u of %u", index,
 				batch->submitted);
-	}
 	pthread_mutex_unlock(&batch->lock);
 	return ret;
 }

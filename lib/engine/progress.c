@@ -79,7 +79,7 @@ static void look_after_lanes(struct otte_progress *progress, struct led *seen)
 	seen->ticks = rounds == seen->rounds ? seen->ticks + 1 : 0;
 	seen->rounds = rounds;
 	if (atomic_load(&progress->attention) ||
-	    (atomic_load(&progress->live) && !led && seen->ticks))
+	    (atomic_load(progress->live) && !led && seen->ticks))
 		arm(progress);
 	else if (!seen->ticks)
 		disarm(progress); /* somebody leads, or sleeps in the one connection that matters */
@@ -89,7 +89,7 @@ static void look_after_lanes(struct otte_progress *progress, struct led *seen)
 
 static bool busy(struct otte_progress *progress)
 {
-	return atomic_load(&progress->live) || atomic_load(&progress->attention);
+	return atomic_load(progress->live) || atomic_load(&progress->attention);
 }
 
 static int shorter(int a, int b)
@@ -127,8 +127,8 @@ static void *progress_main(void *arg)
 	return NULL;
 }
 
-int otte_progress_start(struct otte_progress *progress, int (*tick)(void *arg, uint64_t now_ns),
-			void *arg)
+int otte_progress_start(struct otte_progress *progress, const _Atomic uint64_t *live,
+			int (*tick)(void *arg, uint64_t now_ns), void *arg)
 {
 	int ret;
 
@@ -141,6 +141,7 @@ int otte_progress_start(struct otte_progress *progress, int (*tick)(void *arg, u
 	pthread_mutex_init(&progress->lock, NULL);
 	progress->lanes_watch.fd = progress->lanes.epoll_fd;
 	progress->lanes_watch.ready = lanes_ready;
+	progress->live = live;
 	progress->tick = tick;
 	progress->arg = arg;
 	ret = otte_thread_start(&progress->thread, "otte-engine", progress_main, progress);
@@ -187,12 +188,15 @@ void otte_progress_unattend(struct otte_progress *progress)
 	atomic_fetch_sub(&progress->attention, 1);
 }
 
-bool otte_progress_alone(struct otte_progress *progress)
+bool otte_progress_alone(struct otte_progress *progress, uint64_t mine)
 {
-	if (atomic_load(&progress->live) != 1 || atomic_load(&progress->follower_count) ||
+	uint64_t rounds = atomic_load_explicit(&progress->rounds, memory_order_relaxed);
+
+	if (atomic_load(progress->live) != mine || atomic_load(&progress->follower_count) ||
 	    atomic_load(&progress->attention))
 		return false;
-	atomic_fetch_add_explicit(&progress->rounds, 1, memory_order_relaxed);
+	/* One that is lost to another's is no loss: they only have to change. */
+	atomic_store_explicit(&progress->rounds, rounds + 1, memory_order_relaxed);
 	return true;
 }
 
@@ -215,7 +219,7 @@ static int lead_ms(struct otte_progress *progress, uint64_t until_ns)
 	if (until_ns <= now_ns)
 		return 0;
 	left_ms = (until_ns - now_ns + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC;
-	if (left_ms > 2 * LEAD_MS && atomic_load(&progress->live))
+	if (left_ms > 2 * LEAD_MS && atomic_load(progress->live))
 		return -1;
 	return (int)min_u64(LEAD_MS, left_ms);
 }

@@ -115,18 +115,35 @@ static int check(struct otte_segment *segment, const char *function)
 	return otte_fork_check(segment->engine->generation);
 }
 
+void otte_segment_use(struct otte_segment *segment)
+{
+	pthread_mutex_lock(&segment->peer->lock);
+	segment->uses++;
+	pthread_mutex_unlock(&segment->peer->lock);
+}
+
+void otte_segment_unuse(struct otte_segment *segment)
+{
+	pthread_mutex_lock(&segment->peer->lock);
+	segment->uses--;
+	pthread_mutex_unlock(&segment->peer->lock);
+}
+
 int otte_segment_close(struct otte_segment *segment)
 {
 	struct otte_engine *engine;
+	uint64_t uses;
 	int ret;
 
 	ret = check(segment, "otte_segment_close");
 	if (ret)
 		return ret;
 	engine = segment->engine;
-	if (atomic_load(&segment->uses))
-		return otte_fail(-EBUSY, "%lu requests hold the segment",
-				 (unsigned long)atomic_load(&segment->uses));
+	pthread_mutex_lock(&segment->peer->lock);
+	uses = segment->uses;
+	pthread_mutex_unlock(&segment->peer->lock);
+	if (uses)
+		return otte_fail(-EBUSY, "%lu requests hold the segment", (unsigned long)uses);
 	otte_peer_put(segment->peer);
 	free(segment);
 	atomic_fetch_sub(&engine->segments, 1);
@@ -134,6 +151,12 @@ int otte_segment_close(struct otte_segment *segment)
 }
 
 /* ---- Describe ---- */
+
+/* Under peer->lock: what was recalled of the regions is not to be trusted any more. */
+static void stamp(struct otte_peer *peer)
+{
+	atomic_store(&peer->described, atomic_fetch_add(&peer->engine->describe_stamp, 1) + 1);
+}
 
 /* Under peer->lock. A row that cannot be remembered is only not checked before it is sent. */
 static void remember(struct otte_peer *peer, const struct otte_region_info *row, uint64_t describe)
@@ -152,10 +175,10 @@ static void remember(struct otte_peer *peer, const struct otte_region_info *row,
 			return;
 		}
 	}
-	atomic_store(&peer->described, true);
 	region->length = row->length;
 	region->access = row->access;
 	region->described = describe;
+	stamp(peer);
 }
 
 static void forget_older(struct otte_peer *peer, uint64_t describe)
@@ -168,6 +191,7 @@ static void forget_older(struct otte_peer *peer, uint64_t describe)
 			continue;
 		HASH_DEL(peer->regions, region);
 		free(region);
+		stamp(peer);
 	}
 	pthread_mutex_unlock(&peer->lock);
 }

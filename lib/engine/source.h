@@ -33,6 +33,13 @@ void otte_source_lane_closed(void *peer);
 /* No use of the region is left: settle every standing loan on it. */
 void otte_source_forget(struct otte_engine *engine, uint64_t region);
 
+/* What was served. */
+struct otte_source_counts {
+	uint64_t requests, read_bytes, write_bytes;
+};
+
+void otte_source_sum(struct otte_engine *engine, struct otte_source_counts *sum);
+
 /* Requests of peers under way, without retained ones. */
 uint64_t otte_source_busy(struct otte_engine *engine);
 /* Settle every standing loan that no retained use needs; none can be used any more. */

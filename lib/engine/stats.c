@@ -8,12 +8,17 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "engine/source.h"
 
 void otte_engine_fill_stats(struct otte_engine *engine, struct otte_stats *stats)
 {
 	struct otte_ledger_counters ledger = { 0 };
+	struct otte_request_counts asked;
+	struct otte_source_counts served;
 
 	engine->ledger->ops->counters(engine->ledger, &ledger);
+	otte_peer_sum(engine, &asked);
+	otte_source_sum(engine, &served);
 	*stats = (struct otte_stats){
 		.size = stats->size,
 		.threads = 2 + engine->config.tcp_workers, /* engine.h */
@@ -22,14 +27,14 @@ void otte_engine_fill_stats(struct otte_engine *engine, struct otte_stats *stats
 		.segments = atomic_load(&engine->segments),
 		.requests = atomic_load(&engine->requests),
 		.bytes = atomic_load(&engine->bytes),
-		.submitted = atomic_load(&engine->counters.submitted),
-		.completed = atomic_load(&engine->counters.completed),
-		.failed = atomic_load(&engine->counters.failed),
-		.read_bytes = atomic_load(&engine->counters.read_bytes),
-		.write_bytes = atomic_load(&engine->counters.write_bytes),
-		.served_read_bytes = atomic_load(&engine->counters.served_read_bytes),
-		.served_write_bytes = atomic_load(&engine->counters.served_write_bytes),
-		.served_requests = atomic_load(&engine->counters.served_requests),
+		.submitted = asked.submitted,
+		.completed = asked.completed,
+		.failed = asked.failed,
+		.read_bytes = asked.read_bytes,
+		.write_bytes = asked.write_bytes,
+		.served_read_bytes = served.read_bytes,
+		.served_write_bytes = served.write_bytes,
+		.served_requests = served.requests,
 		.refused_requests = atomic_load(&engine->counters.refused_requests),
 		.peers_in = atomic_load(&engine->server.open_sessions),
 		.peers_out = atomic_load(&engine->counters.peers_out),

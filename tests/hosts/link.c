@@ -25,9 +25,14 @@
 #define STALL_MS 1000
 /* The engine looks at deadlines when it ticks, and one that is over ends as soon as its lane is down. */
 #define LATE_MS 1000
+/* What the kernel has not let go of is waited for. */
+#define PROOF_MS 1000
 
 static const char keys[] = "tcp.lanes=4 deadline.default_ms=2000 tcp.stall_timeout_ms=1000 "
 			   "control.timeout_ms=1000 control.reconnect_max_ms=200";
+
+/* Where the link works, a slow machine is no failure. */
+#define PATIENT " deadline.default_ms=60000 tcp.stall_timeout_ms=20000"
 
 static bool have_hosts;
 
@@ -119,14 +124,14 @@ static void a_large_request_is_carried_by_every_lane_over_ipv4(void **state)
 {
 	(void)state;
 	NEEDS_HOSTS();
-	moves_both_ways_on_all_lanes("listen.address=10.77.7.2", "tcp.zerocopy=off");
+	moves_both_ways_on_all_lanes("listen.address=10.77.7.2", "tcp.zerocopy=off" PATIENT);
 }
 
 static void a_large_request_is_carried_by_every_lane_over_ipv6(void **state)
 {
 	(void)state;
 	NEEDS_HOSTS();
-	moves_both_ways_on_all_lanes("listen.address=fd77:7::2", "tcp.zerocopy=off");
+	moves_both_ways_on_all_lanes("listen.address=fd77:7::2", "tcp.zerocopy=off" PATIENT);
 }
 
 static void a_peer_is_reached_at_the_address_that_it_advertises(void **state)
@@ -135,7 +140,7 @@ static void a_peer_is_reached_at_the_address_that_it_advertises(void **state)
 
 	(void)state;
 	NEEDS_HOSTS();
-	setting_open(&setting, "listen.address=0.0.0.0 listen.advertise=10.77.9.2", "");
+	setting_open(&setting, "listen.address=0.0.0.0 listen.advertise=10.77.9.2", PATIENT);
 	assert_true(strncmp(setting.remote.address, "10.77.9.2:", 10) == 0);
 	assert_int_equal(side_run(&setting.side, OTTE_READ, 0, 0, AREA_BYTES / 4, 4)
 			 .status.completed_prefix, 4);
@@ -162,7 +167,7 @@ static void a_slow_link_that_loses_packets_delivers_every_byte(void **state)
 		skip();
 	}
 	assert_int_equal(host_runs(THERE, netem), 0);
-	setting_open(&setting, "listen.address=10.77.7.2", "deadline.default_ms=20000");
+	setting_open(&setting, "listen.address=10.77.7.2", PATIENT);
 	fill(setting.bytes, length, 0x31);
 	outcome = side_run(&setting.side, OTTE_READ, 0, 0, length, 1);
 	assert_int_equal(outcome.code | outcome.failure.code, 0);
@@ -190,8 +195,11 @@ static bool all(const uint8_t *bytes, uint64_t size, uint8_t value)
 	return bytes[0] == value && !memcmp(bytes, bytes + 1, size - 1);
 }
 
-/* Each request's bytes against what was reported of it. */
-static void check_reports(struct setting *setting, uint8_t op)
+/*
+ * Each request's bytes against what was reported of it. A neighbour that no longer answers keeps packets for
+ * some seconds, and their memory then is retained.
+ */
+static void check_reports(struct setting *setting, uint8_t op, bool without_copy)
 {
 	const uint8_t *to = op == OTTE_READ ? setting->side.bytes : setting->bytes;
 	static uint8_t want[AREA_BYTES];
@@ -211,8 +219,9 @@ static void check_reports(struct setting *setting, uint8_t op)
 			prefix += prefix == i;
 			continue;
 		}
-		assert_true(task.code == -ETIME || task.code == -ETIMEDOUT || task.code == -ECONNRESET);
-		assert_true(task.locally_drained);
+		if (task.code != -ETIME && task.code != -ETIMEDOUT && task.code != -ECONNRESET)
+			assert_int_equal(task.code, without_copy ? -EUCLEAN : 0);
+		assert_int_equal(task.locally_drained, task.code != -EUCLEAN);
 		if (op == OTTE_READ || task.code == -ETIME)
 			assert_int_equal(task.remote_effect, OTTE_EFFECT_NONE);
 		if (op == OTTE_WRITE && task.remote_effect == OTTE_EFFECT_NONE)
@@ -229,7 +238,7 @@ static void check_recovery(struct setting *setting, const struct loss *loss)
 {
 	const struct otte_stats stats = side_stats(&setting->side);
 
-	assert_int_equal(stats.requests | stats.bytes | stats.retained, 0);
+	assert_int_equal(stats.requests | stats.bytes, 0);
 	loss->mend();
 	side_disconnect(&setting->side);
 	assert_true(EVENTUALLY(side_connect(&setting->side, setting->remote.address, OTTE_EPOCH_ANY,
@@ -238,7 +247,8 @@ static void check_recovery(struct setting *setting, const struct loss *loss)
 	assert_true(EVENTUALLY(remote_number(setting, "peers_in") == 1));
 	assert_true(EVENTUALLY(remote_number(setting, "lanes") == 4));
 	assert_int_equal(remote_number(setting, "requests"), 0);
-	assert_int_equal(remote_number(setting, "retained"), 0);
+	assert_true(EVENTUALLY(remote_number(setting, "retained") == 0));
+	assert_true(EVENTUALLY(side_stats(&setting->side).retained == 0));
 	assert_true(EVENTUALLY(remote_number(setting, "fds") == setting->remote_fds));
 	assert_true(EVENTUALLY(side_stats(&setting->side).lanes == 4));
 	assert_true(EVENTUALLY(count_fds() == setting->fds));
@@ -271,9 +281,9 @@ static void loses_the_link(const struct loss *loss, uint8_t op, const char *extr
 		check_recovery(&setting, loss); /* all was over before the link was lost */
 	}
 	assert_true(tries < 10);
-	assert_in_range(now_ns() - lost_ns, 0, (DEADLINE_MS + LATE_MS) * MS);
+	assert_in_range(now_ns() - lost_ns, 0, (DEADLINE_MS + LATE_MS + (strstr(extra, "always") ? PROOF_MS : 0)) * MS);
 	assert_in_range(outcome.status.completed_prefix, 1, COUNT - 1);
-	check_reports(&setting, op);
+	check_reports(&setting, op, strstr(extra, "always"));
 	check_recovery(&setting, loss);
 	setting_close(&setting);
 }
@@ -326,8 +336,8 @@ static void payload_without_a_copy_is_carried_by_every_lane(void **state)
 {
 	(void)state;
 	NEEDS_HOSTS();
-	moves_both_ways_on_all_lanes("listen.address=10.77.7.2", "tcp.zerocopy=always");
-	moves_both_ways_on_all_lanes("listen.address=fd77:7::2", "tcp.zerocopy=always");
+	moves_both_ways_on_all_lanes("listen.address=10.77.7.2", "tcp.zerocopy=always" PATIENT);
+	moves_both_ways_on_all_lanes("listen.address=fd77:7::2", "tcp.zerocopy=always" PATIENT);
 }
 
 /* A veth pair copies, and the kernel says so; then there is no point in asking. */
@@ -338,11 +348,11 @@ static void a_lane_stops_asking_where_the_kernel_copies(void **state)
 
 	(void)state;
 	NEEDS_HOSTS();
-	setting_open(&setting, "listen.address=10.77.7.2", "tcp.zerocopy=auto tcp.lanes=1");
+	setting_open(&setting, "listen.address=10.77.7.2", "tcp.zerocopy=auto tcp.lanes=1" PATIENT);
 	assert_int_equal(side_run(&setting.side, OTTE_WRITE, 0, 0, LENGTH, COUNT)
 			 .status.completed_prefix, COUNT);
 	stats = side_stats(&setting.side);
-	assert_in_range(stats.zerocopy_sends, 16, 64);
+	assert_true(stats.zerocopy_sends >= 16); /* how many more went out before the word came varies */
 	assert_int_equal(stats.zerocopy_copied, stats.zerocopy_sends);
 	assert_int_equal(stats.zerocopy_outstanding, 0);
 	assert_int_equal(side_run(&setting.side, OTTE_WRITE, 0, 0, LENGTH, COUNT)

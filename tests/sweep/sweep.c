@@ -777,8 +777,16 @@ static bool describes(struct world *world)
 	       right_or_told(otte_segment_stats(world->segment, PATIENCE, &stats));
 }
 
+static void use_zerocopy(struct otte_config *config)
+{
+	use_keys_and_stats(config);
+	config->tcp_zerocopy = OTTE_ZEROCOPY_ALWAYS;
+	config->tcp_zerocopy_bytes = 4096;
+}
+
 /* A life with the nth call of the others failing, then everything that ought to work. True: one did. */
-static bool one_fault_elsewhere(enum fault_kind kind, long nth)
+static bool one_fault_elsewhere(enum fault_kind kind, long nth,
+				void (*adjust)(struct otte_config *config))
 {
 	struct world world;
 	const char *met;
@@ -786,7 +794,7 @@ static bool one_fault_elsewhere(enum fault_kind kind, long nth)
 	doing_nth = nth;
 	alarm(WATCHDOG_S);
 	fault_arm(kind, FAULT_ELSEWHERE, nth);
-	world_open_adjusted(&world, use_keys_and_stats);
+	world_open_adjusted(&world, adjust);
 	HOLDS(SOON(describes(&world)), "never described: %s", otte_error_text());
 	HOLDS(SOON(notification_comes(&world)), "no notification: %s", otte_error_text());
 	HOLDS(SOON(transfers_by_eventfd(&world)), "no transfer: %s", otte_error_text());
@@ -800,35 +808,45 @@ static bool one_fault_elsewhere(enum fault_kind kind, long nth)
 	return met;
 }
 
-static void a_fault_in_the_librarys_threads_is_survived(void **state)
+static void survives_each_fault_elsewhere(void (*adjust)(struct otte_config *config))
 {
 	static const enum fault_kind kinds[] = { FAULT_MEMORY, FAULT_RESET, FAULT_SCARCE };
 	unsigned fds = count_fds(), i;
 	long nth, live = fault_live();
 
-	(void)state;
 	doing = "elsewhere";
 	for (i = 0; i < 3; i++)
-		for (nth = 1; one_fault_elsewhere(kinds[i], nth); nth += STRIDE)
+		for (nth = 1; one_fault_elsewhere(kinds[i], nth, adjust); nth += STRIDE)
 			;
 	HOLDS(fault_live() == live, "%ld allocations are left", fault_live() - live);
 	HOLDS(count_fds() == fds, "%u descriptors, not %u", count_fds(), fds);
 }
 
+static void a_fault_in_the_librarys_threads_is_survived(void **state)
+{
+	(void)state;
+	survives_each_fault_elsewhere(use_keys_and_stats);
+}
+
+static void a_fault_while_the_kernel_refers_to_memory_is_survived(void **state)
+{
+	(void)state;
+	survives_each_fault_elsewhere(use_zerocopy);
+}
+
 /* ---- Calls that have to be asked again ---- */
 
-static void calls_that_are_cut_short_move_the_same_bytes(void **state)
+static void move_the_same_bytes_in_a_storm(void (*adjust)(struct otte_config *config))
 {
 	static const long every[] = { 2, 3, 5, 11 };
 	unsigned i, round;
 	struct world world;
 	int ret;
 
-	(void)state;
 	doing = "storm";
 	for (i = 0; i < 4; i++) {
 		fault_arm(FAULT_STORM, FAULT_ANYWHERE, every[i]);
-		world_open_adjusted(&world, use_keys_and_stats);
+		world_open_adjusted(&world, adjust);
 		for (round = 0; round < 10; round++) {
 			doing_nth = round;
 			alarm(WATCHDOG_S);
@@ -846,6 +864,18 @@ static void calls_that_are_cut_short_move_the_same_bytes(void **state)
 		world_is_well(&world);
 		world_close(&world);
 	}
+}
+
+static void calls_that_are_cut_short_move_the_same_bytes(void **state)
+{
+	(void)state;
+	move_the_same_bytes_in_a_storm(use_keys_and_stats);
+}
+
+static void calls_that_are_cut_short_move_the_same_bytes_without_a_copy(void **state)
+{
+	(void)state;
+	move_the_same_bytes_in_a_storm(use_zerocopy);
 }
 
 /* ---- The first engine of a process ---- */
@@ -943,12 +973,17 @@ static void prepare(void)
 	world_close(&world);
 }
 
+/* Tests that are no step of steps[]. */
+#define OTHERS 5
+
 int main(int argc, char **argv)
 {
-	struct CMUnitTest tests[STEPS + 3] = {
+	struct CMUnitTest tests[STEPS + OTHERS] = {
 		cmocka_unit_test(what_is_set_up_once_is_tried_again),
 		cmocka_unit_test(a_fault_in_the_librarys_threads_is_survived),
+		cmocka_unit_test(a_fault_while_the_kernel_refers_to_memory_is_survived),
 		cmocka_unit_test(calls_that_are_cut_short_move_the_same_bytes),
+		cmocka_unit_test(calls_that_are_cut_short_move_the_same_bytes_without_a_copy),
 	};
 	const char *only = getenv("SWEEP_ONLY");
 	size_t i, n = 0;
@@ -956,12 +991,12 @@ int main(int argc, char **argv)
 
 	if (argc == 3 && !strcmp(argv[1], "fresh"))
 		return be_fresh(argv);
-	while (n < 3 && (!only || strcmp(only, tests[n].name)))
+	while (n < OTHERS && (!only || strcmp(only, tests[n].name)))
 		n++;
-	if (only && n < 3)
+	if (only && n < OTHERS)
 		tests[0] = tests[n];
 	if (only)
-		n = n < 3;
+		n = n < OTHERS;
 	prepare();
 	for (i = 0; i < STEPS; i++)
 		if (!only || !strcmp(only, steps[i].name))

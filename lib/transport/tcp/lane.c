@@ -238,6 +238,14 @@ static struct tcp_slice *answered_next(struct tcp_lane *lane, bool *alone)
 	return head;
 }
 
+/* Under both locks: what was added to a held lane goes out. */
+static void let_go(struct tcp_lane *lane)
+{
+	lane->held = false;
+	if (lane->unsent && !lane->wants_room)
+		flush(lane);
+}
+
 /* Under both locks: the kernel has let go of all that was sent of the slice. */
 static void slice_proven(struct tcp_lane *lane, struct tcp_slice *slice, struct tcp_slice **done)
 {
@@ -280,6 +288,8 @@ static void pop(struct tcp_lane *lane, struct tcp_slice *slice, int code, uint8_
 	pthread_mutex_lock(&lane->lock);
 	DL_DELETE(lane->queue, slice);
 	change_queued(lane, 0, slice->length);
+	if (lane->held)
+		let_go(lane);
 	if (!proven) {
 		slice->answered = true;
 		slice->code = code;
@@ -380,22 +390,19 @@ static ssize_t receive_payload(struct tcp_lane *lane, int flags, bool *emptied)
 	return n;
 }
 
-static void let_go(struct tcp_lane *lane)
+/* Under both locks: one slice, wholly sent, is all there is. */
+static bool owes_one(const struct tcp_lane *lane)
 {
-	int error = errno;
+	const struct tcp_slice *head = lane->queue;
 
-	pthread_mutex_lock(&lane->lock);
-	lane->held = false;
-	if (lane->unsent && !lane->wants_room)
-		flush(lane);
-	pthread_mutex_unlock(&lane->lock);
-	errno = error;
+	return lane->state == TCP_LANE_READY && head && !head->next && !lane->unsent &&
+	       !head->finished;
 }
 
 /*
  * An answer, and its payload with it where nothing else can follow: then the lane is held, for nothing must
  * be sent meanwhile either, or a refusal could be followed by the answer to that, in the place of the
- * payload.
+ * payload. Who would sleep (no MSG_DONTWAIT) does so for a lone slice only.
  */
 static ssize_t receive_answer(struct tcp_lane *lane, int flags, struct tcp_slice **done,
 			      bool *emptied)
@@ -411,6 +418,11 @@ static ssize_t receive_answer(struct tcp_lane *lane, int flags, struct tcp_slice
 	int ret;
 
 	pthread_mutex_lock(&lane->lock);
+	if (!(flags & MSG_DONTWAIT) && !owes_one(lane)) {
+		pthread_mutex_unlock(&lane->lock);
+		errno = EAGAIN;
+		return -1;
+	}
 	head = sent_head(lane, &alone);
 	if (alone && head->plan->op == OTTE_READ && !head->finished) {
 		iov[1].iov_base = head->local;
@@ -425,8 +437,6 @@ static ssize_t receive_answer(struct tcp_lane *lane, int flags, struct tcp_slice
 		message.msg_iovlen = 1;
 		n = otte_sys_recvmsg(lane->watch.fd, &message, flags);
 	}
-	if (lane->held)
-		let_go(lane);
 	if (n <= 0)
 		return n;
 	part = min_u64((uint64_t)n, iov[0].iov_len);
@@ -449,11 +459,8 @@ static void lose_memory(struct tcp_lane *lane, struct tcp_slice **done)
 	add_done(done, slice, -ESTALE, OTTE_EFFECT_NONE, true);
 }
 
-/*
- * Under rx_lock. 1: something came; 0: nothing; negative: the connection is of no use. A receive that got
- * less than it had room for has emptied the socket, which need not be asked again to say so.
- */
-static int receive(struct tcp_lane *lane, int flags, struct tcp_slice **done, bool *emptied)
+/* Under rx_lock. */
+static int receive_some(struct tcp_lane *lane, int flags, struct tcp_slice **done, bool *emptied)
 {
 	struct tcp_slice *current = lane->current;
 	ssize_t n;
@@ -489,6 +496,22 @@ static int receive(struct tcp_lane *lane, int flags, struct tcp_slice **done, bo
 	return 1;
 }
 
+/*
+ * Under rx_lock. 1: something came; 0: nothing; negative: the connection is of no use. A receive that got
+ * less than it had room for has emptied the socket, which need not be asked again to say so.
+ */
+static int receive(struct tcp_lane *lane, int flags, struct tcp_slice **done, bool *emptied)
+{
+	int ret = receive_some(lane, flags, done, emptied);
+
+	if (lane->held) { /* still: the answer is not all there */
+		pthread_mutex_lock(&lane->lock);
+		let_go(lane);
+		pthread_mutex_unlock(&lane->lock);
+	}
+	return ret;
+}
+
 /* Nothing is expected: what a receive would find can only be the end. */
 static bool idle(struct tcp_lane *lane)
 {
@@ -508,19 +531,6 @@ static int receive_round(struct tcp_lane *lane, struct tcp_slice **done)
 	return ret < 0 ? ret : 0;
 }
 
-/* Under rx_lock. */
-static bool owes_one(struct tcp_lane *lane)
-{
-	struct tcp_slice *head;
-	bool yes;
-
-	pthread_mutex_lock(&lane->lock);
-	head = lane->queue;
-	yes = lane->state == TCP_LANE_READY && head && !head->next && !lane->unsent && !head->finished;
-	pthread_mutex_unlock(&lane->lock);
-	return yes;
-}
-
 bool tcp_lane_receive_alone(struct tcp_lane *lane)
 {
 	struct tcp_slice *done = NULL;
@@ -529,7 +539,7 @@ bool tcp_lane_receive_alone(struct tcp_lane *lane)
 
 	if (pthread_mutex_trylock(&lane->rx_lock))
 		return false;
-	if (owes_one(lane))
+	if (lane->watch.fd >= 0 && !(lane->current && lane->current->finished))
 		ret = receive(lane, 0, &done, &emptied);
 	pthread_mutex_unlock(&lane->rx_lock);
 	finish_all(done);

@@ -68,7 +68,9 @@ int tcp_plan_create(const struct otte_transport_env *env, bool local, struct ott
 
 void tcp_plan_put(struct tcp_plan *plan)
 {
-	if (atomic_fetch_sub(&plan->refs, 1) == 1)
+	/* With one reference left there is nobody who could take another: pins are taken of live works. */
+	if (atomic_load_explicit(&plan->refs, memory_order_acquire) == 1 ||
+	    atomic_fetch_sub(&plan->refs, 1) == 1)
 		free(plan);
 }
 
@@ -89,7 +91,7 @@ void tcp_slice_finish(struct tcp_slice *slice, int code, uint8_t effect)
 		atomic_compare_exchange_strong(&plan->code, &none, code);
 	if (plan->op == OTTE_WRITE && (!code || effect == OTTE_EFFECT_UNKNOWN))
 		atomic_store(&plan->touched, true);
-	if (atomic_fetch_sub(&plan->unfinished, 1) != 1)
+	if (plan->count > 1 && atomic_fetch_sub(&plan->unfinished, 1) != 1)
 		return;
 	work->code = atomic_load(&plan->code);
 	work->effect = work->code && atomic_load(&plan->touched) ? OTTE_EFFECT_UNKNOWN :

@@ -78,8 +78,8 @@ static bool idle(const struct pair *pair)
 
 static bool written(const struct pair *pair)
 {
-	return !memcmp(pair->local_bytes, pair->remote_bytes, MIB) &&
-	       stats_of(pair->source).served_requests;
+	return stats_of(pair->source).served_requests &&
+	       !memcmp(pair->local_bytes, pair->remote_bytes, MIB);
 }
 
 /* ---- What moves ---- */
