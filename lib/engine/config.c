@@ -387,6 +387,8 @@ int otte_config_check(const struct otte_config *config)
 							check_number(config, &keys[i]);
 	if (rc)
 		return rc;
+	if (config->reserved)
+		return otte_fail(-EINVAL, "config.reserved: %" PRIu32 ", not 0", config->reserved);
 	if (config->reconnect_min_ns > config->reconnect_max_ns)
 		return otte_fail(-EINVAL,
 				 "control.reconnect_min_ms: %s, allowed is at most "
