@@ -14,6 +14,7 @@
 #include "fake.h"
 #include "transport/tcp/zerocopy.h"
 #include "unit/engine/pair.h"
+#include "seen.h"
 
 #define MIB (1ull << 20)
 #define AREA (32 * MIB)
