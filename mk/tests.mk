@@ -11,6 +11,9 @@ LDFLAGS_unit_ledger := -Wl,--wrap=malloc,--wrap=calloc
 LDFLAGS_unit_zerocopy := $(addprefix -Wl$(comma)--wrap=,setsockopt send recv recvmsg \
 	otte_sys_send otte_sys_recv otte_sys_recvmsg)
 
+# Who sleeps in a receive, and for how long a source does not answer.
+LDFLAGS_unit_alone := $(addprefix -Wl$(comma)--wrap=,recv recvmsg otte_sys_recv otte_sys_recvmsg)
+
 UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
 
 $(B)/tests/%.o: CPPFLAGS_OTTE += -Itests
