@@ -561,17 +561,6 @@ static void a_buffer_is_left_to_the_system_or_large_enough_to_be_of_use(void **s
 	assert_int_equal(otte_config_check(&c), 0);
 }
 
-static void what_is_reserved_is_zero(void **state)
-{
-	struct otte_config c;
-
-	(void)state;
-	fresh(&c);
-	c.reserved = 1;
-	assert_int_equal(otte_config_check(&c), -EINVAL);
-	assert_string_equal(otte_error_text(), "config.reserved: 1, not 0");
-}
-
 static void take_gives_defaults_for_none_and_keeps_its_target_on_error(void **state)
 {
 	struct otte_config c, taken, before;
@@ -629,7 +618,6 @@ int main(void)
 		cmocka_unit_test(a_struct_of_another_size_is_read_within_its_size),
 		cmocka_unit_test(check_names_every_key_that_was_set_out_of_range),
 		cmocka_unit_test(the_first_pause_is_not_longer_than_the_longest),
-		cmocka_unit_test(what_is_reserved_is_zero),
 		cmocka_unit_test(a_buffer_is_left_to_the_system_or_large_enough_to_be_of_use),
 		cmocka_unit_test(take_gives_defaults_for_none_and_keeps_its_target_on_error),
 		cmocka_unit_test(keys_variables_and_fields_are_all_different),
