@@ -149,9 +149,11 @@ static void report(const struct figure *figure)
 
 /* ---- the lender, a process of its own, and what it lends ---- */
 
+/* Mapped before the lender is made, so that it lies at one address in both processes. */
+static void *lender_memory;
+
 struct lent {
 	struct peer lender;
-	void *remote; /* the memory's address in the lender */
 	int memfd; /* shared memory of the same size, filled alike */
 	int fd; /* the borrower's client */
 	uint64_t loan[2]; /* for LOAN_COPY and for mmap() */
@@ -180,13 +182,12 @@ static void *must_alloc(size_t bytes)
 static void lender(int sock)
 {
 	uint64_t region = 0, loan = 0, borrower = hear(sock);
-	void *memory = must_alloc(LARGEST);
 	int fd = must(otte_client(NULL), "lender");
 	unsigned int i;
 
-	otte_fill(memory, LARGEST, 1);
-	must(otte_region(fd, OTTE_BACKING_PAGES, OTTE_READ, memory, LARGEST, &region), "region");
-	say(sock, (uintptr_t)memory);
+	otte_fill(lender_memory, LARGEST, 1);
+	must(otte_region(fd, OTTE_BACKING_PAGES, OTTE_READ, lender_memory, LARGEST, &region),
+	     "region");
 	for (i = 0; i < 2; i++) {
 		must(otte_offer(fd, region, 0, LARGEST, borrower, OTTE_READ, OTTE_LOAN_MAPPABLE,
 				&loan),
@@ -209,10 +210,11 @@ static struct lent lent_open(void)
 	map = must_map(LARGEST, MAP_SHARED, lent.memfd);
 	otte_fill(map, LARGEST, 1);
 	munmap(map, LARGEST);
+	lender_memory = must_map(LARGEST, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	madvise(lender_memory, LARGEST, MADV_NOHUGEPAGE);
 	lent.lender = peer_start(lender);
 	lent.fd = must(otte_client(&client), "borrower");
 	say(lent.lender.sock, client);
-	lent.remote = (void *)(uintptr_t)hear(lent.lender.sock);
 	for (i = 0; i < 2; i++) {
 		lent.loan[i] = hear(lent.lender.sock);
 		must(otte_accept(lent.fd, lent.loan[i], &accepted), "accept");
@@ -234,7 +236,7 @@ static void lent_close(struct lent *lent)
 
 static double copy_floor(const struct lent *lent, void *to, size_t bytes, unsigned int times)
 {
-	struct iovec local = { to, bytes }, remote = { lent->remote, bytes };
+	struct iovec local = { to, bytes }, remote = { lender_memory, bytes };
 	double start = now_ns();
 	unsigned int i;
 
