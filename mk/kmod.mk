@@ -35,10 +35,10 @@ check-part-kselftest-6.1 check-part-kselftest-6.12: check-part-kselftest-%:
 	@$(KSELFTEST) --kernel $*
 
 check-part-kselftest-debug:
-	@$(KSELFTEST) --kernel debug --timeout 880 $(KSELFTEST_DEBUG)
+	@$(KSELFTEST) --kernel debug --timeout 480 $(KSELFTEST_DEBUG)
 
 check-part-kselftest-long:
-	@$(KSELFTEST) --kernel debug --timeout 3600 --env OTTE_FUZZ_CALLS=1000000 \
+	@$(KSELFTEST) --kernel debug --timeout 7200 --env OTTE_FUZZ_CALLS=1000000 \
 		--env OTTE_STORM_SLOW=1
 
 check-part-kselftest-kcsan:

@@ -33,6 +33,8 @@ for part in "$@"; do
     note=
     if [ "$rc" -eq 124 ] || [ "$rc" -eq 137 ]; then
         f=$((f + 1)) note=" (ended: over three times its budget)"
+        printf '=== %s was ended; the last that it said (%s):\n' "$name" "$logs/$name.log"
+        tail -n 40 "$logs/$name.log"
     elif [ "$rc" -ne 0 ] && [ "$f" -eq 0 ]; then
         f=1 note=" (exit status $rc)"
     elif [ $((p + f)) -eq 0 ]; then

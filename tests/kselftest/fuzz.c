@@ -17,17 +17,25 @@
 #define THREADS		2
 #define IDS		64
 #define AREA		(8 * PAGE)
+#define ROUND_CALLS	20000	/* of all together, then they start anew */
+#define ROUND_S		180	/* what one takes at most: some 20 s on a loaded debug kernel */
 
 struct shared {
 	uint64_t id[IDS];		/* clients, regions, loans, holds: whatever was made last */
 	uint64_t offset[IDS];		/* mmap offsets */
-	unsigned long calls, done;
+	unsigned long done;
+	/* What each thread is at: its kind of call, and how many it made before. */
+	struct {
+		unsigned int what;
+		unsigned long done;
+	} at[PROCESSES][THREADS];
 };
 
 static struct shared *shared;
 
 struct fuzzer {
 	unsigned int seed;
+	unsigned int process, thread;
 	int *fd;			/* of this process */
 	char *area;
 	unsigned long calls, done;
@@ -46,6 +54,19 @@ static uint64_t some_id(struct fuzzer *f)
 static void keep_id(struct fuzzer *f, uint64_t id)
 {
 	shared->id[pick(f, IDS)] = id;
+}
+
+/*
+ * A client whose reads do not wait. Threads share their files: of two that poll() told of one event
+ * the second to read would wait for another, which may never come.
+ */
+static int client_nonblocking(uint64_t *id)
+{
+	int fd = otte_client(id);
+
+	if (fd >= 0)
+		fcntl(fd, F_SETFL, O_NONBLOCK);
+	return fd;
 }
 
 static uint32_t some_evidence(struct fuzzer *f)
@@ -189,7 +210,7 @@ static void fuzz_client(struct fuzzer *f, int *slot)
 
 	switch (pick(f, 12)) {
 	case 0:
-		fd = pick(f, 2) ? otte_client(&id) : otte_open();
+		fd = pick(f, 2) ? client_nonblocking(&id) : otte_open();
 		if (fd < 0)
 			break;
 		keep_id(f, id);
@@ -248,6 +269,8 @@ static void *fuzz(void *arg)
 	while (f->done < f->calls) {
 		slot = &f->fd[pick(f, 3)];
 		what = pick(f, 20);
+		shared->at[f->process][f->thread].what = what;
+		shared->at[f->process][f->thread].done = f->done;
 		if (what < 5)
 			fuzz_region(f, *slot);
 		else if (what < 12)
@@ -266,7 +289,7 @@ static void *fuzz(void *arg)
 	return NULL;
 }
 
-static void process(unsigned int seed, unsigned long calls)
+static void process(unsigned int me, unsigned int seed, unsigned long calls)
 {
 	struct fuzzer f[THREADS];
 	pthread_t thread[THREADS];
@@ -275,15 +298,37 @@ static void process(unsigned int seed, unsigned long calls)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (i = 0; i < 3; i++)
-		fd[i] = otte_client(&shared->id[rand_r(&seed) % IDS]);
+		fd[i] = client_nonblocking(&shared->id[rand_r(&seed) % IDS]);
 	for (i = 0; i < THREADS; i++) {
-		f[i] = (struct fuzzer){ .seed = seed * 31 + i, .fd = fd, .area = area,
-					.calls = calls };
+		f[i] = (struct fuzzer){ .seed = seed * 31 + i, .process = me, .thread = i,
+					.fd = fd, .area = area, .calls = calls };
 		pthread_create(&thread[i], NULL, fuzz, &f[i]);
 	}
 	for (i = 0; i < THREADS; i++)
 		pthread_join(thread[i], NULL);
 	_exit(0);
+}
+
+/* Waits for @pid until @end; tells what it was at, and kills it, if it goes on. */
+static bool ends_by(pid_t pid, unsigned int process, const struct timespec *end)
+{
+	struct timespec now;
+	unsigned int i;
+
+	for (;;) {
+		if (waitpid(pid, NULL, WNOHANG) == pid)
+			return true;
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		if (now.tv_sec >= end->tv_sec)
+			break;
+		usleep(5000);
+	}
+	for (i = 0; i < THREADS; i++)
+		note("process %u thread %u: kind %u after %lu calls\n", process, i,
+		     shared->at[process][i].what, shared->at[process][i].done);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	return false;
 }
 
 static void release_all(void)
@@ -319,32 +364,37 @@ FIXTURE_TEARDOWN(fuzz)
 }
 
 TEST_F_TIMEOUT(fuzz, random_calls_do_no_harm_and_leave_nothing_behind,
-	       3600)
+	       7200)
 {
 	unsigned long calls = getenv("OTTE_FUZZ_CALLS") ?
 			      strtoul(getenv("OTTE_FUZZ_CALLS"), NULL, 0) : 100000;
 	unsigned int seed = getenv("OTTE_FUZZ_SEED") ? atoi(getenv("OTTE_FUZZ_SEED")) : 1, i, tries;
-	unsigned int rounds = calls / 20000 + 1, round;
+	unsigned int rounds = calls / ROUND_CALLS + 1, round;
 	pid_t pid[PROCESSES];
+	struct timespec end;
+	bool ended = true;
 	int fd;
 
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		      -1, 0);
 	fd = otte_client(NULL);
-	for (round = 0; round < rounds; round++) {
+	for (round = 0; round < rounds && ended; round++) {
 		fflush(NULL);
 		for (i = 0; i < PROCESSES; i++) {
 			pid[i] = fork();
 			if (!pid[i])
-				process(seed + round * PROCESSES + i,
+				process(i, seed + round * PROCESSES + i,
 					calls / rounds / PROCESSES / THREADS);
 		}
 		/* One of them does not live to its end. */
 		usleep(100000);
 		kill(pid[round % PROCESSES], SIGKILL);
+		clock_gettime(CLOCK_MONOTONIC, &end);
+		end.tv_sec += ROUND_S;
 		for (i = 0; i < PROCESSES; i++)
-			waitpid(pid[i], NULL, 0);
+			ended &= ends_by(pid[i], i, &end);
 	}
+	EXPECT_TRUE(ended);
 	note("seed %u, %lu calls\n", seed, shared->done);
 	EXPECT_GT(shared->done, calls / 4);
 	for (tries = 0; tries < 300 && otte_usage(fd, OTTE_RES_RETAINED_BYTES); tries++) {
