@@ -76,6 +76,13 @@ static bool becomes(const char *file, int64_t wanted)
 	return read_number(file) == wanted;
 }
 
+/* Nothing is left of tests and programs before this one. */
+static bool unused(void)
+{
+	return becomes(TOP "usage/clients", 0) && becomes(TOP "usage/regions", 0) &&
+	       becomes(TOP "usage/loans", 0) && becomes(TOP "retained_records", 0);
+}
+
 static int load_id(int fd, uint8_t id[16])
 {
 	struct otte_query query = { .size = sizeof(query) };
@@ -88,8 +95,10 @@ static int load_id(int fd, uint8_t id[16])
 TEST(an_open_file_keeps_the_module_and_goes_on_working)
 {
 	uint8_t id[16];
-	int fd = otte_open();
+	int fd;
 
+	ASSERT_TRUE(unused());
+	fd = otte_open();
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(-EAGAIN, unload());
 	ASSERT_EQ(0, load_id(fd, id));
@@ -101,8 +110,10 @@ TEST(an_open_client_keeps_the_module_and_sysfs_tells_of_it)
 {
 	uint64_t client, region, loan;
 	void *memory = otte_pages(BYTES), *copy = otte_pages(BYTES);
-	int fd = otte_client(&client);
+	int fd;
 
+	ASSERT_TRUE(unused());
+	fd = otte_client(&client);
 	ASSERT_LE(0, fd);
 	ASSERT_TRUE(memory && copy);
 	otte_fill(memory, BYTES, 3);
@@ -110,7 +121,7 @@ TEST(an_open_client_keeps_the_module_and_sysfs_tells_of_it)
 	ASSERT_EQ(0, otte_offer(fd, region, 0, BYTES, client, OTTE_READ, 0, &loan));
 	ASSERT_EQ(0, otte_accept(fd, loan, NULL));
 	ASSERT_EQ(-EAGAIN, unload());
-	EXPECT_LE(1, read_number(TOP "usage/clients"));
+	EXPECT_EQ(1, read_number(TOP "usage/clients"));
 	EXPECT_EQ(1, read_number(TOP "usage/regions"));
 	EXPECT_EQ(1, read_number(TOP "usage/loans"));
 	/* Nothing was taken away by the attempt. */
@@ -131,10 +142,13 @@ static void hold_and_die(int sock)
 
 TEST(what_is_retained_keeps_the_module_when_nobody_has_it_open)
 {
-	struct peer peer = peer_start(hold_and_die);
-	uint64_t hold = hear(peer.sock);
+	struct peer peer;
+	uint64_t hold;
 	char id[32];
 
+	ASSERT_TRUE(unused());
+	peer = peer_start(hold_and_die);
+	hold = hear(peer.sock);
 	ASSERT_NE(0, hold);
 	ASSERT_NE(UINT64_MAX, hold);
 	peer_kill(&peer);
@@ -150,11 +164,13 @@ TEST(drain_unload_load)
 {
 	uint64_t client, region, loan;
 	void *memory = otte_pages(BYTES);
-	int fd = otte_client(&client), late;
 	uint8_t before[16], after[16];
+	int fd, late;
 
 	if (access(MODULE, R_OK))
 		SKIP(return, "the module's file is not in this guest");
+	ASSERT_TRUE(unused());
+	fd = otte_client(&client);
 	ASSERT_LE(0, fd);
 	ASSERT_EQ(0, load_id(fd, before));
 	ASSERT_EQ(0, otte_region(fd, OTTE_BACKING_PAGES, OTTE_READ, memory, BYTES, &region));
