@@ -37,7 +37,7 @@ check: deps ## every test but the named long forms; prints the time of each part
 check-fast: ## the inner loop, under three minutes
 	@tests/run-parts.sh $(foreach p,$(CHECK_FAST_PARTS),$(p):$(budget-$(p)))
 
-check-long: deps ## the long forms: full counts, open-ended fuzzing, a bare machine
+check-long: deps ## the long forms, each bounded: full counts, minutes of fuzzing, a bare machine
 	@tests/run-parts.sh $(foreach p,$(CHECK_LONG_PARTS),$(p):$(budget-$(p)))
 
 help: ## this list

@@ -23,8 +23,8 @@
 
 #define OTTE_FS_MAGIC	0x6f747465	/* "otte" */
 
-/* Faults fill this many pages from the one touched on. */
-#define FAULT_PAGES	64
+/* A fault fills the aligned block it falls into, so that each is paid for once in any order. */
+#define FAULT_BYTES	(64 * PAGE_SIZE)
 
 /* Window to loan; entries are valid under RCU while the loan is exposed. */
 static DEFINE_XARRAY_FLAGS(windows, XA_FLAGS_ALLOC1);
@@ -95,29 +95,38 @@ static int loan_vm_may_split(struct vm_area_struct *vma, unsigned long addr)
 	return -EINVAL;
 }
 
+/* Fills the PTE at @addr. The caller holds map_lock and has seen that the loan is not revoked. */
+static vm_fault_t loan_fill(struct vm_area_struct *vma, unsigned long addr)
+{
+	struct otte_loan *loan = vma->vm_private_data;
+	struct otte_region *region = loan->region;
+	unsigned long at = (region->page_offset + otte_loan_offset(loan)) >> PAGE_SHIFT;
+
+	at += vma->vm_pgoff - loan_pgoff(loan) + ((addr - vma->vm_start) >> PAGE_SHIFT);
+	return vmf_insert_pfn(vma, addr, page_to_pfn(region->pages[at]));
+}
+
 static vm_fault_t loan_vm_fault(struct vm_fault *vmf)
 {
 	struct vm_area_struct *vma = vmf->vma;
 	struct otte_loan *loan = vma->vm_private_data;
-	struct otte_region *region = loan->region;
+	unsigned long touched = vmf->address & PAGE_MASK;
+	unsigned long block = ALIGN_DOWN(touched, FAULT_BYTES);
+	unsigned long addr = max(block, vma->vm_start);
+	unsigned long end = min(block + FAULT_BYTES, vma->vm_end);
 	vm_fault_t result = VM_FAULT_SIGBUS;
-	unsigned long addr = vmf->address & PAGE_MASK;
-	unsigned long at, i, count;
-
-	at = (region->page_offset + otte_loan_offset(loan)) >> PAGE_SHIFT;
-	at += vmf->pgoff - loan_pgoff(loan);
-	count = min_t(unsigned long, FAULT_PAGES, (vma->vm_end - addr) >> PAGE_SHIFT);
 
 	down_read(&loan->map_lock);
-	for (i = 0; i < count && !loan->revoked; i++) {
-		result = vmf_insert_pfn(vma, addr + (i << PAGE_SHIFT),
-					page_to_pfn(region->pages[at + i]));
-		if (result != VM_FAULT_NOPAGE)
+	if (!loan->revoked)
+		result = loan_fill(vma, touched);
+	/* Only the page that was touched has to be there. */
+	while (result == VM_FAULT_NOPAGE && addr < end) {
+		if (addr != touched && loan_fill(vma, addr) != VM_FAULT_NOPAGE)
 			break;
+		addr += PAGE_SIZE;
 	}
 	up_read(&loan->map_lock);
-	/* Only the page that was touched has to be there. */
-	return i ? VM_FAULT_NOPAGE : result;
+	return result;
 }
 
 static const struct vm_operations_struct loan_vm_ops = {

@@ -499,7 +499,7 @@ int otte_hold_drop_ioctl(struct otte_client *client, void *arg);
 /* ---- range.c: readers share, a writer excludes. Free of VFS ---- */
 
 /**
- * struct otte_range - a lent range in its region's interval tree
+ * struct otte_range - a lent range in one of its region's interval trees
  * @rb: in the tree
  * @start: first byte
  * @last: last byte
@@ -514,11 +514,18 @@ struct otte_range {
 	bool writer;
 };
 
+struct otte_ranges {
+	struct rb_root_cached readers;
+	struct rb_root_cached writers;
+};
+
+#define OTTE_RANGES_NONE	((struct otte_ranges){ RB_ROOT_CACHED, RB_ROOT_CACHED })
+
 /* 0, -ERANGE if [offset, offset + length) is not inside [0, size), -EINVAL if it is empty. */
 int otte_range_set(struct otte_range *range, u64 offset, u64 length, u64 size, bool writer);
-bool otte_range_conflicts(struct rb_root_cached *tree, const struct otte_range *range);
-void otte_range_insert(struct rb_root_cached *tree, struct otte_range *range);
-void otte_range_remove(struct rb_root_cached *tree, struct otte_range *range);
+bool otte_range_conflicts(struct otte_ranges *ranges, const struct otte_range *range);
+void otte_range_insert(struct otte_ranges *ranges, struct otte_range *range);
+void otte_range_remove(struct otte_ranges *ranges, struct otte_range *range);
 
 /* ---- gate.c: who is using a loan's memory through the module. Free of VFS ---- */
 
@@ -624,7 +631,7 @@ struct otte_region {
 	struct user_struct *pinned_user;
 	struct file *file;
 
-	struct rb_root_cached ranges;
+	struct otte_ranges ranges;
 	struct list_head loans;
 	unsigned int loan_count;
 	unsigned int exposed_count;

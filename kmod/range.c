@@ -2,7 +2,9 @@
 /*
  * Lent ranges of one region: readers share, a writer excludes everybody it overlaps.
  *
- * The tree is the region's and is protected by the ledger. Nothing here sleeps or allocates.
+ * Readers and writers are in a tree each, so that every question is whether there is any overlap,
+ * and its answer does not depend on how many readers share a range. The trees are the region's and
+ * are protected by the ledger. Nothing here sleeps or allocates.
  */
 #include <linux/interval_tree_generic.h>
 #include <linux/overflow.h>
@@ -12,8 +14,8 @@
 #define RANGE_START(range)	((range)->start)
 #define RANGE_LAST(range)	((range)->last)
 
-INTERVAL_TREE_DEFINE(struct otte_range, rb, u64, subtree_last, RANGE_START, RANGE_LAST, static,
-		     range_tree)
+INTERVAL_TREE_DEFINE(struct otte_range, rb, u64, subtree_last, RANGE_START, RANGE_LAST,
+		     static __maybe_unused, range_tree)
 
 int otte_range_set(struct otte_range *range, u64 offset, u64 length, u64 size, bool writer)
 {
@@ -29,24 +31,29 @@ int otte_range_set(struct otte_range *range, u64 offset, u64 length, u64 size, b
 	return 0;
 }
 
-bool otte_range_conflicts(struct rb_root_cached *tree, const struct otte_range *range)
+static bool overlaps(struct rb_root_cached *tree, const struct otte_range *range)
 {
-	struct otte_range *other;
-
-	for (other = range_tree_iter_first(tree, range->start, range->last); other;
-	     other = range_tree_iter_next(other, range->start, range->last)) {
-		if (range->writer || other->writer)
-			return true;
-	}
-	return false;
+	return range_tree_iter_first(tree, range->start, range->last);
 }
 
-void otte_range_insert(struct rb_root_cached *tree, struct otte_range *range)
+bool otte_range_conflicts(struct otte_ranges *ranges, const struct otte_range *range)
 {
-	range_tree_insert(range, tree);
+	if (overlaps(&ranges->writers, range))
+		return true;
+	return range->writer && overlaps(&ranges->readers, range);
 }
 
-void otte_range_remove(struct rb_root_cached *tree, struct otte_range *range)
+static struct rb_root_cached *tree_of(struct otte_ranges *ranges, const struct otte_range *range)
 {
-	range_tree_remove(range, tree);
+	return range->writer ? &ranges->writers : &ranges->readers;
+}
+
+void otte_range_insert(struct otte_ranges *ranges, struct otte_range *range)
+{
+	range_tree_insert(range, tree_of(ranges, range));
+}
+
+void otte_range_remove(struct otte_ranges *ranges, struct otte_range *range)
+{
+	range_tree_remove(range, tree_of(ranges, range));
 }

@@ -40,7 +40,7 @@ static bool conflicts_by_definition(const struct otte_range *all, const bool *in
 static void conflicts_are_those_of_the_definition(struct kunit *test)
 {
 	struct otte_range *all = kunit_kcalloc(test, RANGES, sizeof(*all), GFP_KERNEL);
-	struct rb_root_cached tree = RB_ROOT_CACHED;
+	struct otte_ranges ranges = OTTE_RANGES_NONE;
 	bool in[RANGES] = {};
 	struct rnd_state rnd;
 	unsigned int step, i, lent = 0, refused = 0;
@@ -51,7 +51,7 @@ static void conflicts_are_those_of_the_definition(struct kunit *test)
 	for (step = 0; step < 20000; step++) {
 		i = prandom_u32_state(&rnd) % RANGES;
 		if (in[i]) {
-			otte_range_remove(&tree, &all[i]);
+			otte_range_remove(&ranges, &all[i]);
 			in[i] = false;
 			continue;
 		}
@@ -59,12 +59,12 @@ static void conflicts_are_those_of_the_definition(struct kunit *test)
 			       1 + prandom_u32_state(&rnd) % 24, 2000,
 			       !(prandom_u32_state(&rnd) % 3));
 		conflict = conflicts_by_definition(all, in, RANGES, &all[i]);
-		KUNIT_ASSERT_EQ(test, conflict, otte_range_conflicts(&tree, &all[i]));
+		KUNIT_ASSERT_EQ(test, conflict, otte_range_conflicts(&ranges, &all[i]));
 		if (conflict) {
 			refused++;
 			continue;
 		}
-		otte_range_insert(&tree, &all[i]);
+		otte_range_insert(&ranges, &all[i]);
 		in[i] = true;
 		lent++;
 	}
@@ -74,19 +74,19 @@ static void conflicts_are_those_of_the_definition(struct kunit *test)
 
 static void neighbours_do_not_touch(struct kunit *test)
 {
-	struct rb_root_cached tree = RB_ROOT_CACHED;
+	struct otte_ranges ranges = OTTE_RANGES_NONE;
 	struct otte_range a, b, c;
 
 	otte_range_set(&a, 100, 100, 1000, true);
-	otte_range_insert(&tree, &a);
+	otte_range_insert(&ranges, &a);
 	otte_range_set(&b, 0, 100, 1000, true);
 	otte_range_set(&c, 200, 100, 1000, true);
-	KUNIT_EXPECT_FALSE(test, otte_range_conflicts(&tree, &b));
-	KUNIT_EXPECT_FALSE(test, otte_range_conflicts(&tree, &c));
+	KUNIT_EXPECT_FALSE(test, otte_range_conflicts(&ranges, &b));
+	KUNIT_EXPECT_FALSE(test, otte_range_conflicts(&ranges, &c));
 	otte_range_set(&b, 0, 101, 1000, false);
 	otte_range_set(&c, 199, 1, 1000, false);
-	KUNIT_EXPECT_TRUE(test, otte_range_conflicts(&tree, &b));
-	KUNIT_EXPECT_TRUE(test, otte_range_conflicts(&tree, &c));
+	KUNIT_EXPECT_TRUE(test, otte_range_conflicts(&ranges, &b));
+	KUNIT_EXPECT_TRUE(test, otte_range_conflicts(&ranges, &c));
 }
 
 static struct kunit_case range_cases[] = {

@@ -269,7 +269,7 @@ static struct otte_region *region_create(struct otte_client *owner,
 	region->addr = arg->addr;
 	region->length = arg->length;
 	region->tag = arg->tag;
-	region->ranges = RB_ROOT_CACHED;
+	region->ranges = OTTE_RANGES_NONE;
 	spin_lock_init(&region->lock);
 	INIT_WORK(&region->notice, region_notice);
 	INIT_LIST_HEAD(&region->owner_link);

@@ -2,8 +2,9 @@
 #
 # Fuzz targets: each tests/fuzz/NAME_fuzz.c is one libFuzzer program, with its corpus in
 # tests/fuzz/corpus/NAME/ and, where there is one, its words in tests/fuzz/NAME.dict. The part `fuzz`
-# gives each a fixed number of runs from a fixed seed; `make fuzz-NAME` goes on until it finds
-# something or for FUZZ_SECONDS, and keeps what it learned in $(O)/fuzz/corpus/NAME/.
+# gives each a fixed number of runs from a fixed seed; the part `fuzz-long` gives each FUZZ_LONG_SECONDS and
+# another seed each time; `make fuzz-NAME` goes on until it finds something or for FUZZ_SECONDS. The last two
+# keep what they learned in $(O)/fuzz/corpus/NAME/.
 
 FUZZ_NAMES := $(patsubst tests/fuzz/%_fuzz.c,%,$(sort $(wildcard tests/fuzz/*_fuzz.c)))
 FUZZ_BIN = $(FUZZ_NAMES:%=$(O)/fuzz/%)
@@ -12,6 +13,7 @@ FUZZ_SAN := address,undefined
 FUZZ_SEED := 1
 FUZZ_RUNS ?= 150000 # of each target, unless it has a FUZZ_RUNS_NAME
 FUZZ_SECONDS ?= 0   # of `make fuzz-NAME`; 0: no end
+FUZZ_LONG_SECONDS ?= 600 # of each target in `fuzz-long`
 
 FUZZ_CFLAGS = -std=gnu11 -O1 -g -pthread $(WARN) -fno-sanitize-recover=all \
 	-fsanitize=fuzzer-no-link,$(FUZZ_SAN) $(shell pkg-config --cflags $(PKGS))
@@ -37,6 +39,14 @@ budget-fuzz := 2
 check-part-fuzz: $(FUZZ_BIN)
 	@O=$(O) SEED=$(FUZZ_SEED) tests/fuzz/run.sh \
 		$(foreach n,$(FUZZ_NAMES),$(n):$(strip $(or $(FUZZ_RUNS_$(n)),$(FUZZ_RUNS))))
+
+CHECK_LONG_PARTS += fuzz-long
+budget-fuzz-long = $(shell echo $$(($(words $(FUZZ_NAMES)) * $(strip $(FUZZ_LONG_SECONDS)) / 60 + 3)))
+
+.PHONY: check-part-fuzz-long
+check-part-fuzz-long: $(FUZZ_BIN)
+	@O=$(O) SEED=$${FUZZ_SEED:-$$RANDOM} tests/fuzz/run.sh \
+		$(FUZZ_NAMES:%=%:$(strip $(FUZZ_LONG_SECONDS))s)
 
 .PHONY: $(FUZZ_NAMES:%=fuzz-%)
 $(FUZZ_NAMES:%=fuzz-%): fuzz-%: $(O)/fuzz/%

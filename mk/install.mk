@@ -53,7 +53,7 @@ check-part-install:
 	@tests/install/run.sh
 
 CHECK_LONG_PARTS += bare
-budget-bare := 8
+budget-bare := 15
 
 .PHONY: check-part-bare
 check-part-bare:

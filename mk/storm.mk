@@ -19,9 +19,15 @@ $(foreach n,$(STORM_NAMES),$(eval $(call storm_rule,$(n))))
 CHECK_PARTS += storm
 budget-storm := 2
 
-.PHONY: check-part-storm check-long-storm
+# The full count of kills.
+CHECK_LONG_PARTS += storm-long
+budget-storm-long := 5
+STORM_KILLS := 300
+
+.PHONY: check-part-storm check-part-storm-long
 check-part-storm: $(STORM_BIN)
 	@tests/run-programs.sh $(STORM_BIN)
 
-check-long-storm: $(B)/e2e/storm ## 300 kills (part of check-long)
-	@OTTE_STORM_KILLS=300 tests/run-programs.sh $(B)/e2e/storm
+check-part-storm-long: $(B)/e2e/storm
+	@echo "$(STORM_KILLS) kills"
+	@OTTE_STORM_KILLS=$(STORM_KILLS) tests/run-programs.sh $(B)/e2e/storm

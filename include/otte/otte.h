@@ -91,6 +91,12 @@ enum otte_ledger_kind {
 	OTTE_LEDGER_PROCESS = 2, /* the same rules inside this process */
 };
 
+enum otte_zerocopy {
+	OTTE_ZEROCOPY_AUTO = 0,   /* to other hosts, until the kernel says that it copies */
+	OTTE_ZEROCOPY_OFF = 1,
+	OTTE_ZEROCOPY_ALWAYS = 2, /* within this host as well, for tests and measurements */
+};
+
 #define OTTE_CONFIG_VERSION 1
 #define OTTE_NAME_MAX 64      /* bytes of a name with its terminator */
 #define OTTE_ADDRESS_MAX 256  /* bytes of "host:port" or "[v6]:port" with its terminator */
@@ -150,6 +156,8 @@ struct otte_config {
 	uint64_t tcp_send_buffer;               /* tcp.send_buffer_bytes: 0 = by peer */
 	uint64_t tcp_receive_buffer;            /* tcp.receive_buffer_bytes: 0 = the system's */
 	uint64_t tcp_stall_ns;                  /* tcp.stall_timeout_ms: 10000 without a byte moved */
+	uint32_t tcp_zerocopy;                  /* tcp.zerocopy: enum otte_zerocopy; auto */
+	uint32_t tcp_zerocopy_bytes;            /* tcp.zerocopy_bytes: 65536; shorter ones are copied */
 };
 
 /* Defaults. `size` is sizeof(*config) of the caller. -EINVAL if smaller than version 1's. */
@@ -253,6 +261,11 @@ struct otte_stats {
 	uint64_t notifications_sent;
 	uint64_t notifications_received;
 	uint64_t stale_regions;         /* unregistered or lost while in use */
+	uint64_t zerocopy_bytes;        /* payload sent with MSG_ZEROCOPY */
+	uint64_t zerocopy_sends;        /* in so many sends */
+	uint64_t zerocopy_copied;       /* of which the kernel copied so many after all */
+	uint64_t zerocopy_refused;      /* sends that it had no room for: copied by us */
+	uint64_t zerocopy_outstanding;  /* sends whose memory the kernel has not released yet */
 };
 
 /* Counters of this engine; calls nothing outside the process. Fills at most stats->size bytes. */
@@ -280,8 +293,8 @@ OTTE_API int otte_mem_adopt(struct otte_engine *engine, void *address, uint64_t 
 /*
  * `length` bytes of an open regular file or memfd from `offset`, mapped shared. length 0: to its
  * end. The descriptor may be closed afterwards. -EINVAL unless `offset` is a multiple of the page
- * size. A file truncated under the mapping makes requests that touch it fail with -ESTALE; a peer that
- * READs it is cut off (-ECONNRESET there).
+ * size. A file truncated under the mapping makes requests that reach into the lost part fail with
+ * -ESTALE; a connection is lost for it only where the file shrinks in the middle of an answer.
  */
 OTTE_API int otte_mem_map_file(struct otte_engine *engine, int fd, uint64_t offset, uint64_t length,
 			       unsigned flags, struct otte_mem **mem);

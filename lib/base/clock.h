@@ -18,6 +18,11 @@ uint64_t otte_now_ns(void);
  */
 uint64_t otte_coarse_ns(void);
 
+#define OTTE_TIME_TEXT 32
+
+/* "10 s", "1.5 s", "250 ms", "7 ns": as people say it, without loss down to the nanosecond. */
+const char *otte_time_text(char text[OTTE_TIME_TEXT], uint64_t ns);
+
 /* Tests only: stop the clock at `now_ns`; 0 goes back to the real one. */
 void otte_clock_fake(uint64_t now_ns);
 

@@ -11,10 +11,10 @@
 #define OTTE_ERROR_BYTES 256
 
 /* Remember what was at fault and return `code`, so that a caller can `return otte_fail(...)`. */
-int otte_fail(int code, const char *format, ...) OTTE_PRINTF(2, 3);
+int otte_fail(int code, const char *format, ...) OTTE_PRINTF(2, 3) OTTE_COLD;
 
 /* Put `prefix` before the remembered text; returns `code`. */
-int otte_fail_within(int code, const char *format, ...) OTTE_PRINTF(2, 3);
+int otte_fail_within(int code, const char *format, ...) OTTE_PRINTF(2, 3) OTTE_COLD;
 
 /* clang's analyser sees one file at a time: tell it that `code` comes back. */
 #ifdef __clang_analyzer__

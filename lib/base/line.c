@@ -59,21 +59,48 @@ ssize_t otte_line_fault(const char *text, size_t length)
 	return -1;
 }
 
-size_t otte_line_clean(char *out, size_t size, const char *text)
+#define STAND_IN 4 /* bytes of "\\xNN" */
+
+/* What a line has in place of a byte that it cannot have. */
+static size_t stand_in(char instead[STAND_IN], uint8_t byte, bool escape)
 {
-	size_t length = strlen(text), from = 0, used = 0, bytes;
+	static const char digits[] = "0123456789abcdef";
+
+	if (!escape) {
+		instead[0] = '?';
+		return 1;
+	}
+	instead[0] = '\\';
+	instead[1] = 'x';
+	instead[2] = digits[byte >> 4];
+	instead[3] = digits[byte & 15];
+	return STAND_IN;
+}
+
+static size_t copy_line(char *out, size_t size, const char *text, bool escape)
+{
+	size_t length = strlen(text), from = 0, used = 0, bytes, wanted;
+	char instead[STAND_IN];
 
 	while (from < length) {
 		bytes = character((const uint8_t *)text + from, length - from);
-		if (used + (bytes ? bytes : 1) >= size)
+		wanted = bytes ? bytes : stand_in(instead, (uint8_t)text[from], escape);
+		if (used + wanted >= size)
 			break;
-		if (bytes)
-			memcpy(out + used, text + from, bytes);
-		else
-			out[used] = '?';
-		used += bytes ? bytes : 1;
+		memcpy(out + used, bytes ? text + from : instead, wanted);
+		used += wanted;
 		from += bytes ? bytes : 1;
 	}
 	out[used] = '\0';
 	return used;
+}
+
+size_t otte_line_clean(char *out, size_t size, const char *text)
+{
+	return copy_line(out, size, text, false);
+}
+
+size_t otte_line_escape(char *out, size_t size, const char *text)
+{
+	return copy_line(out, size, text, true);
 }

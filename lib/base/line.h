@@ -18,4 +18,7 @@ ssize_t otte_line_fault(const char *text, size_t length);
  */
 size_t otte_line_clean(char *out, size_t size, const char *text);
 
+/* The same, but each unfit byte becomes "\xNN": for names, which would else look like another one's. */
+size_t otte_line_escape(char *out, size_t size, const char *text);
+
 #endif

@@ -7,6 +7,6 @@
 #include "otte/otte.h"
 
 /* One line, no newline. Call without a lock that a hook could want. */
-void otte_log(enum otte_log_level level, const char *format, ...) OTTE_PRINTF(2, 3);
+void otte_log(enum otte_log_level level, const char *format, ...) OTTE_PRINTF(2, 3) OTTE_COLD;
 
 #endif

@@ -5,10 +5,13 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define OTTE_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+/* Rarely called: what leads there is kept off the path that is taken. */
+#define OTTE_COLD __attribute__((cold))
 
 #define KIB (1024ull)
 #define MIB (1024ull * KIB)
@@ -23,6 +26,19 @@ static inline uint64_t min_u64(uint64_t a, uint64_t b)
 static inline uint64_t max_u64(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
+}
+
+/*
+ * Fill a caller's struct that begins with its uint32_t size, which stays as the caller set it: as much
+ * of `whole` as fits. The caller has checked that the size covers itself.
+ */
+static inline void sized_copy_out(void *out, const void *whole, size_t known)
+{
+	uint32_t size;
+
+	memcpy(&size, out, sizeof(size));
+	memcpy((char *)out + sizeof(size), (const char *)whole + sizeof(size),
+	       (size < known ? size : known) - sizeof(size));
 }
 
 /* [offset, offset + length) lies inside [0, limit), without overflow. */

@@ -160,12 +160,14 @@ void otte_control_client_stop(struct otte_control_client *client, int code)
 
 void otte_control_client_tick(struct otte_control_client *client, uint64_t now_ns)
 {
+	char limit[OTTE_TIME_TEXT];
 	bool tell = false;
 
 	pthread_mutex_lock(&client->lock);
 	if (client->state >= OTTE_CLIENT_CONNECTING && client->state < OTTE_CLIENT_OPEN &&
 	    client->deadline_ns <= now_ns) {
-		otte_fail(-ETIMEDOUT, "the peer did not answer the hello in time");
+		otte_fail(-ETIMEDOUT, "the peer did not answer the hello within %s (control.timeout_ms)",
+			  otte_time_text(limit, client->timeout_ns));
 		tell = lose(client, -ETIMEDOUT);
 	}
 	pthread_mutex_unlock(&client->lock);
@@ -419,6 +421,7 @@ int otte_control_client_call(struct otte_control_client *client, uint16_t type, 
 {
 	struct otte_call call = { .answer_type = answer_type };
 	uint64_t until = otte_now_ns() + timeout_ns;
+	char limit[OTTE_TIME_TEXT];
 	struct timespec ts = {
 		.tv_sec = (time_t)(until / NSEC_PER_SEC), .tv_nsec = (long)(until % NSEC_PER_SEC),
 	};
@@ -442,7 +445,8 @@ int otte_control_client_call(struct otte_control_client *client, uint16_t type, 
 			timed_out = pthread_cond_timedwait(&call.cond, &client->lock, &ts);
 		if (!call.done) {
 			DL_DELETE(client->calls, &call);
-			ret = otte_fail(-ETIMEDOUT, "the peer did not answer in time");
+			ret = otte_fail(-ETIMEDOUT, "the peer did not answer within %s",
+					otte_time_text(limit, timeout_ns));
 		} else if (call.status) {
 			ret = otte_fail(call.status, "the peer answers: %s",
 					client->state == OTTE_CLIENT_LOST ?

@@ -35,13 +35,16 @@ static void end_session(struct otte_session *session, bool keep_fd)
 
 	if (session->state == OTTE_SESSION_CLOSED)
 		return;
+	if (session->state == OTTE_SESSION_NEW)
+		server->greeting--;
+	else
+		server->greeted--;
 	if (session->state == OTTE_SESSION_OPEN) {
 		atomic_fetch_sub(&server->open_sessions, 1);
 		server->handlers.closed(server->handlers.arg, session);
 	}
 	session->state = OTTE_SESSION_CLOSED;
 	DL_DELETE(server->sessions, session);
-	server->connections--;
 	otte_loop_remove(server->loop, &session->watch);
 	if (!keep_fd)
 		otte_fd_close(session->stream.fd);
@@ -77,6 +80,25 @@ static int answer(struct otte_session *session, uint16_t type, uint64_t id, int3
 	};
 
 	return after_send(session, otte_stream_send(&session->stream, &frame, payload));
+}
+
+static void tell_held(struct otte_control_server *server, uint64_t now_ns)
+{
+	uint32_t held = otte_log_limit_held(&server->said, now_ns);
+
+	if (held)
+		otte_log(OTTE_LOG_WARNING, "%u more peers were cut off or turned away", held);
+}
+
+/* What a peer did to us, within bounds for all of them together. */
+static void tell(struct otte_control_server *server, const char *what)
+{
+	uint64_t now_ns = otte_now_ns();
+
+	tell_held(server, now_ns);
+	if (otte_log_limit_admits(&server->said, now_ns))
+		otte_log(OTTE_LOG_WARNING, "%s: %s", what, otte_error_text());
+	server->due_ns = min_u64(server->due_ns, otte_log_limit_due(&server->said));
 }
 
 /* Say why, then hang up. */
@@ -154,10 +176,17 @@ static int welcome(struct otte_session *session, const uint8_t *payload,
 	}
 	otte_welcome_encode(&reply, out, sizeof(out));
 	session->state = OTTE_SESSION_PROOF;
+	server->greeting--;
+	server->greeted++;
 	ret = answer(session, OTTE_FRAME_WELCOME, 0, 0, out, sizeof(out));
 	if (ret || key)
 		return ret;
 	return open_session(session);
+}
+
+static int full(const struct otte_control_server *server)
+{
+	return otte_fail(-EDQUOT, "control.connections (%u) is full", server->max_connections);
 }
 
 static int take_hello(struct otte_session *session, const struct otte_frame *frame,
@@ -167,6 +196,8 @@ static int take_hello(struct otte_session *session, const struct otte_frame *fra
 	int ret;
 
 	ret = otte_hello_decode(payload, frame->length, &hello);
+	if (!ret && session->server->greeted >= session->server->max_connections)
+		ret = full(session->server);
 	if (ret)
 		return ret;
 	return welcome(session, payload, &hello);
@@ -359,8 +390,10 @@ static void session_ready(struct otte_watch *watch, uint32_t events)
 		if (ret == 1)
 			ret = handle(session, &frame, payload);
 		if (ret < 0 && session->state != OTTE_SESSION_CLOSED) {
-			atomic_fetch_add(&server->bad_frames, 1);
-			otte_log(OTTE_LOG_WARNING, "a peer is cut off: %s", otte_error_text());
+			/* One peer too many has broken nothing. */
+			if (ret != -EDQUOT)
+				atomic_fetch_add(&server->bad_frames, 1);
+			tell(server, "a peer is cut off");
 			refuse(session, ret);
 		}
 	}
@@ -388,7 +421,7 @@ static int add_connection(struct otte_control_server *server, int fd)
 		return ret;
 	}
 	DL_APPEND(server->sessions, session);
-	server->connections++;
+	server->greeting++;
 	return 0;
 }
 
@@ -396,17 +429,41 @@ static void pause_listener(struct otte_control_server *server)
 {
 	if (server->paused_until_ns)
 		return;
-	otte_log(OTTE_LOG_WARNING, "accept: %m; the listener pauses");
+	otte_fail(-errno, "accept: %m");
+	tell(server, "the listener pauses");
 	server->paused_until_ns = otte_now_ns() + DESCRIPTOR_PAUSE_NS;
 	server->due_ns = min_u64(server->due_ns, server->paused_until_ns);
 	otte_loop_remove(server->loop, &server->listener);
+}
+
+/* Whoever is not let in is told why, as far as that fits into an empty socket. */
+static void turn_away(struct otte_control_server *server, int fd, int code)
+{
+	uint8_t bytes[OTTE_FRAME_HEADER + OTTE_TEXT_MAX];
+	struct otte_frame frame = { .type = OTTE_FRAME_ERROR, .status = code };
+	char text[OTTE_ERROR_BYTES];
+	ssize_t length;
+
+	/* Before a log's hook could replace it. */
+	snprintf(text, sizeof(text), "%s", otte_error_text());
+	tell(server, "a peer is turned away");
+	length = otte_text_encode(text, bytes + OTTE_FRAME_HEADER, OTTE_TEXT_MAX);
+	frame.length = length < 0 ? 0 : (uint32_t)length;
+	otte_frame_encode(&frame, bytes);
+	if (send(fd, bytes, OTTE_FRAME_HEADER + frame.length, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		otte_log(OTTE_LOG_DEBUG, "it is not told: %m");
+	/* Unread bytes would turn the close into a reset, which may overtake what was just sent. */
+	shutdown(fd, SHUT_WR);
+	if (recv(fd, NULL, server->max_payload, MSG_DONTWAIT | MSG_TRUNC) < 0 && errno != EAGAIN)
+		otte_log(OTTE_LOG_DEBUG, "nor heard: %m");
+	otte_fd_close(fd);
 }
 
 static void listener_ready(struct otte_watch *watch, uint32_t events)
 {
 	struct otte_control_server *server =
 		container_of(watch, struct otte_control_server, listener);
-	int fd;
+	int fd, ret;
 
 	(void)events;
 	fd = otte_fd_accept(watch->fd);
@@ -415,16 +472,9 @@ static void listener_ready(struct otte_watch *watch, uint32_t events)
 			pause_listener(server);
 		return;
 	}
-	if (server->connections >= server->max_connections) {
-		otte_log(OTTE_LOG_WARNING, "control.connections (%u) is full: a peer is turned away",
-			 server->max_connections);
-		otte_fd_close(fd);
-		return;
-	}
-	if (add_connection(server, fd)) {
-		otte_log(OTTE_LOG_WARNING, "a peer is turned away: %s", otte_error_text());
-		otte_fd_close(fd);
-	}
+	ret = server->greeting < server->max_connections ? add_connection(server, fd) : full(server);
+	if (ret)
+		turn_away(server, fd, ret);
 }
 
 int otte_control_server_open(struct otte_control_server *server, int fd)
@@ -432,7 +482,8 @@ int otte_control_server_open(struct otte_control_server *server, int fd)
 	int ret;
 
 	server->sessions = NULL;
-	server->connections = 0;
+	server->greeting = server->greeted = 0;
+	server->said = (struct otte_log_limit){ 0 };
 	server->paused_until_ns = 0;
 	server->due_ns = UINT64_MAX;
 	server->listener.fd = -1;
@@ -483,7 +534,8 @@ void otte_control_server_tick(struct otte_control_server *server, uint64_t now_n
 	}
 	if (server->paused_until_ns)
 		due = min_u64(due, server->paused_until_ns);
-	server->due_ns = due;
+	tell_held(server, now_ns);
+	server->due_ns = min_u64(due, otte_log_limit_due(&server->said));
 }
 
 void otte_control_server_bye(struct otte_control_server *server)

@@ -3,8 +3,10 @@
  * The accepting side of control connections: listener, hellos, sessions, requests of peers.
  *
  * A connection is NEW until its first frame says what it is. HELLO makes it a session (PROOF while a
- * key has to be proven, then OPEN); LANE hands its descriptor to the transport and ends the session
- * object. A NEW or PROOF connection lives at most timeout_ns.
+ * key has to be proven, then OPEN), of which there are at most max_connections; LANE hands its
+ * descriptor to the transport and ends the session object. A NEW or PROOF connection lives at most
+ * timeout_ns, and of NEW ones there are at most max_connections too: those of a session's lanes come
+ * while every session is taken.
  *
  * Everything here runs in the thread that runs `loop`, handlers included; there is no lock. The counters
  * may be read from anywhere.
@@ -15,6 +17,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "base/log_limit.h"
 #include "base/loop.h"
 #include "control/auth.h"
 #include "control/stream.h"
@@ -76,7 +79,9 @@ struct otte_control_server {
 	uint64_t paused_until_ns;         /* the listener, after descriptors ran out */
 	uint64_t due_ns;                  /* tick() has something to do then; UINT64_MAX: nothing */
 	struct otte_session *sessions;
-	uint32_t connections;             /* accepted and alive, lanes excepted */
+	uint32_t greeting;                /* connections that have not said what they are */
+	uint32_t greeted;                 /* and those that are sessions; max_connections of each */
+	struct otte_log_limit said;       /* of what peers make us log */
 	struct otte_region_info *rows;    /* scratch of one REGIONS frame */
 	uint8_t *frame;                   /* scratch of one payload */
 	_Atomic uint64_t open_sessions, bad_frames, refused_hellos;

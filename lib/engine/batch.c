@@ -15,6 +15,9 @@
 #include "engine/notify.h"
 #include "engine/segment.h"
 
+/* A wait that must end sooner than this does not sleep in a connection, whose limit is coarse. */
+#define ALONE_LEFT_NS (20 * NSEC_PER_MSEC)
+
 int otte_batch_create(struct otte_engine *engine, uint32_t capacity, struct otte_batch **out)
 {
 	struct otte_batch *batch;
@@ -62,8 +65,36 @@ int otte_batch_submit(struct otte_batch *batch, const struct otte_request *reque
 	return otte_batch_admit(batch, &from, count);
 }
 
+/* Under batch->lock: the peer, held, of a batch whose requests are one group that has not ended. */
+static struct otte_peer *hold_only_peer(struct otte_batch *batch)
+{
+	struct otte_task_record *head = batch->tasks;
+
+	if (head->members != batch->submitted || batch->ended)
+		return NULL;
+	otte_peer_hold(head->peer);
+	return head->peer;
+}
+
+/*
+ * Nobody but this thread waits for anything: it sleeps in the connection itself, for what that saves is a
+ * quarter of a small transfer's time. It holds no lead, so whoever else has work meanwhile is not hindered.
+ */
+static void wait_alone(struct otte_peer *peer, uint32_t requests, struct otte_waiter *waiter,
+		       uint64_t until_ns)
+{
+	struct otte_progress *progress = &peer->engine->progress;
+
+	while (!atomic_load(&waiter->done) && otte_progress_alone(progress, requests) &&
+	       until_ns - min_u64(until_ns, otte_coarse_ns()) > ALONE_LEFT_NS &&
+	       peer->tcp->ops->receive_alone(peer->tcp))
+		;
+}
+
 int otte_batch_wait(struct otte_batch *batch, int64_t timeout_ns)
 {
+	uint64_t until_ns = otte_deadline_after(timeout_ns);
+	struct otte_peer *peer = NULL;
 	struct otte_waiter waiter;
 	bool finished;
 	int ret;
@@ -76,11 +107,16 @@ int otte_batch_wait(struct otte_batch *batch, int64_t timeout_ns)
 	if (!finished) {
 		otte_waiter_init(&waiter);
 		DL_APPEND(batch->waiters, &waiter);
+		peer = hold_only_peer(batch);
 	}
 	pthread_mutex_unlock(&batch->lock);
 	if (finished)
 		return 0;
-	otte_progress_wait(&batch->engine->progress, &waiter, otte_deadline_after(timeout_ns));
+	if (peer) {
+		wait_alone(peer, batch->submitted, &waiter, until_ns);
+		otte_peer_put(peer);
+	}
+	otte_progress_wait(&batch->engine->progress, &waiter, until_ns);
 	if (waiter.own)
 		return 0;
 	/* Who finished the batch may still be in it, and has the waiter in hand until it lets go. */
@@ -101,7 +137,7 @@ int otte_batch_poll(struct otte_batch *batch, struct otte_batch_status *status)
 		return ret;
 	if (!status)
 		return otte_fail(-EINVAL, "otte_batch_poll: status must not be NULL");
-	if (atomic_load(&batch->engine->progress.live))
+	if (atomic_load(&batch->engine->requests))
 		otte_progress_poll(&batch->engine->progress);
 	pthread_mutex_lock(&batch->lock);
 	*status = (struct otte_batch_status){
@@ -122,6 +158,7 @@ int otte_batch_eventfd(struct otte_batch *batch)
 	ret = check(batch, "otte_batch_eventfd");
 	if (ret)
 		return ret;
+	pthread_mutex_lock(&batch->submit_lock);
 	pthread_mutex_lock(&batch->lock);
 	ret = batch->event_fd;
 	if (ret < 0) {
@@ -138,12 +175,33 @@ int otte_batch_eventfd(struct otte_batch *batch)
 		}
 	}
 	pthread_mutex_unlock(&batch->lock);
+	pthread_mutex_unlock(&batch->submit_lock);
 	return ret;
+}
+
+/* Of a request that exists; under batch->lock, or all of the batch's are finished. */
+static void describe_task(const struct otte_task_record *task, struct otte_task *out)
+{
+	const struct otte_task_record *head = task;
+
+	while (!head->members)
+		head--;
+	*out = (struct otte_task){
+		.state = task->state == OTTE_TASK_QUEUED && atomic_load(&head->dispatched) ?
+				 OTTE_TASK_DISPATCHED :
+				 task->state,
+		.code = task->code,
+		.remote_effect = task->effect,
+		.locally_drained = task->drained,
+		.transport = task->transport,
+		.user_data = task->user_data,
+		.latency_ns = task->ended_ns ? task->ended_ns - task->submitted_ns : 0,
+	};
 }
 
 int otte_batch_task(struct otte_batch *batch, uint32_t index, struct otte_task *out)
 {
-	const struct otte_task_record *task;
+	uint32_t finished;
 	int ret;
 
 	ret = check(batch, "otte_batch_task");
@@ -151,27 +209,17 @@ int otte_batch_task(struct otte_batch *batch, uint32_t index, struct otte_task *
 		return ret;
 	if (!out)
 		return otte_fail(-EINVAL, "otte_batch_task: task must not be NULL");
+	finished = atomic_load_explicit(&batch->finished, memory_order_acquire);
+	if (index < finished && finished == batch->submitted) {
+		describe_task(&batch->tasks[index], out);
+		return 0;
+	}
 	pthread_mutex_lock(&batch->lock);
-	if (index < batch->submitted) {
-		const struct otte_task_record *head = &batch->tasks[index];
-
-		task = head;
-		while (!head->members)
-			head--;
-		*out = (struct otte_task){
-			.state = task->state == OTTE_TASK_QUEUED && atomic_load(&head->dispatched) ?
-					 OTTE_TASK_DISPATCHED : task->state,
-			.code = task->code,
-			.remote_effect = task->effect,
-			.locally_drained = task->drained,
-			.transport = task->transport,
-			.user_data = task->user_data,
-			.latency_ns = task->ended_ns ? task->ended_ns - task->submitted_ns : 0,
-		};
-	} else {
+	if (index < batch->submitted)
+		describe_task(&batch->tasks[index], out);
+	else
 		ret = otte_fail(-EINVAL, "otte_batch_task: request %u of %u", index,
 				batch->submitted);
-	}
 	pthread_mutex_unlock(&batch->lock);
 	return ret;
 }
@@ -209,13 +257,16 @@ int otte_batch_failure(struct otte_batch *batch, struct otte_failure *failure)
 		failure->count++;
 	}
 	if (first) {
+		bool lost = first->code == -ECONNRESET && batch->lost[0];
+
 		failure->code = first->code;
 		failure->remote_effect = first->effect;
 		failure->locally_drained = first->drained;
 		snprintf(failure->text, sizeof(failure->text),
-			 "%s %u of %u: %s; remote effect %s, local range %s%s",
+			 "%s %u of %u: %s%s%s; remote effect %s, local range %s%s",
 			 failure->count == 1 ? "request" : "requests from", failure->first,
-			 batch->submitted, otte_strerror(first->code),
+			 batch->submitted, otte_strerror(first->code), lost ? ": " : "",
+			 lost ? batch->lost : "",
 			 first->effect ? "unknown" : "none",
 			 first->drained ? "drained" : "not drained",
 			 batch->notifies_dropped ? "; a notification was dropped" : "");
@@ -245,10 +296,12 @@ int otte_batch_reset(struct otte_batch *batch)
 	pthread_mutex_lock(&batch->lock);
 	ret = check_finished(batch);
 	if (!ret) {
-		batch->submitted = batch->ended = batch->finished = 0;
+		batch->submitted = batch->ended = 0;
+		batch->finished = 0;
 		batch->failed = batch->prefix = 0;
 		batch->bytes_completed = 0;
 		batch->notifies_dropped = 0;
+		batch->lost[0] = '\0';
 		if (batch->event_fd >= 0 && read(batch->event_fd, &drain, sizeof(drain)) < 0 &&
 		    errno != EAGAIN)
 			ret = otte_fail(-errno, "a batch's eventfd: %m");

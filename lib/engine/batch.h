@@ -76,20 +76,29 @@ struct otte_batch {
 	struct otte_task_record *tasks;
 
 	pthread_mutex_t submit_lock;     /* one submission at a time; outermost */
-	pthread_mutex_t lock;            /* the rest, and the tasks' last four fields */
+	struct otte_region_memo memo;    /* under submit_lock */
+	/*
+	 * `lock`: the rest, and the tasks' last four fields. Of these, `submitted` is written under submit_lock
+	 * and, once there is an eventfd, under `lock` too; `finished` is the last thing that is written under
+	 * `lock`: who sees it equal to `submitted` may look at the results, and begin anew, without it.
+	 */
+	pthread_mutex_t lock;
 	/* ended: have a result; finished: and nothing of ours will touch them. */
-	uint32_t submitted, ended, finished, failed, prefix;
+	_Atomic uint32_t submitted, finished;
+	uint32_t ended, failed, prefix;
 	uint64_t bytes_completed;
-	int event_fd;                    /* -1: nobody asked */
+	int event_fd;                    /* -1: nobody asked; written under both locks */
 	bool attended;                   /* the engine's thread was asked to lead for it */
 	struct otte_waiter *waiters;
 	struct otte_pending_notify *notifies, **notify_tail;
 	uint32_t notifies_dropped;
+	char lost[88];                   /* why the first request that lost its peer did; "": none has */
 };
 
 int otte_batch_admit(struct otte_batch *batch, const struct otte_submission *from, size_t count);
 /* One request by itself: everything but budgets and conflicts. `index` is for the text. */
-int otte_request_check(struct otte_engine *engine, const struct otte_request *request, size_t index);
+int otte_request_check(struct otte_engine *engine, const struct otte_request *request, size_t index,
+		       struct otte_region_memo *memo);
 /* Send what the peer's window allows. */
 void otte_batch_dispatch(struct otte_peer *peer);
 /* End what is overdue; returns the next deadline. */

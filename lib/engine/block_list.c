@@ -12,6 +12,7 @@
 static int check_blocks(struct otte_engine *engine, const struct otte_request *prototype,
 			const struct otte_block *blocks, size_t count)
 {
+	struct otte_region_memo memo = { 0 };
 	struct otte_request request;
 	size_t i;
 	int ret;
@@ -26,7 +27,7 @@ static int check_blocks(struct otte_engine *engine, const struct otte_request *p
 		    __builtin_add_overflow(request.remote_offset, blocks[i].remote_offset,
 					   &request.remote_offset))
 			return otte_fail(-ERANGE, "block %zu: an offset overflows", i);
-		ret = otte_request_check(engine, &request, i);
+		ret = otte_request_check(engine, &request, i, &memo);
 		if (ret)
 			return ret;
 	}

@@ -30,16 +30,20 @@
 #include "base/util.h"
 
 #define JSON_MAX MIB
+#define RANGE_TEXT 56 /* two numbers of 20 digits and the words around them */
 #define KEY_MAX 64 /* bytes of the longest dotted key with its terminator */
 #define HOUR_MS (3600 * 1000ull)
+/* The largest packet, of loopback. A buffer that holds no whole one waits for each to be acknowledged. */
+#define BUFFER_MIN (64 * KIB)
 #define BYTES_MAX (1ull << 60) /* fits JSON's signed integers with room to add */
 
 /* When the struct grows: version 1 keeps this size, and the loaders refuse keys beyond `size`. */
 #define VERSION_1_SIZE \
-	(offsetof(struct otte_config, tcp_stall_ns) + sizeof(uint64_t))
+	(offsetof(struct otte_config, tcp_zerocopy_bytes) + sizeof(uint32_t))
 _Static_assert(sizeof(struct otte_config) == VERSION_1_SIZE, "struct otte_config is of version 1");
 
 static const char *const ledger_words[] = { "auto", "kernel", "process", NULL };
+static const char *const zerocopy_words[] = { "auto", "off", "always", NULL };
 
 #define PLACE(field) .offset = offsetof(struct otte_config, field)
 #define TEXT(name, field, text, about)                                                      \
@@ -63,6 +67,12 @@ static const char *const ledger_words[] = { "auto", "kernel", "process", NULL };
 	NUMBER(name, field, OTTE_CONFIG_U64, low, high, value, about)
 #define MS(name, field, low, high, value, about) \
 	NUMBER(name, field, OTTE_CONFIG_MS, low, high, value, about)
+/* Also 0, which stands for what the library or the system chooses. */
+#define U64_OR_ZERO(name, field, low, high, about)                                      \
+	{                                                                               \
+		.key = name, .type = OTTE_CONFIG_U64, PLACE(field), .min = low,         \
+		.max = high, .or_zero = true, .meaning = about                          \
+	}
 #define SWITCH(name, field, value, about) \
 	NUMBER(name, field, OTTE_CONFIG_SWITCH, 0, 1, value, about)
 
@@ -107,11 +117,16 @@ static const struct otte_config_key keys[] = {
 	TEXT("tcp.congestion", tcp_congestion, "",
 	     "congestion control of payload connections; empty: the system's"),
 	U64("tcp.block_bytes", tcp_block_bytes, 4 * KIB, 16 * MIB, 64 * KIB, "base of slicing"),
-	U64("tcp.send_buffer_bytes", tcp_send_buffer, 0, GIB, 0, "SO_SNDBUF; 0: by where the peer is"),
-	U64("tcp.receive_buffer_bytes", tcp_receive_buffer, 0, GIB, 0,
-	    "SO_RCVBUF; 0: the system's"),
+	U64_OR_ZERO("tcp.send_buffer_bytes", tcp_send_buffer, BUFFER_MIN, GIB,
+		    "SO_SNDBUF; 0: by where the peer is"),
+	U64_OR_ZERO("tcp.receive_buffer_bytes", tcp_receive_buffer, BUFFER_MIN, GIB,
+		    "SO_RCVBUF; 0: the system's"),
 	MS("tcp.stall_timeout_ms", tcp_stall_ns, 1, HOUR_MS, 10000,
 	   "longest time without a byte moved"),
+	WORD("tcp.zerocopy", tcp_zerocopy, zerocopy_words, OTTE_ZEROCOPY_AUTO,
+	     "whether payload is sent with MSG_ZEROCOPY"),
+	U32("tcp.zerocopy_bytes", tcp_zerocopy_bytes, 1, GIB, 64 * KIB,
+	    "shorter payload is copied"),
 };
 
 int otte_config_describe(size_t index, struct otte_config_key *key)
@@ -211,10 +226,20 @@ static void put_text(struct otte_config *config, const struct otte_config_key *k
 	memcpy(place, value, strlen(value));
 }
 
+/* "1 to 16", "0 or 16384 to 1073741824" */
+static const char *range_text(char text[RANGE_TEXT], const struct otte_config_key *key)
+{
+	snprintf(text, RANGE_TEXT, "%s%" PRIu64 " to %" PRIu64, key->or_zero ? "0 or " : "", key->min,
+		 key->max);
+	return text;
+}
+
 static int refuse_number(const struct otte_config_key *key, const char *value)
 {
-	return otte_fail(-EINVAL, "%s: %s is out of range, allowed are %" PRIu64 " to %" PRIu64,
-			 key->key, value, key->min, key->max);
+	char range[RANGE_TEXT];
+
+	return otte_fail(-EINVAL, "%s: %s is out of range, allowed are %s", key->key, value,
+			 range_text(range, key));
 }
 
 static int refuse_word(const struct otte_config_key *key, const char *value)
@@ -229,10 +254,17 @@ static int refuse_word(const struct otte_config_key *key, const char *value)
 	return otte_fail(-EINVAL, "%s: '%s' is none of %s", key->key, shown, list);
 }
 
+/* `scale`: of the value's unit to the range's. */
+static bool in_range(const struct otte_config_key *key, uint64_t value, uint64_t scale)
+{
+	return (key->or_zero && !value) ||
+	       (value >= key->min * scale && value <= key->max * scale);
+}
+
 static int set_number(struct otte_config *config, const struct otte_config_key *key, uint64_t value,
 		      const char *shown)
 {
-	if (value < key->min || value > key->max)
+	if (!in_range(key, value, 1))
 		return refuse_number(key, shown);
 	put_number(config, key, value);
 	return 0;
@@ -338,7 +370,7 @@ static int check_number(const struct otte_config *config, const struct otte_conf
 	uint64_t value = get_number(config, key), scale = scale_of(key);
 	char shown[40];
 
-	if (value >= key->min * scale && value <= key->max * scale)
+	if (in_range(key, value, scale))
 		return 0;
 	snprintf(shown, sizeof(shown), scale == 1 ? "%" PRIu64 : "%" PRIu64 " ns", value);
 	return refuse_number(key, shown);
@@ -346,6 +378,7 @@ static int check_number(const struct otte_config *config, const struct otte_conf
 
 int otte_config_check(const struct otte_config *config)
 {
+	char min[OTTE_TIME_TEXT], max[OTTE_TIME_TEXT];
 	int rc = check_header(config);
 	size_t i;
 
@@ -356,9 +389,10 @@ int otte_config_check(const struct otte_config *config)
 		return rc;
 	if (config->reconnect_min_ns > config->reconnect_max_ns)
 		return otte_fail(-EINVAL,
-				 "control.reconnect_min_ms: %" PRIu64 " ns, allowed is at most "
-				 "control.reconnect_max_ms, %" PRIu64 " ns",
-				 config->reconnect_min_ns, config->reconnect_max_ns);
+				 "control.reconnect_min_ms: %s, allowed is at most "
+				 "control.reconnect_max_ms, %s",
+				 otte_time_text(min, config->reconnect_min_ns),
+				 otte_time_text(max, config->reconnect_max_ns));
 	return 0;
 }
 
@@ -372,11 +406,6 @@ static int copy_in(struct otte_config *whole, const struct otte_config *config)
 	fill_defaults(whole);
 	memcpy(whole, config, min_u64(config->size, sizeof(*whole)));
 	return 0;
-}
-
-static void copy_out(struct otte_config *config, const struct otte_config *whole)
-{
-	memcpy(config, whole, min_u64(config->size, sizeof(*whole)));
 }
 
 int otte_config_take(struct otte_config *to, const struct otte_config *from)
@@ -430,12 +459,11 @@ static int wrong_type(const char *key, const char *wanted, const json_t *value)
 static int set_json_number(struct otte_config *config, const struct otte_config_key *key,
 			   const json_t *value)
 {
-	char wanted[80], shown[24];
+	char wanted[80], shown[24], range[RANGE_TEXT];
 	json_int_t number;
 
 	if (!json_is_integer(value)) {
-		snprintf(wanted, sizeof(wanted), "an integer of %" PRIu64 " to %" PRIu64, key->min,
-			 key->max);
+		snprintf(wanted, sizeof(wanted), "an integer of %s", range_text(range, key));
 		return wrong_type(key->key, wanted, value);
 	}
 	number = json_integer_value(value);
@@ -558,7 +586,7 @@ int otte_config_load_json(struct otte_config *config, const char *text, size_t l
 	rc = overlay_json(&whole, text, length);
 	if (rc)
 		return rc;
-	copy_out(config, &whole);
+	sized_copy_out(config, &whole, sizeof(whole));
 	return 0;
 }
 
@@ -613,7 +641,7 @@ int otte_config_load_file(struct otte_config *config, const char *path)
 	rc = overlay_file(&whole, path);
 	if (rc)
 		return rc;
-	copy_out(config, &whole);
+	sized_copy_out(config, &whole, sizeof(whole));
 	return 0;
 }
 
@@ -622,14 +650,14 @@ int otte_config_load_file(struct otte_config *config, const char *path)
 static int set_variable_number(struct otte_config *config, const struct otte_config_key *key,
 			       const char *value)
 {
-	char shown[40], *end;
+	char shown[40], range[RANGE_TEXT], *end;
 	uint64_t number;
 
 	printable(shown, sizeof(shown), value);
 	if (!*value || strspn(value, "0123456789") != strlen(value))
 		return otte_fail(-EINVAL,
-				 "%s: '%s' is not an integer, allowed are %" PRIu64 " to %" PRIu64,
-				 key->key, shown, key->min, key->max);
+				 "%s: '%s' is not an integer, allowed are %s", key->key, shown,
+				 range_text(range, key));
 	errno = 0;
 	number = strtoull(value, &end, 10);
 	if (errno)
@@ -730,6 +758,6 @@ int otte_config_load_env(struct otte_config *config)
 	rc = overlay_variables(&whole);
 	if (rc)
 		return rc;
-	copy_out(config, &whole);
+	sized_copy_out(config, &whole, sizeof(whole));
 	return 0;
 }

@@ -6,6 +6,7 @@
 #ifndef OTTE_ENGINE_CONFIG_H
 #define OTTE_ENGINE_CONFIG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,6 +26,7 @@ struct otte_config_key {
 	const char *key;     /* dotted: "tcp.lanes" */
 	const char *meaning; /* half a sentence, static storage as all else here */
 	enum otte_config_type type;
+	bool or_zero;        /* a number: 0 is allowed beside min to max */
 	size_t offset; /* in struct otte_config */
 	uint64_t min, max;
 	uint64_t standard; /* the default, of a number, word or switch */

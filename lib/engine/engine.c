@@ -13,6 +13,7 @@
 #include "engine/batch.h"
 #include "engine/config.h"
 #include "engine/fork.h"
+#include "engine/keep.h"
 #include "engine/notify.h"
 #include "engine/serve.h"
 #include "engine/source.h"
@@ -123,7 +124,12 @@ static int open_transport(struct otte_engine *engine)
 			.begin = otte_source_begin,
 			.refused = otte_source_refused,
 			.end = otte_source_end,
+			.retain = otte_source_retain,
 			.lane_closed = otte_source_lane_closed,
+		},
+		.keep = {
+			.keep = otte_keep,
+			.let_go = otte_keep_let_go,
 		},
 	};
 	int ret;
@@ -204,7 +210,7 @@ int otte_engine_create(const struct otte_config *config, struct otte_engine **ou
 	ret = open_transport(engine);
 	if (ret)
 		goto close_serve;
-	ret = otte_progress_start(&engine->progress, tick, engine);
+	ret = otte_progress_start(&engine->progress, &engine->requests, tick, engine);
 	if (ret)
 		goto destroy_transport;
 	ret = otte_serve_start(engine);
@@ -241,18 +247,15 @@ static void fill_report(struct otte_engine *engine, struct otte_close_report *re
 {
 	struct otte_ledger_counters counters;
 	struct otte_close_report whole = { 0 };
-	uint32_t size;
 
+	if (!report)
+		return;
 	engine->ledger->ops->counters(engine->ledger, &counters);
 	whole.requests = atomic_load(&engine->requests);
 	whole.loans = counters.loans;
 	whole.retained = counters.retained;
 	whole.retained_bytes = counters.retained_bytes;
-	if (!report)
-		return;
-	size = report->size;
-	whole.size = size;
-	memcpy(report, &whole, min_u64(size, sizeof(whole)));
+	sized_copy_out(report, &whole, sizeof(whole));
 }
 
 static bool drained(struct otte_engine *engine, unsigned directions)

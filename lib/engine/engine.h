@@ -2,8 +2,8 @@
 /*
  * The engine: owner of everything that is not owned by a handle of the caller's.
  *
- * Threads: one for requests (progress.h), config.tcp_workers that serve peers. Their number does not
- * depend on the number of peers.
+ * Threads: one for requests (progress.h), config.tcp_workers that serve peers, and one that serves the peer
+ * that waits for each answer (tcp.h). Their number does not depend on the number of peers.
  *
  * Locks, outermost first; a lock further down may be taken while one above is held, never the reverse:
  *
@@ -31,6 +31,7 @@
 #include "engine/peer.h"
 #include "engine/progress.h"
 #include "engine/region.h"
+#include "engine/source.h"
 #include "ledger/ledger.h"
 #include "otte/otte.h"
 #include "transport/transport.h"
@@ -85,10 +86,11 @@ struct otte_engine {
 
 	pthread_mutex_t peer_lock;
 	struct otte_peer *peers;
+	struct otte_request_counts request_counts; /* of peers that are gone */
 
 	pthread_mutex_t source_lock;
 	struct source_peer *source_peers;
-	_Atomic uint64_t source_requests;
+	struct otte_source_counts source_counts; /* of peers that are gone */
 
 	struct otte_notify_queue *notify;
 
@@ -100,12 +102,10 @@ struct otte_engine {
 	_Atomic uint64_t requests, bytes;
 	_Atomic uint64_t segments, batches, block_lists;
 	_Atomic uint64_t tick_due_ns;    /* peers want to be looked at then */
+	_Atomic uint64_t describe_stamp;
 
 	struct {
-		_Atomic uint64_t submitted, completed, failed;
-		_Atomic uint64_t read_bytes, write_bytes;
-		_Atomic uint64_t served_read_bytes, served_write_bytes;
-		_Atomic uint64_t served_requests, refused_requests;
+		_Atomic uint64_t refused_requests;
 		_Atomic uint64_t peers_out, reconnects;
 		_Atomic uint64_t notifications_sent, notifications_received;
 		_Atomic uint64_t stale_regions;

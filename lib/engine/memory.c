@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -149,6 +150,18 @@ int otte_mem_map_file(struct otte_engine *engine, int fd, uint64_t offset, uint6
 	if (ret)
 		return ret;
 	return map(engine, OTTE_MEM_FILE, fd, offset, length, flags, mem);
+}
+
+/* One byte of ours, copied by the kernel: what would be a SIGBUS here is an error there. */
+bool otte_mem_present(const struct otte_mem *mem, uint64_t at)
+{
+	struct iovec to, from = { mem->address + at, 1 };
+	uint8_t byte;
+
+	if (mem->kind != OTTE_MEM_FILE)
+		return true;
+	to = (struct iovec){ &byte, 1 };
+	return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1 || errno != EFAULT;
 }
 
 void *otte_mem_address(const struct otte_mem *mem)

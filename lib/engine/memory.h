@@ -3,6 +3,7 @@
 #define OTTE_ENGINE_MEMORY_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "engine/access.h"
 #include "otte/otte.h"
@@ -27,5 +28,8 @@ struct otte_mem {
 	_Atomic uint64_t views;       /* regions registered on it */
 	struct otte_access_map access;
 };
+
+/* Whether the byte at `at` still has a page behind it: a file may have been truncated since it was mapped. */
+bool otte_mem_present(const struct otte_mem *mem, uint64_t at);
 
 #endif

@@ -152,7 +152,7 @@ void otte_notify_send_list(struct otte_pending_notify *list, int code)
 		next = list->next;
 		if (code == 0 && send_now(list->segment, list->data, list->length))
 			otte_log(OTTE_LOG_WARNING, "a notification is lost: %s", otte_error_text());
-		atomic_fetch_sub(&list->segment->uses, 1);
+		otte_segment_unuse(list->segment);
 		free(list);
 	}
 }
@@ -206,10 +206,10 @@ int otte_notify(struct otte_segment *segment, struct otte_batch *batch, const vo
 	pending->segment = segment;
 	pending->length = (uint32_t)length;
 	memcpy(pending->data, data, length);
-	atomic_fetch_add(&segment->uses, 1);
+	otte_segment_use(segment);
 	ret = tie(batch, pending, &now);
 	if (now || ret) {
-		atomic_fetch_sub(&segment->uses, 1);
+		otte_segment_unuse(segment);
 		free(pending);
 	}
 	if (now)

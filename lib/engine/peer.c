@@ -273,6 +273,15 @@ int otte_peer_get(struct otte_engine *engine, const char *endpoint,
 	return ret;
 }
 
+static void add_counts(struct otte_request_counts *sum, const struct otte_request_counts *more)
+{
+	sum->submitted += more->submitted;
+	sum->completed += more->completed;
+	sum->failed += more->failed;
+	sum->read_bytes += more->read_bytes;
+	sum->write_bytes += more->write_bytes;
+}
+
 void otte_peer_hold(struct otte_peer *peer)
 {
 	atomic_fetch_add(&peer->refs, 1);
@@ -289,8 +298,10 @@ void otte_peer_put(struct otte_peer *peer)
 			return;
 	pthread_mutex_lock(&engine->peer_lock);
 	last = atomic_fetch_sub(&peer->refs, 1) == 1;
-	if (last)
+	if (last) {
 		DL_DELETE(engine->peers, peer);
+		add_counts(&engine->request_counts, &peer->counts);
+	}
 	pthread_mutex_unlock(&engine->peer_lock);
 	if (last)
 		take_down(peer);
@@ -304,15 +315,21 @@ int otte_peer_wait_ready(struct otte_peer *peer, uint64_t until_ns)
 		.tv_sec = (time_t)(until_ns / NSEC_PER_SEC),
 		.tv_nsec = (long)(until_ns % NSEC_PER_SEC),
 	};
+	uint64_t begun_ns = otte_now_ns(), limit_ns;
+	char limit[OTTE_TIME_TEXT];
 	int ret = 0;
 
+	/* As the caller said it, but for the microseconds that have gone by since. */
+	limit_ns = until_ns - min_u64(until_ns, begun_ns);
+	limit_ns = (limit_ns + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC * NSEC_PER_MSEC;
 	pthread_mutex_lock(&peer->lock);
 	while (peer->state == OTTE_PEER_CONNECTING && ret == 0)
 		ret = pthread_cond_timedwait(&peer->changed, &peer->lock, &until);
 	if (peer->state == OTTE_PEER_READY)
 		ret = 0;
 	else if (peer->state == OTTE_PEER_CONNECTING)
-		ret = otte_fail(-ETIMEDOUT, "peer %s did not answer in time", peer->endpoint);
+		ret = otte_fail(-ETIMEDOUT, "peer %s did not answer within %s", peer->endpoint,
+				otte_time_text(limit, limit_ns));
 	else
 		ret = otte_fail(peer->code, "%s", peer->text);
 	pthread_mutex_unlock(&peer->lock);
@@ -336,25 +353,61 @@ int otte_peer_check(struct otte_peer *peer)
 	return ret;
 }
 
-int otte_peer_check_region(struct otte_peer *peer, uint64_t id, uint64_t offset, uint64_t length,
-			   uint8_t op)
+/* False: the region was not described. */
+static bool recall(struct otte_peer *peer, uint64_t id, struct otte_region_memo *memo)
 {
-	uint32_t right = op == OTTE_READ ? OTTE_REMOTE_READ : OTTE_REMOTE_WRITE;
+	uint64_t stamp = atomic_load(&peer->described);
 	struct otte_known_region *region;
-	int ret = 0;
 
-	if (!atomic_load(&peer->described))
-		return 0;
+	if (!stamp)
+		return false;
+	if (memo->stamp == stamp && memo->id == id)
+		return true;
 	pthread_mutex_lock(&peer->lock);
 	HASH_FIND(hh, peer->regions, &id, sizeof(id), region);
-	if (region && !range_inside(offset, length, region->length))
-		ret = otte_fail(-ERANGE, "[%lu, +%lu) is not inside remote region %lu of %lu bytes",
-				(unsigned long)offset, (unsigned long)length, (unsigned long)id,
-				(unsigned long)region->length);
-	else if (region && !(region->access & right))
-		ret = otte_fail(-EACCES, "remote region %lu does not grant it", (unsigned long)id);
+	if (region)
+		*memo = (struct otte_region_memo){
+			.stamp = peer->described,
+			.id = id,
+			.length = region->length,
+			.access = region->access,
+		};
 	pthread_mutex_unlock(&peer->lock);
-	return ret;
+	return region;
+}
+
+int otte_peer_check_region(struct otte_peer *peer, const struct otte_request *request,
+			   struct otte_region_memo *memo)
+{
+	uint32_t right = request->op == OTTE_READ ? OTTE_REMOTE_READ : OTTE_REMOTE_WRITE;
+
+	if (!recall(peer, request->remote_region, memo))
+		return 0;
+	if (!range_inside(request->remote_offset, request->length, memo->length))
+		return otte_fail(-ERANGE,
+				 "[%lu, +%lu) is not inside remote region %lu of %lu bytes",
+				 (unsigned long)request->remote_offset,
+				 (unsigned long)request->length, (unsigned long)memo->id,
+				 (unsigned long)memo->length);
+	if (!(memo->access & right))
+		return otte_fail(-EACCES, "remote region %lu does not grant it",
+				 (unsigned long)memo->id);
+	return 0;
+}
+
+void otte_peer_sum(struct otte_engine *engine, struct otte_request_counts *sum)
+{
+	struct otte_peer *peer;
+
+	pthread_mutex_lock(&engine->peer_lock);
+	*sum = engine->request_counts;
+	DL_FOREACH(engine->peers, peer)
+	{
+		pthread_mutex_lock(&peer->lock);
+		add_counts(sum, &peer->counts);
+		pthread_mutex_unlock(&peer->lock);
+	}
+	pthread_mutex_unlock(&engine->peer_lock);
 }
 
 uint64_t otte_peer_tick(struct otte_peer *peer, uint64_t now_ns)

@@ -32,6 +32,18 @@ enum otte_peer_state {
 	OTTE_PEER_STALE = 3,
 };
 
+/* What became of requests. */
+struct otte_request_counts {
+	uint64_t submitted, completed, failed, read_bytes, write_bytes;
+};
+
+/* The last region that a caller's requests were checked against; spares them the peer's lock. */
+struct otte_region_memo {
+	uint64_t stamp;                  /* of peer.described, which is of one peer and one description */
+	uint64_t id, length;
+	uint32_t access;
+};
+
 struct otte_known_region {
 	uint64_t id;
 	uint64_t length;
@@ -64,7 +76,8 @@ struct otte_peer {
 	uint64_t next_deadline_ns;       /* no live task is due before */
 	struct otte_known_region *regions;
 	uint64_t describes;
-	_Atomic bool described;          /* regions is not empty; lets a request pass without the lock */
+	_Atomic uint64_t described;      /* stamp of what is in regions; 0: nothing */
+	struct otte_request_counts counts;
 };
 
 /* The peer at `endpoint`, connected or connecting. `epoch` 0: whoever answers. Never waits. */
@@ -78,8 +91,11 @@ int otte_peer_wait_ready(struct otte_peer *peer, uint64_t until_ns);
 /* 0: READY. Otherwise the errno that a request gets, with text. */
 int otte_peer_check(struct otte_peer *peer);
 /* What a request may ask of a region, as far as it was described; 0 if it was not. */
-int otte_peer_check_region(struct otte_peer *peer, uint64_t region, uint64_t offset, uint64_t length,
-			   uint8_t op);
+int otte_peer_check_region(struct otte_peer *peer, const struct otte_request *request,
+			   struct otte_region_memo *memo);
+
+/* Over all peers there are and were. */
+void otte_peer_sum(struct otte_engine *engine, struct otte_request_counts *sum);
 
 /* Reconnect, limits of the transport. Returns when it wants to be called again. */
 uint64_t otte_peer_tick(struct otte_peer *peer, uint64_t now_ns);

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 
 #define TICK_MS 1
 /* How long after the last work the thread goes on ticking, so that a pause between two requests does
@@ -35,6 +36,13 @@ static void give_lead(struct otte_progress *progress)
 	pthread_mutex_unlock(&progress->lock);
 }
 
+static void disarm(struct otte_progress *progress)
+{
+	if (progress->armed)
+		otte_loop_remove(&progress->control, &progress->lanes_watch);
+	progress->armed = false;
+}
+
 /* The thread's: take the lead for one round, or leave the lanes to whoever has it. */
 static void lanes_ready(struct otte_watch *watch, uint32_t events)
 {
@@ -42,8 +50,7 @@ static void lanes_ready(struct otte_watch *watch, uint32_t events)
 
 	(void)events;
 	if (atomic_load(&progress->follower_count) || !take_lead(progress)) {
-		otte_loop_remove(&progress->control, watch);
-		progress->armed = false;
+		disarm(progress);
 		return;
 	}
 	otte_loop_run(&progress->lanes, 0);
@@ -72,15 +79,17 @@ static void look_after_lanes(struct otte_progress *progress, struct led *seen)
 	seen->ticks = rounds == seen->rounds ? seen->ticks + 1 : 0;
 	seen->rounds = rounds;
 	if (atomic_load(&progress->attention) ||
-	    (atomic_load(&progress->live) && !led && seen->ticks))
+	    (atomic_load(progress->live) && !led && seen->ticks))
 		arm(progress);
+	else if (!seen->ticks)
+		disarm(progress); /* somebody leads, or sleeps in the one connection that matters */
 	if (led && seen->ticks && seen->ticks % LEAD_TICKS == 0)
 		otte_loop_wake(&progress->lanes);
 }
 
 static bool busy(struct otte_progress *progress)
 {
-	return atomic_load(&progress->live) || atomic_load(&progress->attention);
+	return atomic_load(progress->live) || atomic_load(&progress->attention);
 }
 
 static int shorter(int a, int b)
@@ -118,8 +127,8 @@ static void *progress_main(void *arg)
 	return NULL;
 }
 
-int otte_progress_start(struct otte_progress *progress, int (*tick)(void *arg, uint64_t now_ns),
-			void *arg)
+int otte_progress_start(struct otte_progress *progress, const _Atomic uint64_t *live,
+			int (*tick)(void *arg, uint64_t now_ns), void *arg)
 {
 	int ret;
 
@@ -132,13 +141,12 @@ int otte_progress_start(struct otte_progress *progress, int (*tick)(void *arg, u
 	pthread_mutex_init(&progress->lock, NULL);
 	progress->lanes_watch.fd = progress->lanes.epoll_fd;
 	progress->lanes_watch.ready = lanes_ready;
+	progress->live = live;
 	progress->tick = tick;
 	progress->arg = arg;
-	ret = pthread_create(&progress->thread, NULL, progress_main, progress);
-	if (ret) {
-		ret = otte_fail(-ret, "the engine's thread cannot be started");
+	ret = otte_thread_start(&progress->thread, "otte-engine", progress_main, progress);
+	if (ret)
 		goto fini_control;
-	}
 	return 0;
 
 fini_control:
@@ -180,6 +188,18 @@ void otte_progress_unattend(struct otte_progress *progress)
 	atomic_fetch_sub(&progress->attention, 1);
 }
 
+bool otte_progress_alone(struct otte_progress *progress, uint64_t mine)
+{
+	uint64_t rounds = atomic_load_explicit(&progress->rounds, memory_order_relaxed);
+
+	if (atomic_load(progress->live) != mine || atomic_load(&progress->follower_count) ||
+	    atomic_load(&progress->attention))
+		return false;
+	/* One that is lost to another's is no loss: they only have to change. */
+	atomic_store_explicit(&progress->rounds, rounds + 1, memory_order_relaxed);
+	return true;
+}
+
 void otte_waiter_init(struct otte_waiter *waiter)
 {
 	atomic_init(&waiter->done, false);
@@ -199,7 +219,7 @@ static int lead_ms(struct otte_progress *progress, uint64_t until_ns)
 	if (until_ns <= now_ns)
 		return 0;
 	left_ms = (until_ns - now_ns + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC;
-	if (left_ms > 2 * LEAD_MS && atomic_load(&progress->live))
+	if (left_ms > 2 * LEAD_MS && atomic_load(progress->live))
 		return -1;
 	return (int)min_u64(LEAD_MS, left_ms);
 }

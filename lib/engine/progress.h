@@ -39,7 +39,7 @@ struct otte_progress {
 	struct otte_loop control;        /* control connections; run by the thread */
 	struct otte_watch lanes_watch;   /* lanes.epoll_fd in control, while armed */
 	bool armed;                      /* the thread's */
-	_Atomic uint64_t live;           /* works that are not done */
+	const _Atomic uint64_t *live;    /* requests that are not done */
 	_Atomic uint64_t attention;      /* reasons to stay armed */
 	_Atomic bool parked, stop;
 	pthread_t thread;
@@ -58,8 +58,8 @@ struct otte_progress {
 	struct otte_waiter *followers;
 };
 
-int otte_progress_start(struct otte_progress *progress, int (*tick)(void *arg, uint64_t now_ns),
-			void *arg);
+int otte_progress_start(struct otte_progress *progress, const _Atomic uint64_t *live,
+			int (*tick)(void *arg, uint64_t now_ns), void *arg);
 /* Ends the thread. The loops stay, for what is taken down after it, until fini. */
 void otte_progress_stop(struct otte_progress *progress);
 void otte_progress_fini(struct otte_progress *progress);
@@ -73,6 +73,12 @@ void otte_progress_unattend(struct otte_progress *progress);
 
 /* One round without waiting, unless somebody leads. */
 void otte_progress_poll(struct otte_progress *progress);
+
+/*
+ * Nothing is live but `mine` requests, and nobody waits for others: the caller, who does for these, may sleep in
+ * a connection instead of leading. Counts as a round led.
+ */
+bool otte_progress_alone(struct otte_progress *progress, uint64_t mine);
 
 void otte_waiter_init(struct otte_waiter *waiter);
 

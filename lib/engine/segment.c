@@ -10,22 +10,36 @@
 #include "control/descriptor.h"
 #include "engine/engine.h"
 
-/* `endpoint` is an address or a descriptor, which brings an epoch. */
-static int parse(const char *text, uint64_t *epoch, struct otte_endpoint *endpoint)
+/* `text` is a descriptor, or an address alone: then the epoch is the caller's, and any process is right. */
+static int parse(const char *text, uint64_t epoch, struct otte_descriptor *wanted)
 {
-	struct otte_descriptor descriptor;
 	int ret;
 
-	if (!otte_descriptor_is(text))
-		return otte_endpoint_parse(text, 0, endpoint);
-	ret = otte_descriptor_decode(text, &descriptor);
+	if (!otte_descriptor_is(text)) {
+		wanted->epoch = epoch;
+		return otte_endpoint_parse(text, 0, &wanted->endpoint);
+	}
+	ret = otte_descriptor_decode(text, wanted);
 	if (ret)
 		return ret;
-	if (*epoch != OTTE_EPOCH_ANY && *epoch != descriptor.epoch)
+	if (epoch != OTTE_EPOCH_ANY && epoch != wanted->epoch)
 		return otte_fail(-ESTALE, "the descriptor is of another epoch than was asked for");
-	*epoch = descriptor.epoch;
-	*endpoint = descriptor.endpoint;
 	return 0;
+}
+
+/* A descriptor names one engine of one process of one boot, and the epoch is a part of that only. */
+static int check_identity(const char *text, const struct otte_descriptor *wanted,
+			  struct otte_peer *peer)
+{
+	bool named;
+
+	if (!otte_descriptor_is(text))
+		return 0;
+	pthread_mutex_lock(&peer->lock);
+	named = otte_descriptor_names(wanted, &peer->identity);
+	pthread_mutex_unlock(&peer->lock);
+	return named ? 0 : otte_fail(-ESTALE, "peer %s is another process than the descriptor names",
+				     peer->endpoint);
 }
 
 static int connect_peer(struct otte_engine *engine, const struct otte_endpoint *endpoint,
@@ -57,7 +71,7 @@ static int connect_peer(struct otte_engine *engine, const struct otte_endpoint *
 int otte_segment_open(struct otte_engine *engine, const char *text, uint64_t epoch,
 		      int64_t timeout_ns, struct otte_segment **out)
 {
-	struct otte_endpoint endpoint;
+	struct otte_descriptor wanted = { 0 };
 	struct otte_segment *segment;
 	int ret;
 
@@ -68,15 +82,20 @@ int otte_segment_open(struct otte_engine *engine, const char *text, uint64_t epo
 		return ret;
 	if (atomic_load(&engine->requester_closed))
 		return otte_fail(-ESHUTDOWN, "this engine is closed as a requester");
-	ret = parse(text, &epoch, &endpoint);
+	ret = parse(text, epoch, &wanted);
 	if (ret)
 		return ret;
 	segment = calloc(1, sizeof(*segment));
 	if (!segment)
 		return otte_fail(-ENOMEM, "no memory for a segment");
 	segment->engine = engine;
-	ret = connect_peer(engine, &endpoint, epoch, otte_deadline_after(timeout_ns),
+	ret = connect_peer(engine, &wanted.endpoint, wanted.epoch, otte_deadline_after(timeout_ns),
 			   &segment->peer);
+	if (!ret) {
+		ret = check_identity(text, &wanted, segment->peer);
+		if (ret)
+			otte_peer_put(segment->peer);
+	}
 	if (ret) {
 		free(segment);
 		return ret;
@@ -96,18 +115,35 @@ static int check(struct otte_segment *segment, const char *function)
 	return otte_fork_check(segment->engine->generation);
 }
 
+void otte_segment_use(struct otte_segment *segment)
+{
+	pthread_mutex_lock(&segment->peer->lock);
+	segment->uses++;
+	pthread_mutex_unlock(&segment->peer->lock);
+}
+
+void otte_segment_unuse(struct otte_segment *segment)
+{
+	pthread_mutex_lock(&segment->peer->lock);
+	segment->uses--;
+	pthread_mutex_unlock(&segment->peer->lock);
+}
+
 int otte_segment_close(struct otte_segment *segment)
 {
 	struct otte_engine *engine;
+	uint64_t uses;
 	int ret;
 
 	ret = check(segment, "otte_segment_close");
 	if (ret)
 		return ret;
 	engine = segment->engine;
-	if (atomic_load(&segment->uses))
-		return otte_fail(-EBUSY, "%lu requests hold the segment",
-				 (unsigned long)atomic_load(&segment->uses));
+	pthread_mutex_lock(&segment->peer->lock);
+	uses = segment->uses;
+	pthread_mutex_unlock(&segment->peer->lock);
+	if (uses)
+		return otte_fail(-EBUSY, "%lu requests hold the segment", (unsigned long)uses);
 	otte_peer_put(segment->peer);
 	free(segment);
 	atomic_fetch_sub(&engine->segments, 1);
@@ -115,6 +151,12 @@ int otte_segment_close(struct otte_segment *segment)
 }
 
 /* ---- Describe ---- */
+
+/* Under peer->lock: what was recalled of the regions is not to be trusted any more. */
+static void stamp(struct otte_peer *peer)
+{
+	atomic_store(&peer->described, atomic_fetch_add(&peer->engine->describe_stamp, 1) + 1);
+}
 
 /* Under peer->lock. A row that cannot be remembered is only not checked before it is sent. */
 static void remember(struct otte_peer *peer, const struct otte_region_info *row, uint64_t describe)
@@ -133,10 +175,10 @@ static void remember(struct otte_peer *peer, const struct otte_region_info *row,
 			return;
 		}
 	}
-	atomic_store(&peer->described, true);
 	region->length = row->length;
 	region->access = row->access;
 	region->described = describe;
+	stamp(peer);
 }
 
 static void forget_older(struct otte_peer *peer, uint64_t describe)
@@ -149,6 +191,7 @@ static void forget_older(struct otte_peer *peer, uint64_t describe)
 			continue;
 		HASH_DEL(peer->regions, region);
 		free(region);
+		stamp(peer);
 	}
 	pthread_mutex_unlock(&peer->lock);
 }
@@ -248,7 +291,6 @@ int otte_segment_peer(struct otte_segment *segment, struct otte_peer_info *info)
 {
 	struct otte_peer_info whole = { .protocol = OTTE_WIRE_VERSION };
 	struct otte_peer *peer;
-	uint32_t size;
 	int ret;
 
 	ret = check(segment, "otte_segment_peer");
@@ -268,9 +310,7 @@ int otte_segment_peer(struct otte_segment *segment, struct otte_peer_info *info)
 	whole.same_host = memcmp(whole.boot_id, segment->engine->identity.boot_id,
 				 sizeof(whole.boot_id)) == 0;
 	strcpy(whole.address, peer->endpoint);
-	size = (uint32_t)min_u64(info->size, sizeof(whole));
-	whole.size = info->size;
-	memcpy(info, &whole, size);
+	sized_copy_out(info, &whole, sizeof(whole));
 	return 0;
 }
 
@@ -280,7 +320,6 @@ int otte_segment_stats(struct otte_segment *segment, int64_t timeout_ns, struct 
 	uint64_t now_ns = otte_now_ns(), until_ns = otte_deadline_after(timeout_ns);
 	uint8_t *payload = NULL;
 	size_t length;
-	uint32_t size;
 	int ret;
 
 	ret = check(segment, "otte_segment_stats");
@@ -299,8 +338,6 @@ int otte_segment_stats(struct otte_segment *segment, int64_t timeout_ns, struct 
 	free(payload);
 	if (ret)
 		return ret;
-	size = stats->size;
-	memcpy(stats, &whole, min_u64(size, sizeof(whole)));
-	stats->size = size;
+	sized_copy_out(stats, &whole, sizeof(whole));
 	return 0;
 }

@@ -9,7 +9,10 @@ struct otte_segment {
 	struct otte_engine *engine;
 	struct otte_peer *peer;
 	uint64_t epoch;                  /* of the engine that it was opened to */
-	_Atomic uint64_t uses;
+	uint64_t uses;                   /* under peer->lock */
 };
+
+void otte_segment_use(struct otte_segment *segment);
+void otte_segment_unuse(struct otte_segment *segment);
 
 #endif

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "control/endpoint.h"
 #include "engine/engine.h"
 #include "engine/notify.h"
@@ -269,9 +270,8 @@ int otte_serve_start(struct otte_engine *engine)
 	for (i = 0; i < engine->serve_count; i++) {
 		struct otte_serve_thread *self = &engine->serve_threads[i];
 
-		ret = pthread_create(&self->thread, NULL, serve_main, self);
+		ret = otte_thread_start(&self->thread, "otte-serve", serve_main, self);
 		if (ret) {
-			ret = otte_fail(-ret, "a thread that serves peers cannot be started");
 			engine->serve_count = i;
 			otte_serve_stop(engine);
 			engine->serve_count = engine->config.tcp_workers;

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "engine/engine.h"
+#include "engine/keep.h"
 
 /*
  * One standing loan: exposed once, its requests counted here. `begun` grows when a request is admitted,
@@ -20,27 +21,38 @@ struct standing {
 		uint64_t right;
 	} key;
 	uint64_t loan;
-	_Atomic uint64_t begun, ended;
+	struct otte_region *region; /* stays as long as the loan: otte_source_forget() */
+	uint64_t begun, ended;
 	UT_hash_handle hh;
 };
 
-/* `lock` protects the loans; refs: the session, each lane, each use. */
+/* Uses that have ended are kept for the next requests, up to so many. */
+#define SPARES 8
+
+/* refs: the session, and each lane until the uses that came by it have ended. */
 struct source_peer {
 	struct source_peer *prev, *next; /* engine->source_peers */
 	struct otte_engine *engine;
 	struct otte_identity identity;
 	_Atomic uint64_t refs;
 	_Atomic uint32_t lanes;
-	pthread_mutex_t lock;
+	pthread_mutex_t lock; /* the rest, and the counts of the loans */
 	struct standing *loans;
+	uint64_t busy; /* uses that are not retained */
+	struct otte_source_counts counts;
+	struct otte_source_use *spares;
+	unsigned spare_count;
 };
 
 struct otte_source_use {
 	struct source_peer *peer;
+	struct otte_source_use *next; /* of the spares */
 	struct otte_region *region;
 	struct standing *standing;
 	struct otte_access access;
 	uint8_t op;
+	bool retained;
+	uint64_t hold;                  /* the ledger's record, where retained */
 	uint64_t length;
 };
 
@@ -69,9 +81,17 @@ static void settle_peer(struct source_peer *peer)
 	pthread_mutex_unlock(&peer->lock);
 }
 
+static void add_counts(struct otte_source_counts *sum, const struct otte_source_counts *more)
+{
+	sum->requests += more->requests;
+	sum->read_bytes += more->read_bytes;
+	sum->write_bytes += more->write_bytes;
+}
+
 static void put(struct source_peer *peer)
 {
 	struct otte_engine *engine = peer->engine;
+	struct otte_source_use *use;
 
 	if (atomic_fetch_sub(&peer->refs, 1) != 1)
 		return;
@@ -79,7 +99,12 @@ static void put(struct source_peer *peer)
 	settle_peer(peer);
 	pthread_mutex_lock(&engine->source_lock);
 	DL_DELETE(engine->source_peers, peer);
+	add_counts(&engine->source_counts, &peer->counts);
 	pthread_mutex_unlock(&engine->source_lock);
+	while ((use = peer->spares)) {
+		peer->spares = use->next;
+		free(use);
+	}
 	pthread_mutex_destroy(&peer->lock);
 	free(peer);
 }
@@ -144,7 +169,7 @@ void otte_source_lane_closed(void *arg)
 /* ---- Requests ---- */
 
 /* Under peer->lock. */
-static int expose(struct source_peer *peer, const struct otte_region *region, uint8_t op,
+static int expose(struct source_peer *peer, struct otte_region *region, uint8_t op,
 		  struct standing **out)
 {
 	struct otte_engine *engine = peer->engine;
@@ -164,6 +189,7 @@ static int expose(struct source_peer *peer, const struct otte_region *region, ui
 	standing = calloc(1, sizeof(*standing));
 	if (!standing)
 		return otte_fail(-ENOMEM, "no memory for a loan");
+	standing->region = region;
 	standing->key.region = region->id;
 	standing->key.right = op;
 	ret = ops->loan_offer(engine->client, &terms, &standing->loan);
@@ -189,21 +215,13 @@ free_standing:
 	return ret;
 }
 
-static int borrow(struct source_peer *peer, const struct otte_region *region, uint8_t op,
-		  struct standing **out)
+/* Under peer->lock. */
+static struct standing *find_standing(struct source_peer *peer, uint64_t region, uint8_t op)
 {
-	struct standing *standing, key = { .key = { region->id, op } };
-	int ret = 0;
+	struct standing *standing, key = { .key = { region, op } };
 
-	pthread_mutex_lock(&peer->lock);
 	HASH_FIND(hh, peer->loans, &key.key, sizeof(key.key), standing);
-	if (!standing)
-		ret = expose(peer, region, op, &standing);
-	if (!ret)
-		standing->begun++;
-	pthread_mutex_unlock(&peer->lock);
-	*out = standing;
-	return ret;
+	return standing;
 }
 
 static int check(const struct otte_region *region, const struct otte_lane_request *request)
@@ -218,67 +236,145 @@ static int check(const struct otte_region *region, const struct otte_lane_reques
 				 (unsigned long)region->id, (unsigned long)region->length);
 	if (!(region->access & right))
 		return otte_fail(-EACCES, "region %lu does not grant it", (unsigned long)region->id);
+	/* A file is cut off at its end: with its last byte the whole range is there. */
+	if (!otte_mem_present(region->mem, region->offset + request->offset + request->length - 1))
+		return otte_fail(-ESTALE, "the file behind region %lu is shorter now",
+				 (unsigned long)region->id);
 	return 0;
 }
 
+/*
+ * Under peer->lock: the standing loan that covers the request, with a use of its region. A region that was lent
+ * to this peer before is found through its loan, and its rights need no second look.
+ */
+static int find_loan(struct source_peer *peer, const struct otte_lane_request *request,
+		     struct standing **out)
+{
+	struct standing *standing = find_standing(peer, request->region, request->op);
+	struct otte_region *region;
+	int ret;
+
+	if (standing) {
+		region = standing->region;
+		ret = otte_region_use(region);
+	} else {
+		ret = otte_region_use_id(peer->engine, request->region, &region);
+	}
+	if (ret)
+		return ret;
+	ret = check(region, request);
+	if (!ret && !standing)
+		ret = expose(peer, region, request->op, &standing);
+	if (ret)
+		otte_region_unuse(region);
+	*out = standing;
+	return ret;
+}
+
+/* Under peer->lock. */
+static struct otte_source_use *take_spare(struct source_peer *peer)
+{
+	struct otte_source_use *use = peer->spares;
+
+	if (!use)
+		return malloc(sizeof(*use));
+	peer->spares = use->next;
+	peer->spare_count--;
+	return use;
+}
+
+/* Under peer->lock. NULL, or what the caller is to free. */
+static struct otte_source_use *keep_spare(struct source_peer *peer, struct otte_source_use *use)
+{
+	if (peer->spare_count >= SPARES)
+		return use;
+	use->next = peer->spares;
+	peer->spares = use;
+	peer->spare_count++;
+	return NULL;
+}
+
+/* Under peer->lock, so that a close that sees nobody busy has seen the last. */
 static int admit(struct source_peer *peer, const struct otte_lane_request *request,
-		 struct otte_source_use *use)
+		 struct otte_source_use **out)
 {
 	struct otte_engine *engine = peer->engine;
-	struct otte_region *region;
+	struct otte_source_use *use;
+	struct standing *standing;
 	int ret;
 
 	if (atomic_load(&engine->source_closed))
 		return otte_fail(-ESHUTDOWN, "this engine is closed as a source");
 	if (request->epoch != engine->identity.epoch)
-		return otte_fail(-ESTALE, "a request for epoch %016lx", (unsigned long)request->epoch);
-	ret = otte_region_use_id(engine, request->region, &region);
-	if (ret)
+		return otte_fail(-ESTALE, "a request for epoch %016lx",
+				 (unsigned long)request->epoch);
+	use = take_spare(peer);
+	if (!use)
+		return otte_fail(-ENOMEM, "no memory for a request");
+	ret = find_loan(peer, request, &standing);
+	if (ret) {
+		free(keep_spare(peer, use));
 		return ret;
-	ret = check(region, request);
-	if (ret)
-		goto unuse;
-	ret = borrow(peer, region, request->op, &use->standing);
-	if (ret)
-		goto unuse;
-	ret = otte_access_begin(&region->mem->access, &use->access, region->offset + request->offset,
-				request->length, request->op == OTTE_WRITE);
-	if (ret)
-		goto give_back;
-	use->region = region;
+	}
+	*use = (struct otte_source_use){
+		.peer = peer,
+		.region = standing->region,
+		.standing = standing,
+		.op = request->op,
+		.length = request->length,
+	};
+	standing->begun++;
+	peer->busy++;
+	*out = use;
 	return 0;
+}
 
-give_back:
-	atomic_fetch_add(&use->standing->ended, 1);
-unuse:
+/* The use is over, whoever was busy with it. */
+static void dismiss(struct otte_source_use *use, bool complete)
+{
+	struct source_peer *peer = use->peer;
+	struct otte_region *region = use->region;
+
+	pthread_mutex_lock(&peer->lock);
+	use->standing->ended++;
+	if (!use->retained)
+		peer->busy--;
+	if (complete) {
+		peer->counts.requests++;
+		if (use->op == OTTE_READ)
+			peer->counts.read_bytes += use->length;
+		else
+			peer->counts.write_bytes += use->length;
+	}
+	use = keep_spare(peer, use);
+	pthread_mutex_unlock(&peer->lock);
+	free(use);
 	otte_region_unuse(region);
-	return ret;
 }
 
 int otte_source_begin(void *arg, const struct otte_lane_request *request,
 		      struct otte_source_use **out, uint8_t **address)
 {
 	struct source_peer *peer = arg;
-	struct otte_engine *engine = peer->engine;
-	struct otte_source_use *use;
-	int ret = -ENOMEM;
+	struct otte_source_use *use = NULL;
+	uint64_t offset;
+	int ret;
 
 	*out = NULL;
-	/* Counted before the check for closing, so that a close that sees zero has seen the last. */
-	atomic_fetch_add(&engine->source_requests, 1);
-	use = calloc(1, sizeof(*use));
-	if (use)
-		ret = admit(peer, request, use);
+	pthread_mutex_lock(&peer->lock);
+	ret = admit(peer, request, &use);
+	pthread_mutex_unlock(&peer->lock);
+	if (ret)
+		return ret;
+	offset = use->region->offset + request->offset;
+	*address = use->region->mem->address + offset;
+	ret = otte_access_begin(&use->region->mem->access, &use->access, offset, request->length,
+				request->op == OTTE_WRITE);
 	if (ret) {
-		free(use);
-		atomic_fetch_sub(&engine->source_requests, 1);
+		dismiss(use, false);
 		return ret;
 	}
-	use->peer = peer;
-	use->op = request->op;
-	use->length = request->length;
 	*out = use;
-	*address = use->region->mem->address + use->region->offset + request->offset;
 	return 0;
 }
 
@@ -291,34 +387,54 @@ void otte_source_refused(void *arg)
 
 void otte_source_end(struct otte_source_use *use, bool complete)
 {
-	struct source_peer *peer = use->peer;
-	struct otte_engine *engine = peer->engine;
+	struct otte_engine *engine = use->peer->engine;
 
 	otte_access_end(&use->region->mem->access, &use->access);
-	atomic_fetch_add(&use->standing->ended, 1);
-	otte_region_unuse(use->region);
-	if (complete) {
-		atomic_fetch_add(&engine->counters.served_requests, 1);
-		atomic_fetch_add(use->op == OTTE_READ ? &engine->counters.served_read_bytes :
-							&engine->counters.served_write_bytes,
-				 use->length);
-	}
-	free(use);
-	atomic_fetch_sub(&engine->source_requests, 1);
+	if (use->retained)
+		engine->ledger->ops->hold_drop(engine->client, use->hold);
+	dismiss(use, complete);
+}
+
+int otte_source_retain(struct otte_source_use *use)
+{
+	struct source_peer *peer = use->peer;
+	struct otte_engine *engine = peer->engine;
+	int ret;
+
+	ret = engine->ledger->ops->hold(engine->client, use->length, OTTE_KEEP_REASON, &use->hold);
+	if (ret)
+		return ret;
+	/* From now on close() reports it, instead of waiting for it. */
+	pthread_mutex_lock(&peer->lock);
+	use->retained = true;
+	peer->busy--;
+	pthread_mutex_unlock(&peer->lock);
+	return 0;
 }
 
 /* ---- The end of loans ---- */
 
+/* Under peer->lock, and nothing new begins. */
+static void settle_idle(struct source_peer *peer)
+{
+	struct standing *standing, *next;
+
+	HASH_ITER(hh, peer->loans, standing, next)
+		if (standing->begun == standing->ended)
+			settle(peer, standing);
+}
+
 void otte_source_forget(struct otte_engine *engine, uint64_t region)
 {
-	struct standing *standing, key = { .key.region = region };
+	struct standing *standing;
 	struct source_peer *peer;
+	unsigned op;
 
 	pthread_mutex_lock(&engine->source_lock);
 	DL_FOREACH(engine->source_peers, peer) {
 		pthread_mutex_lock(&peer->lock);
-		for (key.key.right = OTTE_READ; key.key.right <= OTTE_WRITE; key.key.right++) {
-			HASH_FIND(hh, peer->loans, &key.key, sizeof(key.key), standing);
+		for (op = OTTE_READ; op <= OTTE_WRITE; op++) {
+			standing = find_standing(peer, region, (uint8_t)op);
 			if (standing)
 				settle(peer, standing);
 		}
@@ -329,7 +445,33 @@ void otte_source_forget(struct otte_engine *engine, uint64_t region)
 
 uint64_t otte_source_busy(struct otte_engine *engine)
 {
-	return atomic_load(&engine->source_requests);
+	struct source_peer *peer;
+	uint64_t busy = 0;
+
+	pthread_mutex_lock(&engine->source_lock);
+	DL_FOREACH(engine->source_peers, peer)
+	{
+		pthread_mutex_lock(&peer->lock);
+		busy += peer->busy;
+		pthread_mutex_unlock(&peer->lock);
+	}
+	pthread_mutex_unlock(&engine->source_lock);
+	return busy;
+}
+
+void otte_source_sum(struct otte_engine *engine, struct otte_source_counts *sum)
+{
+	struct source_peer *peer;
+
+	pthread_mutex_lock(&engine->source_lock);
+	*sum = engine->source_counts;
+	DL_FOREACH(engine->source_peers, peer)
+	{
+		pthread_mutex_lock(&peer->lock);
+		add_counts(sum, &peer->counts);
+		pthread_mutex_unlock(&peer->lock);
+	}
+	pthread_mutex_unlock(&engine->source_lock);
 }
 
 void otte_source_settle_all(struct otte_engine *engine)
@@ -337,7 +479,10 @@ void otte_source_settle_all(struct otte_engine *engine)
 	struct source_peer *peer;
 
 	pthread_mutex_lock(&engine->source_lock);
-	DL_FOREACH(engine->source_peers, peer)
-		settle_peer(peer);
+	DL_FOREACH(engine->source_peers, peer) {
+		pthread_mutex_lock(&peer->lock);
+		settle_idle(peer);
+		pthread_mutex_unlock(&peer->lock);
+	}
 	pthread_mutex_unlock(&engine->source_lock);
 }

@@ -6,6 +6,9 @@
  * closed; then its loans are settled as REVOKED: our own lanes were the only way to the bytes, and they
  * are gone, which is exact. Unregistering a region settles the loans on it the same way, after the last
  * request on it has ended.
+ *
+ * A use whose end the transport cannot prove is retained: it has a record in the ledger, holds its range and
+ * its loan like any other, but nobody waits for it any more.
  */
 #ifndef OTTE_ENGINE_SOURCE_H
 #define OTTE_ENGINE_SOURCE_H
@@ -24,14 +27,22 @@ int otte_source_begin(void *peer, const struct otte_lane_request *request,
 		      struct otte_source_use **use, uint8_t **address);
 void otte_source_refused(void *peer);
 void otte_source_end(struct otte_source_use *use, bool complete);
+int otte_source_retain(struct otte_source_use *use);
 void otte_source_lane_closed(void *peer);
 
 /* No use of the region is left: settle every standing loan on it. */
 void otte_source_forget(struct otte_engine *engine, uint64_t region);
 
-/* Requests of peers under way. */
+/* What was served. */
+struct otte_source_counts {
+	uint64_t requests, read_bytes, write_bytes;
+};
+
+void otte_source_sum(struct otte_engine *engine, struct otte_source_counts *sum);
+
+/* Requests of peers under way, without retained ones. */
 uint64_t otte_source_busy(struct otte_engine *engine);
-/* Settle every standing loan; none can be used any more. */
+/* Settle every standing loan that no retained use needs; none can be used any more. */
 void otte_source_settle_all(struct otte_engine *engine);
 
 #endif

@@ -8,28 +8,33 @@
 
 #include "base/error.h"
 #include "engine/engine.h"
+#include "engine/source.h"
 
 void otte_engine_fill_stats(struct otte_engine *engine, struct otte_stats *stats)
 {
 	struct otte_ledger_counters ledger = { 0 };
+	struct otte_request_counts asked;
+	struct otte_source_counts served;
 
 	engine->ledger->ops->counters(engine->ledger, &ledger);
+	otte_peer_sum(engine, &asked);
+	otte_source_sum(engine, &served);
 	*stats = (struct otte_stats){
 		.size = stats->size,
-		.threads = 1 + engine->config.tcp_workers,
+		.threads = 2 + engine->config.tcp_workers, /* engine.h */
 		.regions = ledger.regions,
 		.registered_bytes = ledger.registered_bytes,
 		.segments = atomic_load(&engine->segments),
 		.requests = atomic_load(&engine->requests),
 		.bytes = atomic_load(&engine->bytes),
-		.submitted = atomic_load(&engine->counters.submitted),
-		.completed = atomic_load(&engine->counters.completed),
-		.failed = atomic_load(&engine->counters.failed),
-		.read_bytes = atomic_load(&engine->counters.read_bytes),
-		.write_bytes = atomic_load(&engine->counters.write_bytes),
-		.served_read_bytes = atomic_load(&engine->counters.served_read_bytes),
-		.served_write_bytes = atomic_load(&engine->counters.served_write_bytes),
-		.served_requests = atomic_load(&engine->counters.served_requests),
+		.submitted = asked.submitted,
+		.completed = asked.completed,
+		.failed = asked.failed,
+		.read_bytes = asked.read_bytes,
+		.write_bytes = asked.write_bytes,
+		.served_read_bytes = served.read_bytes,
+		.served_write_bytes = served.write_bytes,
+		.served_requests = served.requests,
 		.refused_requests = atomic_load(&engine->counters.refused_requests),
 		.peers_in = atomic_load(&engine->server.open_sessions),
 		.peers_out = atomic_load(&engine->counters.peers_out),
@@ -49,7 +54,6 @@ void otte_engine_fill_stats(struct otte_engine *engine, struct otte_stats *stats
 int otte_engine_stats(struct otte_engine *engine, struct otte_stats *stats)
 {
 	struct otte_stats whole = { .size = sizeof(whole) };
-	uint32_t size;
 	int ret;
 
 	if (!engine || !stats || stats->size < sizeof(stats->size))
@@ -57,10 +61,8 @@ int otte_engine_stats(struct otte_engine *engine, struct otte_stats *stats)
 	ret = otte_fork_check(engine->generation);
 	if (ret)
 		return ret;
-	size = stats->size;
 	otte_engine_fill_stats(engine, &whole);
-	memcpy(stats, &whole, min_u64(size, sizeof(whole)));
-	stats->size = size;
+	sized_copy_out(stats, &whole, sizeof(whole));
 	return 0;
 }
 
@@ -77,7 +79,9 @@ static const struct {
 	COUNTER(peers_in), COUNTER(peers_out), COUNTER(lanes), COUNTER(bad_frames),
 	COUNTER(reconnects), COUNTER(retries), COUNTER(loans), COUNTER(loans_settled),
 	COUNTER(retained), COUNTER(retained_bytes), COUNTER(notifications_sent),
-	COUNTER(notifications_received), COUNTER(stale_regions),
+	COUNTER(notifications_received), COUNTER(stale_regions), COUNTER(zerocopy_bytes),
+	COUNTER(zerocopy_sends), COUNTER(zerocopy_copied), COUNTER(zerocopy_refused),
+	COUNTER(zerocopy_outstanding),
 };
 
 char *otte_stats_json(const struct otte_engine *engine, const struct otte_stats *stats)

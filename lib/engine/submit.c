@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/line.h"
 #include "base/log.h"
 #include "engine/batch.h"
 #include "engine/engine.h"
@@ -55,7 +56,8 @@ static int check_fields(const struct otte_request *request, size_t i)
 	return 0;
 }
 
-int otte_request_check(struct otte_engine *engine, const struct otte_request *request, size_t i)
+int otte_request_check(struct otte_engine *engine, const struct otte_request *request, size_t i,
+		       struct otte_region_memo *memo)
 {
 	const struct otte_region *local = request->local;
 	int ret;
@@ -73,9 +75,9 @@ int otte_request_check(struct otte_engine *engine, const struct otte_request *re
 				 (unsigned long)request->length, (unsigned long)local->id,
 				 (unsigned long)local->length);
 	if (request->op == OTTE_READ && local->mem->flags & OTTE_MEM_READONLY)
-		return otte_fail(-EACCES, "request %zu: local memory is mapped for reading only", i);
-	ret = otte_peer_check_region(request->segment->peer, request->remote_region,
-				     request->remote_offset, request->length, request->op);
+		return otte_fail(-EACCES, "request %zu: local memory is mapped for reading only",
+				 i);
+	ret = otte_peer_check_region(request->segment->peer, request, memo);
 	return ret ? otte_fail_within(ret, "request %zu: ", i) : 0;
 }
 
@@ -179,7 +181,6 @@ static int prepare_group(struct otte_task_record *head)
 	ret = head->peer->tcp->ops->plan(head->peer->tcp, work);
 	if (ret)
 		goto end_access;
-	atomic_fetch_add(&head->segment->uses, 1);
 	return 0;
 
 end_access:
@@ -194,7 +195,6 @@ static void release_group(struct otte_task_record *head)
 {
 	otte_access_end(&head->region->mem->access, &head->access);
 	otte_region_unuse(head->region);
-	atomic_fetch_sub(&head->segment->uses, 1);
 }
 
 /* Tasks [first, first + count) are filled: merge them into groups and prepare each. */
@@ -318,6 +318,9 @@ static void set_results(struct otte_task_record *head, int code, uint8_t effect,
 	batch->ended += head->members;
 	if (code)
 		batch->failed += head->members;
+	/* Whoever ends requests for a lost connection has just said what became of it. */
+	if (code == -ECONNRESET && !batch->lost[0])
+		otte_line_clean(batch->lost, sizeof(batch->lost), otte_error_text());
 	while (batch->prefix < batch->submitted &&
 	       batch->tasks[batch->prefix].state == OTTE_TASK_COMPLETED)
 		batch->prefix++;
@@ -331,7 +334,7 @@ static void publish(struct otte_task_record *head, int code, uint8_t effect, boo
 {
 	struct otte_pending_notify *due, *hopeless = NULL;
 	struct otte_batch *batch = head->batch;
-	uint32_t members = head->members;
+	uint32_t members = head->members, finished;
 
 	pthread_mutex_lock(&batch->lock);
 	set_results(head, code, effect, drained);
@@ -344,23 +347,24 @@ static void publish(struct otte_task_record *head, int code, uint8_t effect, boo
 		otte_notify_send_list(hopeless, -ECANCELED);
 		pthread_mutex_lock(&batch->lock);
 	}
-	batch->finished += members;
-	if (batch->finished == batch->submitted)
+	finished = atomic_load_explicit(&batch->finished, memory_order_relaxed) + members;
+	if (finished == atomic_load_explicit(&batch->submitted, memory_order_relaxed))
 		tell_all_finished(batch);
+	atomic_store_explicit(&batch->finished, finished, memory_order_release);
 	pthread_mutex_unlock(&batch->lock);
 }
 
-static void count(struct otte_engine *engine, const struct otte_task_record *head, int code)
+/* Under peer->lock. */
+static void count(struct otte_request_counts *counts, const struct otte_task_record *head, int code)
 {
-	atomic_fetch_add(code ? &engine->counters.failed : &engine->counters.completed,
-			 head->members);
-	if (!code)
-		atomic_fetch_add(head->work.op == OTTE_READ ? &engine->counters.read_bytes :
-							      &engine->counters.write_bytes,
-				 head->work.length);
-	atomic_fetch_sub(&engine->requests, head->members);
-	atomic_fetch_sub(&engine->bytes, head->work.length);
-	atomic_fetch_sub(&engine->progress.live, 1);
+	if (code)
+		counts->failed += head->members;
+	else
+		counts->completed += head->members;
+	if (!code && head->work.op == OTTE_READ)
+		counts->read_bytes += head->work.length;
+	else if (!code)
+		counts->write_bytes += head->work.length;
 }
 
 static void end_group(struct otte_task_record *head, int code, uint8_t effect, bool drained,
@@ -377,12 +381,15 @@ static void end_group(struct otte_task_record *head, int code, uint8_t effect, b
 	if (sent)
 		otte_window_done(&peer->window, &head->entry);
 	more = sent && otte_window_waiting(&peer->window);
-	pthread_mutex_unlock(&peer->lock);
 	/* The segment may be closed as soon as it is let go; the peer is needed a little longer. */
 	if (more)
 		otte_peer_hold(peer);
+	head->segment->uses--;
+	count(&peer->counts, head, code);
+	pthread_mutex_unlock(&peer->lock);
 	release_group(head);
-	count(engine, head, code);
+	atomic_fetch_sub(&engine->bytes, head->work.length);
+	atomic_fetch_sub(&engine->requests, head->members);
 	publish(head, code, effect, drained);
 	if (more) {
 		otte_batch_dispatch(peer);
@@ -408,41 +415,48 @@ static void end_unsent(struct otte_task_record *head, int code)
 
 /* ---- Queueing and dispatch ---- */
 
-/*
- * `alone`: the submission's only group. Where nothing waits before it, it need not either: true, and the
- * caller starts it. In a longer submission priorities decide, once all of it is queued.
- */
-static bool queue_group(struct otte_task_record *head, bool alone)
+enum queued {
+	ENDED, /* the peer is not ready; the batch may be gone */
+	WAITS, /* in the window; if alone, the peer is held for the caller */
+	ENTERED, /* alone, and the caller is to start it */
+};
+
+static enum queued queue_group(struct otte_task_record *head, bool alone)
 {
 	struct otte_engine *engine = head->batch->engine;
 	struct otte_peer *peer = head->peer;
 	uint64_t deadline_ns = head->deadline_ns, due;
-	bool ready, enters = false;
+	enum queued queued = ENDED;
 
 	/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): every task has a peer */
 	pthread_mutex_lock(&peer->lock);
-	ready = peer->state == OTTE_PEER_READY;
-	if (ready) {
+	head->segment->uses++;
+	peer->counts.submitted += head->members;
+	if (peer->state == OTTE_PEER_READY) {
 		head->live = true;
 		DL_APPEND(peer->live, head);
-		enters = alone && otte_window_enter(&peer->window, &head->entry);
-		if (enters)
+		if (alone && otte_window_enter(&peer->window, &head->entry)) {
 			atomic_store_explicit(&head->dispatched, true, memory_order_relaxed);
-		else
+			queued = ENTERED;
+		} else {
 			otte_window_push(&peer->window, &head->entry);
+			if (alone)
+				otte_peer_hold(peer);
+			queued = WAITS;
+		}
 		peer->next_deadline_ns = min_u64(peer->next_deadline_ns, deadline_ns);
 	}
 	pthread_mutex_unlock(&peer->lock);
-	/* The group may have ended by now, and its batch may be gone. */
-	if (!ready) {
+	/* A group that waits may have ended by now, and its batch may be gone. */
+	if (queued == ENDED) {
 		end_unsent(head, -ECONNRESET);
-		return false;
+		return queued;
 	}
 	due = atomic_load_explicit(&engine->tick_due_ns, memory_order_relaxed);
 	while (deadline_ns < due &&
 	       !atomic_compare_exchange_weak(&engine->tick_due_ns, &due, deadline_ns))
 		;
-	return enters;
+	return queued;
 }
 
 /* Under peer->lock: take a queued head off everything. */
@@ -479,17 +493,34 @@ void otte_batch_dispatch(struct otte_peer *peer)
 	} while (n == DISPATCH_FEW);
 }
 
-/* Queued: the batch, whose lists the groups stand in, may end at any moment from here on. */
+/*
+ * The submission's only group. Where nothing waits before it, it need not wait either, and is started here. The
+ * batch may end at any moment once it is queued.
+ */
+static void queue_alone(struct otte_task_record *head)
+{
+	struct otte_progress *progress = &head->batch->engine->progress;
+	struct otte_peer *peer = head->peer;
+	enum queued queued = queue_group(head, true);
+
+	otte_progress_kick(progress);
+	if (queued == ENTERED) {
+		peer->tcp->ops->start(peer->tcp, &head->work);
+	} else if (queued == WAITS) {
+		otte_batch_dispatch(peer);
+		otte_peer_put(peer);
+	}
+}
+
+/* In a longer submission priorities decide, once all of it is queued. */
 static void queue_all(struct otte_batch *batch, uint32_t first, size_t count)
 {
 	struct otte_progress *progress = &batch->engine->progress;
-	struct otte_task_record *starts = NULL;
 	struct otte_peer *peer = NULL;
 	size_t i;
 
 	for (i = 0; i < count;) {
 		struct otte_task_record *head = &batch->tasks[first + i];
-		bool alone = head->members == count;
 
 		i += head->members;
 		if (peer != head->peer) {
@@ -500,34 +531,41 @@ static void queue_all(struct otte_batch *batch, uint32_t first, size_t count)
 			peer = head->peer;
 			otte_peer_hold(peer);
 		}
-		atomic_fetch_add(&progress->live, 1);
-		if (queue_group(head, alone))
-			starts = head;
+		queue_group(head, false);
 	}
 	otte_progress_kick(progress);
 	/* NOLINTBEGIN(clang-analyzer-core.NullDereference): count is not 0 */
-	if (starts)
-		peer->tcp->ops->start(peer->tcp, &starts->work);
-	else
-		otte_batch_dispatch(peer);
+	otte_batch_dispatch(peer);
 	/* NOLINTEND(clang-analyzer-core.NullDereference) */
 	otte_peer_put(peer);
 }
 
-/* Under batch->lock: what a submission changes for those who look on. */
-static void commit(struct otte_batch *batch, size_t count)
+/* Under batch->lock: the eventfd is quiet until these have finished too. */
+static void quieten(struct otte_batch *batch)
 {
 	uint64_t drain;
 
-	batch->submitted += (uint32_t)count;
-	if (batch->event_fd < 0)
-		return;
 	if (read(batch->event_fd, &drain, sizeof(drain)) < 0 && errno != EAGAIN)
 		otte_log(OTTE_LOG_ERROR, "a batch's eventfd: %m");
 	if (!batch->attended) {
 		batch->attended = true;
 		otte_progress_attend(&batch->engine->progress);
 	}
+}
+
+/* Under submit_lock: what a submission changes for those who look on. */
+static void commit(struct otte_batch *batch, size_t count)
+{
+	uint32_t submitted = batch->submitted + (uint32_t)count;
+
+	if (batch->event_fd < 0) {
+		atomic_store_explicit(&batch->submitted, submitted, memory_order_release);
+		return;
+	}
+	pthread_mutex_lock(&batch->lock);
+	batch->submitted = submitted;
+	quieten(batch);
+	pthread_mutex_unlock(&batch->lock);
 }
 
 static int check_all(struct otte_batch *batch, const struct otte_submission *from, size_t count,
@@ -542,7 +580,7 @@ static int check_all(struct otte_batch *batch, const struct otte_submission *fro
 	*bytes = 0;
 	for (i = 0; i < count; i++) {
 		request_at(from, i, &request);
-		ret = otte_request_check(batch->engine, &request, i);
+		ret = otte_request_check(batch->engine, &request, i, &batch->memo);
 		if (!ret && request.segment->peer != checked) {
 			checked = request.segment->peer;
 			ret = otte_peer_check(checked);
@@ -578,11 +616,11 @@ static int admit(struct otte_batch *batch, const struct otte_submission *from, s
 		atomic_fetch_sub(&engine->bytes, bytes);
 		return ret;
 	}
-	atomic_fetch_add(&engine->counters.submitted, count);
-	pthread_mutex_lock(&batch->lock);
 	commit(batch, count);
-	pthread_mutex_unlock(&batch->lock);
-	queue_all(batch, first, count);
+	if (batch->tasks[first].members == count)
+		queue_alone(&batch->tasks[first]);
+	else
+		queue_all(batch, first, count);
 	return 0;
 }
 

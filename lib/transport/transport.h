@@ -37,7 +37,10 @@ struct otte_work {
 	uint32_t retries;        /* of a READ that is proven drained */
 	void (*done)(struct otte_work *work);
 
-	/* The transport's, valid when done() is called. */
+	/*
+	 * The transport's, valid when done() is called. Not drained: what it may still read was given
+	 * to keep() before.
+	 */
 	int code;
 	uint8_t effect;          /* enum otte_remote_effect */
 	bool drained;
@@ -51,7 +54,7 @@ struct otte_source_use;
 struct otte_source_ops {
 	/*
 	 * Check and admit. 0: *use is live and *address is where the bytes are. Otherwise the errno that
-	 * the peer is told. `peer` is what accept_lane() was given.
+	 * the peer is told; with -EBUSY *address is set as well. `peer` is what accept_lane() was given.
 	 */
 	int (*begin)(void *peer, const struct otte_lane_request *request,
 		     struct otte_source_use **use, uint8_t **address);
@@ -59,8 +62,22 @@ struct otte_source_ops {
 	void (*refused)(void *peer);
 	/* The transport will not touch the range again. complete: all bytes moved. */
 	void (*end)(struct otte_source_use *use, bool complete);
-	/* A lane that accept_lane() took is closed. */
+	/*
+	 * Before end(): nobody can say when the transport will be done with the range. It is recorded as
+	 * retained until then. Nonzero: impossible now, and nothing has changed.
+	 */
+	int (*retain)(struct otte_source_use *use);
+	/* A lane that accept_lane() took is closed, and no use of it is left. */
 	void (*lane_closed)(void *peer);
+};
+
+/*
+ * A part of a work's local range that is read beyond the work's end: taken, and recorded as retained, from
+ * keep(), called before done(), until let_go(). keep() may fail, and is called again later.
+ */
+struct otte_keep_ops {
+	int (*keep)(struct otte_work *work, const uint8_t *address, uint64_t length, void **kept);
+	void (*let_go)(void *kept);
 };
 
 struct otte_transport_counters {
@@ -73,6 +90,7 @@ struct otte_transport_env {
 	struct otte_loop *loop;          /* requester side: run by a waiting thread or the engine's */
 	struct otte_loop *serve_loops;   /* source side: config->tcp_workers of them */
 	struct otte_source_ops source;
+	struct otte_keep_ops keep;
 };
 
 struct otte_transport_ops {
@@ -106,6 +124,12 @@ struct otte_transport_ops {
 	/* Undo plan() of a work that will not be started. */
 	void (*unplan)(struct otte_work *work);
 	void (*start)(struct otte_transport_peer *peer, struct otte_work *work);
+	/*
+	 * For a thread that waits for the only work there is: sleep in the connection that it is on, which costs
+	 * less than a turn of the loop, and receive what comes. False: there is more to it than one connection,
+	 * or nothing came for some milliseconds; the loop should be run.
+	 */
+	bool (*receive_alone)(struct otte_transport_peer *peer);
 	/*
 	 * End a work early. pin() is called under a lock that keeps the work from being told, cancel()
 	 * later without it; the work may be done by then. `code` -ECANCELED: end soon, harming no other

@@ -143,7 +143,7 @@ struct outcome side_run(struct side *side, uint8_t op, uint64_t local, uint64_t 
 	struct outcome refused = { 0 };
 
 	refused.code = side_submit(side, op, local, remote, length, count);
-	return refused.code ? refused : side_wait(side, 30 * SECOND);
+	return refused.code ? refused : side_wait(side, 60 * SECOND);
 }
 
 struct otte_stats side_stats(const struct side *side)

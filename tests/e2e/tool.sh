@@ -294,6 +294,148 @@ test_sigterm_in_the_middle_of_a_pull_is_bounded_and_ends_the_pull() {
     esac
 }
 
+no_control_characters() {
+    ! LC_ALL=C grep -q $'[\001-\010\013-\037\177]' "$1" || fail "control characters: $(cat -v "$1")"
+}
+
+test_names_are_shown_without_their_control_characters() {
+    local name=$'evil\033[2Jname'
+    echo content >"$scratch/$name"
+    serve --file "$scratch/$name" --anon $'a\rb=4K'
+    no_control_characters "$scratch/serve.out"
+    grep -qF 'evil\x1b[2Jname' "$scratch/serve.out" || fail "it says: $(cat -v "$scratch/serve.out")"
+    grep -qF 'a\x0db' "$scratch/serve.out" || fail "it says: $(cat -v "$scratch/serve.out")"
+    exits 0 "$OTTE" ls "$endpoint"
+    no_control_characters "$scratch/out"
+    exits 0 "$OTTE" pull "$endpoint/@$("$OTTE" ls --json "$endpoint" | jq '.regions[0].id')" \
+        -o "$scratch/$name" --sha256
+    no_control_characters "$scratch/out"
+    exits 5 "$OTTE" serve --file "$scratch/no"$'\033'such && says 'no\x1bsuch'
+    no_control_characters "$scratch/err"
+}
+
+test_two_things_of_one_name_are_not_published() {
+    a_file 4096
+    exits 1 timeout 10 "$OTTE" serve --anon room=4K --anon room=8K && says '--anon: "room"'
+    exits 1 timeout 10 "$OTTE" serve --file "$scratch/source:room" --anon room=4K && says '"room"'
+    exits 1 timeout 10 "$OTTE" serve --file "$scratch/source" --file "$scratch/source" && says '--file: "source"'
+}
+
+test_the_end_of_the_terminal_ends_a_pull_cleanly() {
+    local puller
+    truncate -s 256M "$scratch/source"
+    serve --file "$scratch/source"
+    "$OTTE" pull "$endpoint/source" -o "$scratch/copy" >/dev/null 2>"$scratch/err" &
+    puller=$!
+    wait_for_file "$scratch/copy.partial"
+    kill -STOP "$puller"
+    kill -HUP "$puller"
+    kill -CONT "$puller"
+    wait "$puller"
+    [ $? -eq 2 ] || fail "the pull did not end with 2: $(cat "$scratch/err")"
+    says interrupted
+    [ -z "$(find "$scratch" -name 'copy*')" ] || fail "a file is left"
+    # Under nohup it goes on.
+    nohup "$OTTE" pull "$endpoint/source" -o "$scratch/copy" >/dev/null 2>"$scratch/err" &
+    puller=$!
+    wait_for_file "$scratch/copy.partial"
+    kill -HUP "$puller"
+    wait "$puller" || fail "the pull ended with $?: $(cat "$scratch/err")"
+    same_content "$scratch/source" "$scratch/copy"
+    kill -HUP "$server"
+    wait "$server" || fail "the server ended with $?"
+    server=
+    grep -q 'nothing retained' "$scratch/serve.err" || fail "it said: $(cat "$scratch/serve.err")"
+}
+
+test_a_folder_is_no_port_file() {
+    mkdir "$scratch/folder"
+    exits 5 timeout 10 "$OTTE" serve --anon room=4K --port-file "$scratch/folder"
+    says "--port-file: $scratch/folder is a directory"
+    [ ! -e "$scratch/folder.new" ] || fail "folder.new is left"
+    exits 5 timeout 10 "$OTTE" serve --anon room=4K --port-file "$scratch/no/such"
+    says "--port-file: $scratch/no/such"
+}
+
+test_standard_output_is_written_by_whichever_name() {
+    local name
+    a_file 3000000
+    serve --file "$scratch/source"
+    for name in /dev/fd/1 /proc/self/fd/1 /dev/stdout; do
+        rm -f "$scratch/copy"
+        "$OTTE" pull "$endpoint/source" -o "$name" >"$scratch/copy" 2>"$scratch/err" ||
+            fail "$name, a file: $(cat "$scratch/err")"
+        same_content "$scratch/source" "$scratch/copy"
+        "$OTTE" pull "$endpoint/source" -o "$name" 2>"$scratch/err" | cat >"$scratch/copy"
+        same_content "$scratch/source" "$scratch/copy"
+        says 'GB/s'
+    done
+    "$OTTE" pull "$endpoint/source" -o /dev/fd/5 5>"$scratch/copy" >"$scratch/out" ||
+        fail "another descriptor"
+    same_content "$scratch/source" "$scratch/copy"
+    [ -z "$(find /dev -maxdepth 1 -name '*.partial')" ] || fail "a file is left in /dev"
+}
+
+test_a_key_file_without_a_key_is_named_and_exits_with_5() {
+    echo 'no key at all' >"$scratch/key" && chmod 600 "$scratch/key"
+    exits 5 "$OTTE" ls 127.0.0.1:1 --key-file "$scratch/key" && says "auth.key_file: $scratch/key line 1"
+    exits 5 "$OTTE" serve --anon room=4K --key-file "$scratch/key" && says "$scratch/key line 1"
+    exits 5 "$OTTE" ls 127.0.0.1:1 --key-file "$scratch/none" && says "$scratch/none"
+}
+
+test_what_would_crawl_is_refused_with_its_range() {
+    exits 1 "$OTTE" pull 127.0.0.1:1/room -o "$scratch/copy" --window 1
+    says '--window: "1" is out of range, allowed are 4 KiB to 1 GiB'
+    exits 1 "$OTTE" push "$OTTE" 127.0.0.1:1/room --window 2G && says '4 KiB to 1 GiB'
+    exits 1 "$OTTE" ls 127.0.0.1:1 --set tcp.receive_buffer_bytes=1
+    says 'tcp.receive_buffer_bytes: 1 is out of range, allowed are 0 or 65536 to 1073741824'
+    exits 1 "$OTTE" ls 127.0.0.1:1 --set control.reconnect_min_ms=9000
+    says 'control.reconnect_min_ms: 9 s, allowed is at most control.reconnect_max_ms, 5 s'
+}
+
+test_a_line_of_a_trace_that_is_no_request_is_named() {
+    printf '\n[1,2]\n' >"$scratch/trace"
+    exits 5 "$OTTE" replay "$scratch/trace" && says "$scratch/trace: line 2: an object is wanted"
+    echo '{"timestamp": 1,' >"$scratch/trace"
+    exits 5 "$OTTE" replay "$scratch/trace" && says "$scratch/trace: line 1: "
+}
+
+test_a_server_that_stands_still_is_lost_for_a_reason() {
+    local puller
+    truncate -s 4G "$scratch/source"
+    serve --file "$scratch/source"
+    "$OTTE" pull "$endpoint/source" -o /dev/null --set tcp.stall_timeout_ms=300 \
+        >"$scratch/out" 2>"$scratch/err" &
+    puller=$!
+    sleep 0.1
+    kill -STOP "$server"
+    wait "$puller"
+    [ $? -eq 2 ] || fail "the pull did not end with 2: $(cat "$scratch/err")"
+    says "peer lost: no byte moved for 300 ms (tcp.stall_timeout_ms)"
+    exits 3 "$OTTE" ls "$endpoint" --set control.timeout_ms=300
+    says "did not answer" && says "within 300 ms"
+    kill -CONT "$server"
+    exits 0 "$OTTE" ls "$endpoint"
+}
+
+test_a_peer_too_many_is_told_so_and_exits_with_4() {
+    local puller
+    truncate -s 256M "$scratch/source"
+    serve --file "$scratch/source" --set control.connections=1
+    "$OTTE" pull "$endpoint/source" -o "$scratch/fifo" >/dev/null 2>&1 &
+    puller=$!
+    wait_for_file "$scratch/fifo.partial"
+    kill -STOP "$puller"
+    exits 4 "$OTTE" ls "$endpoint" && says "control.connections (1) is full"
+    kill -KILL "$puller"
+    wait "$puller" 2>/dev/null
+    for _ in $(seq 100); do
+        "$OTTE" ls "$endpoint" >"$scratch/out" 2>"$scratch/err" && return
+        sleep 0.05
+    done
+    fail "never let in again: $(cat "$scratch/err")"
+}
+
 test_a_full_disk_is_named_and_leaves_no_partial_file() {
     [ "$(id -u)" -eq 0 ] || fail "needs root to mount a small tmpfs"
     mkdir "$scratch/mount"

@@ -6,7 +6,8 @@
 #   tests/install/bare.sh COMMAND...
 #
 # The root is what mmdebstrap --variant=minbase gives, with make and nothing else: no compiler, no
-# headers. It is kept as a tar file in the cache; each run unpacks a new one and drops it afterwards.
+# headers. It is kept as a tar file in the cache, and so are the packages that were fetched, since a mirror
+# can take minutes for them; each run unpacks a new root and drops it afterwards.
 # Wants root and mmdebstrap. Exit status: the command's; 77 where this cannot be tried.
 set -euo pipefail
 
@@ -24,6 +25,7 @@ if [ ! -f "$root_tar" ]; then
     mv "$root_tar.$$.tar" "$root_tar"
 fi
 
+mkdir -p "$cache/bare-packages/partial"
 root=$(mktemp -d)
 trap 'rm -rf --one-file-system "$root"' EXIT
 tar -C "$root" -xf "$root_tar" --exclude='./dev/*'
@@ -31,6 +33,10 @@ mkdir -p "$root/src"
 git -C "$here" ls-files -z --cached --others --exclude-standard |
     (cd "$here" && tar --null --files-from=- --ignore-failed-read -cf -) | tar -C "$root/src" -xf -
 cp /etc/resolv.conf "$root/etc/resolv.conf"
+# Every installed Debian has this; a root that mmdebstrap made has not.
+printf '127.0.0.1 localhost\n::1 localhost ip6-localhost\n' >"$root/etc/hosts"
+# A root that is dropped need not reach the disk.
+echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/unsafe-io"
 
 # Its own mount and process namespaces: nothing stays mounted, nothing stays running.
 # shellcheck disable=SC2016 # expanded by the inner shell
@@ -40,7 +46,8 @@ unshare --mount --pid --fork --kill-child bash -c '
     mount --rbind /dev "$1/dev"
     mount --rbind /sys "$1/sys"
     mount -t tmpfs tmpfs "$1/tmp"
+    mount --bind "$2" "$1/var/cache/apt/archives"
     root=$1
-    shift
+    shift 2
     exec chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
-        bash -c "cd /src && $*"' bare "$root" "$@"
+        bash -c "cd /src && $*"' bare "$root" "$cache/bare-packages" "$@"

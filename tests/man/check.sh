@@ -7,8 +7,8 @@
 #   tests/man/check.sh list
 #
 # Environment: PAGES the sources, MAN the formatted pages, INCLUDE the headers' root, SEEN_ERRORS what
-# tests/seen.h recorded, UNSEEN the list of codes that no test can provoke, CC the compiler,
-# CONFIG_KEYS the program that prints the config's table, OTTE_PROGRAM the tool.
+# tests/seen.h recorded, CC the compiler, CONFIG_KEYS the program that prints the config's table,
+# OTTE_PROGRAM the tool.
 set -euo pipefail
 shopt -s nullglob
 
@@ -113,7 +113,7 @@ rule_structs() {
     done | none
 }
 
-# ERRORS and what tests have seen are the same, but for what UNSEEN excuses with a reason.
+# ERRORS and what tests have seen are the same.
 rule_errors() {
     local source name code function
     declared | awk -F'\t' '$2 == "int" { print $1 }' | sort >"$work/coded"
@@ -130,15 +130,11 @@ rule_errors() {
         done
     done 3>"$work/foreign" | sort -u >"$work/said"
     sed -E 's/ EWOULDBLOCK$/ EAGAIN/; s/ ENOTSUP$/ EOPNOTSUPP/' "$SEEN_ERRORS" | sort -u >"$work/seen"
-    sed -E '/^(#|$)/d' "$UNSEEN" | awk '{ print $1 " " $2 }' | sort -u >"$work/excused"
     {
         cat "$work/foreign"
-        sed -E '/^(#|$)/d' "$UNSEEN" | awk 'NF < 4 { print "'"$UNSEEN"': no reason: " $0 }'
         comm -13 "$work/said" "$work/seen" | awk '{ print $1 ": its page lacks " $2 ", which tests have seen" }'
-        comm -23 "$work/said" "$work/seen" | comm -23 - "$work/excused" |
+        comm -23 "$work/said" "$work/seen" |
             awk '{ print $1 ": its page says " $2 ", which no test has seen" }'
-        comm -12 "$work/excused" "$work/seen" | awk '{ print $1 " " $2 ": excused as unseen, but seen" }'
-        comm -23 "$work/excused" "$work/said" | awk '{ print $1 " " $2 ": excused, but not said" }'
     } | none
 }
 

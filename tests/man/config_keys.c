@@ -16,8 +16,8 @@ static void print_words(const char *const *words)
 
 static void print_range(const struct otte_config_key *key, const char *unit)
 {
-	printf("%s, %" PRIu64 " to %" PRIu64 "; default %" PRIu64, unit, key->min, key->max,
-	       key->standard);
+	printf("%s, %s%" PRIu64 " to %" PRIu64 "; default %" PRIu64, unit, key->or_zero ? "0 or " : "",
+	       key->min, key->max, key->standard);
 }
 
 int main(void)

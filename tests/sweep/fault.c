@@ -381,9 +381,12 @@ REAL(ssize_t, recvmsg, int fd, struct msghdr *message, int flags)
 	struct msghdr less;
 	struct iovec part;
 
+	/* The error queue has no bytes that could come in parts. */
 	if (storms()) {
 		if (again())
 			return -1;
+		if (flags & MSG_ERRQUEUE)
+			return __real_recvmsg(fd, message, flags);
 		less = cut(message, &part);
 		message = &less;
 	}

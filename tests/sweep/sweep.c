@@ -23,6 +23,8 @@
 
 #include "fault.h"
 #include "world.h"
+#define SEEN_BY_HAND
+#include "seen.h"
 
 #undef OK
 #define OK(call) HOLDS((call) == 0, "%s", otte_error_text())
@@ -52,6 +54,7 @@ struct stage {
 
 struct step {
 	const char *name;
+	const char *function; /* the public one, as its page has it */
 	void (*before)(struct stage *stage); /* may be NULL */
 	int (*call)(struct stage *stage);
 	/* `ret` of the call: give back what it made, or find that it made nothing. May be NULL. */
@@ -588,42 +591,44 @@ static int notification_eventfd(struct stage *stage)
 
 /* ---- The sweep ---- */
 
+#define STEP(call, ...) { #call, "otte_" #call, __VA_ARGS__ }
+
 static const struct step steps[] = {
-	{ "config_load_json", before_config, load_json, after_load },
-	{ "config_load_file", before_config, load_file, after_load },
-	{ "config_load_env", before_config, load_env, after_load },
-	{ "engine_create", before_engine, create_engine, after_engine },
-	{ "engine_close", made_engine, close_engine, after_close_engine },
-	{ "engine_destroy", made_engine, destroy_engine, after_destroy_engine },
-	{ "engine_address", NULL, say_address, NULL },
-	{ "engine_descriptor", NULL, say_descriptor, NULL },
-	{ "engine_stats", NULL, engine_stats, NULL },
-	{ "mem_alloc", NULL, alloc_mem, after_mem },
-	{ "mem_adopt", NULL, adopt_mem, after_mem },
-	{ "mem_map_file", NULL, map_mem, after_mem },
-	{ "mem_release", made_mem, release_mem, after_release_mem },
-	{ "region_register", made_mem, register_regions, after_register },
-	{ "region_unregister", made_regions, unregister_regions, after_unregister },
-	{ "segment_open", before_open, open_segment, after_open },
-	{ "segment_describe", made_segment, describe_segment, after_ask },
-	{ "segment_peer", made_segment, segment_peer, after_ask },
-	{ "segment_stats", made_segment, segment_stats, after_ask },
-	{ "segment_close", made_segment, close_segment, after_close_segment },
-	{ "batch_create", NULL, create_batch, after_batch },
-	{ "batch_submit", made_batch, submit_some, after_submit },
-	{ "batch_wait", submitted, wait_batch, after_use },
-	{ "batch_poll", submitted, poll_batch, after_use },
-	{ "batch_cancel", submitted, cancel_batch, after_use },
-	{ "batch_eventfd", made_batch, batch_eventfd, after_use },
-	{ "batch_reset", finished, reset_batch, after_use },
-	{ "batch_destroy", finished, destroy_batch, after_destroy_batch },
-	{ "block_list_create", NULL, create_list, after_list },
-	{ "batch_submit_blocks", made_list, submit_blocks, after_submit_blocks },
-	{ "block_list_destroy", made_list, destroy_list, after_destroy_list },
-	{ "notify", made_segment, notify, after_notify },
-	{ "notify_after_a_batch", submitted, notify_tied, after_notify_tied },
-	{ "notification_next", sent_one, next_notification, after_next },
-	{ "notification_eventfd", NULL, notification_eventfd, NULL },
+	STEP(config_load_json, before_config, load_json, after_load),
+	STEP(config_load_file, before_config, load_file, after_load),
+	STEP(config_load_env, before_config, load_env, after_load),
+	STEP(engine_create, before_engine, create_engine, after_engine),
+	STEP(engine_close, made_engine, close_engine, after_close_engine),
+	STEP(engine_destroy, made_engine, destroy_engine, after_destroy_engine),
+	STEP(engine_address, NULL, say_address, NULL),
+	STEP(engine_descriptor, NULL, say_descriptor, NULL),
+	STEP(engine_stats, NULL, engine_stats, NULL),
+	STEP(mem_alloc, NULL, alloc_mem, after_mem),
+	STEP(mem_adopt, NULL, adopt_mem, after_mem),
+	STEP(mem_map_file, NULL, map_mem, after_mem),
+	STEP(mem_release, made_mem, release_mem, after_release_mem),
+	STEP(region_register, made_mem, register_regions, after_register),
+	STEP(region_unregister, made_regions, unregister_regions, after_unregister),
+	STEP(segment_open, before_open, open_segment, after_open),
+	STEP(segment_describe, made_segment, describe_segment, after_ask),
+	STEP(segment_peer, made_segment, segment_peer, after_ask),
+	STEP(segment_stats, made_segment, segment_stats, after_ask),
+	STEP(segment_close, made_segment, close_segment, after_close_segment),
+	STEP(batch_create, NULL, create_batch, after_batch),
+	STEP(batch_submit, made_batch, submit_some, after_submit),
+	STEP(batch_wait, submitted, wait_batch, after_use),
+	STEP(batch_poll, submitted, poll_batch, after_use),
+	STEP(batch_cancel, submitted, cancel_batch, after_use),
+	STEP(batch_eventfd, made_batch, batch_eventfd, after_use),
+	STEP(batch_reset, finished, reset_batch, after_use),
+	STEP(batch_destroy, finished, destroy_batch, after_destroy_batch),
+	STEP(block_list_create, NULL, create_list, after_list),
+	STEP(batch_submit_blocks, made_list, submit_blocks, after_submit_blocks),
+	STEP(block_list_destroy, made_list, destroy_list, after_destroy_list),
+	STEP(notify, made_segment, notify, after_notify),
+	{ "notify_after_a_batch", "otte_notify", submitted, notify_tied, after_notify_tied },
+	STEP(notification_next, sent_one, next_notification, after_next),
+	STEP(notification_eventfd, NULL, notification_eventfd, NULL),
 };
 
 #define STEPS (sizeof(steps) / sizeof(steps[0]))
@@ -652,6 +657,10 @@ static bool one_fault(const struct step *step, enum fault_kind kind, long nth, s
 		HOLDS(text[0] && !strstr(text, "segment is closed"), "%d with the text '%s'", ret, text);
 	if (kind == FAULT_MEMORY && ret < 0)
 		HOLDS(ret == -ENOMEM || ret == -EAGAIN, "%d for want of memory", ret);
+	if (ret == -ENOMEM)
+		seen_as(step->function, ret);
+	if (ret && met && !strcmp(met, "pthread_create"))
+		HOLDS(strstr(text, strerror(EAGAIN)), "no reason in '%s'", text);
 	if (step->after)
 		step->after(stage, ret);
 	world_is_well(&stage->world);
@@ -768,8 +777,16 @@ static bool describes(struct world *world)
 	       right_or_told(otte_segment_stats(world->segment, PATIENCE, &stats));
 }
 
+static void use_zerocopy(struct otte_config *config)
+{
+	use_keys_and_stats(config);
+	config->tcp_zerocopy = OTTE_ZEROCOPY_ALWAYS;
+	config->tcp_zerocopy_bytes = 4096;
+}
+
 /* A life with the nth call of the others failing, then everything that ought to work. True: one did. */
-static bool one_fault_elsewhere(enum fault_kind kind, long nth)
+static bool one_fault_elsewhere(enum fault_kind kind, long nth,
+				void (*adjust)(struct otte_config *config))
 {
 	struct world world;
 	const char *met;
@@ -777,7 +794,7 @@ static bool one_fault_elsewhere(enum fault_kind kind, long nth)
 	doing_nth = nth;
 	alarm(WATCHDOG_S);
 	fault_arm(kind, FAULT_ELSEWHERE, nth);
-	world_open_adjusted(&world, use_keys_and_stats);
+	world_open_adjusted(&world, adjust);
 	HOLDS(SOON(describes(&world)), "never described: %s", otte_error_text());
 	HOLDS(SOON(notification_comes(&world)), "no notification: %s", otte_error_text());
 	HOLDS(SOON(transfers_by_eventfd(&world)), "no transfer: %s", otte_error_text());
@@ -791,35 +808,45 @@ static bool one_fault_elsewhere(enum fault_kind kind, long nth)
 	return met;
 }
 
-static void a_fault_in_the_librarys_threads_is_survived(void **state)
+static void survives_each_fault_elsewhere(void (*adjust)(struct otte_config *config))
 {
 	static const enum fault_kind kinds[] = { FAULT_MEMORY, FAULT_RESET, FAULT_SCARCE };
 	unsigned fds = count_fds(), i;
 	long nth, live = fault_live();
 
-	(void)state;
 	doing = "elsewhere";
 	for (i = 0; i < 3; i++)
-		for (nth = 1; one_fault_elsewhere(kinds[i], nth); nth += STRIDE)
+		for (nth = 1; one_fault_elsewhere(kinds[i], nth, adjust); nth += STRIDE)
 			;
 	HOLDS(fault_live() == live, "%ld allocations are left", fault_live() - live);
 	HOLDS(count_fds() == fds, "%u descriptors, not %u", count_fds(), fds);
 }
 
+static void a_fault_in_the_librarys_threads_is_survived(void **state)
+{
+	(void)state;
+	survives_each_fault_elsewhere(use_keys_and_stats);
+}
+
+static void a_fault_while_the_kernel_refers_to_memory_is_survived(void **state)
+{
+	(void)state;
+	survives_each_fault_elsewhere(use_zerocopy);
+}
+
 /* ---- Calls that have to be asked again ---- */
 
-static void calls_that_are_cut_short_move_the_same_bytes(void **state)
+static void move_the_same_bytes_in_a_storm(void (*adjust)(struct otte_config *config))
 {
 	static const long every[] = { 2, 3, 5, 11 };
 	unsigned i, round;
 	struct world world;
 	int ret;
 
-	(void)state;
 	doing = "storm";
 	for (i = 0; i < 4; i++) {
 		fault_arm(FAULT_STORM, FAULT_ANYWHERE, every[i]);
-		world_open_adjusted(&world, use_keys_and_stats);
+		world_open_adjusted(&world, adjust);
 		for (round = 0; round < 10; round++) {
 			doing_nth = round;
 			alarm(WATCHDOG_S);
@@ -837,6 +864,18 @@ static void calls_that_are_cut_short_move_the_same_bytes(void **state)
 		world_is_well(&world);
 		world_close(&world);
 	}
+}
+
+static void calls_that_are_cut_short_move_the_same_bytes(void **state)
+{
+	(void)state;
+	move_the_same_bytes_in_a_storm(use_keys_and_stats);
+}
+
+static void calls_that_are_cut_short_move_the_same_bytes_without_a_copy(void **state)
+{
+	(void)state;
+	move_the_same_bytes_in_a_storm(use_zerocopy);
 }
 
 /* ---- The first engine of a process ---- */
@@ -934,12 +973,17 @@ static void prepare(void)
 	world_close(&world);
 }
 
+/* Tests that are no step of steps[]. */
+#define OTHERS 5
+
 int main(int argc, char **argv)
 {
-	struct CMUnitTest tests[STEPS + 3] = {
+	struct CMUnitTest tests[STEPS + OTHERS] = {
 		cmocka_unit_test(what_is_set_up_once_is_tried_again),
 		cmocka_unit_test(a_fault_in_the_librarys_threads_is_survived),
+		cmocka_unit_test(a_fault_while_the_kernel_refers_to_memory_is_survived),
 		cmocka_unit_test(calls_that_are_cut_short_move_the_same_bytes),
+		cmocka_unit_test(calls_that_are_cut_short_move_the_same_bytes_without_a_copy),
 	};
 	const char *only = getenv("SWEEP_ONLY");
 	size_t i, n = 0;
@@ -947,12 +991,12 @@ int main(int argc, char **argv)
 
 	if (argc == 3 && !strcmp(argv[1], "fresh"))
 		return be_fresh(argv);
-	while (n < 3 && (!only || strcmp(only, tests[n].name)))
+	while (n < OTHERS && (!only || strcmp(only, tests[n].name)))
 		n++;
-	if (only && n < 3)
+	if (only && n < OTHERS)
 		tests[0] = tests[n];
 	if (only)
-		n = n < 3;
+		n = n < OTHERS;
 	prepare();
 	for (i = 0; i < STEPS; i++)
 		if (!only || !strcmp(only, steps[i].name))

@@ -342,7 +342,7 @@ int bench_otte_start(const struct bench_options *options, struct bench_otte **re
 	if (!rc) {
 		rc = otte_engine_create(&bench->config, &bench->engine);
 		if (rc)
-			rc = complain_library(rc, "engine");
+			rc = complain_engine(rc);
 	}
 	if (!rc)
 		rc = open_peer(bench);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/line.h"
 #include "tool.h"
 
 static const char *const log_levels[] = { "error", "warning", "info", "debug" };
@@ -63,8 +64,11 @@ bool common_option(struct common *common, int option, const char *argument)
 
 static void print_log(void *arg, enum otte_log_level level, const char *line)
 {
+	char shown[1024];
+
 	(void)arg;
-	fprintf(stderr, "otte %s: %s: %s\n", tool_command, log_levels[level], line);
+	otte_line_escape(shown, sizeof(shown), line);
+	fprintf(stderr, "otte %s: %s: %s\n", tool_command, log_levels[level], shown);
 }
 
 /* "tcp.lanes", 4 -> { "tcp": { "lanes": 4 } }; takes the reference to value. */
@@ -147,7 +151,15 @@ int common_requester(const struct common *common, struct otte_config *config,
 		return rc;
 	config->listen_address[0] = '\0';
 	rc = otte_engine_create(config, engine);
-	return rc ? complain_library(rc, "engine") : EXIT_OK;
+	return rc ? complain_engine(rc) : EXIT_OK;
+}
+
+/* A key file that holds no key is a file that failed, whatever the library calls it. */
+int complain_engine(int code)
+{
+	if (!strncmp(otte_error_text(), "auth.key_file:", strlen("auth.key_file:")))
+		return complain(EXIT_LOCAL, "%s", otte_error_text());
+	return complain_library(code, "engine");
 }
 
 int complain_library(int code, const char *what)

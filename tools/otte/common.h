@@ -72,5 +72,7 @@ int common_requester(const struct common *common, struct otte_config *config,
 
 /* Exit code for a failed call of the library on something at this side, after a complaint. */
 int complain_library(int code, const char *what);
+/* The same for an engine that could not be created. */
+int complain_engine(int code);
 
 #endif

@@ -41,7 +41,8 @@ int complain_peer(int code, const char *endpoint)
 {
 	const char *text = otte_error_text();
 
-	return complain(peer_exit_code(code), "%s: %s", endpoint,
+	/* Here the full budget is the peer's, which has no room for us. */
+	return complain(code == -EDQUOT ? EXIT_REFUSED : peer_exit_code(code), "%s: %s", endpoint,
 			*text ? text : otte_strerror(code));
 }
 

@@ -7,7 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/line.h"
 #include "otte/otte.h"
+
+#define MESSAGE_MAX 4096
 
 const char *tool_command = "";
 
@@ -27,17 +30,20 @@ static const struct {
 	{ "topo", "show memory nodes, NICs and GPUs", cmd_topo },
 };
 
+/* What a message quotes may come from anywhere: it is one line, and no terminal obeys it. */
 static void print_message(const char *kind, const char *colour, const char *format, va_list args)
 {
 	int terminal = isatty(STDERR_FILENO);
+	char text[MESSAGE_MAX], line[MESSAGE_MAX];
 
+	vsnprintf(text, sizeof(text), format, args);
+	otte_line_escape(line, sizeof(line), text);
 	fflush(stdout);
 	fprintf(stderr, "otte%s%s: ", *tool_command ? " " : "", tool_command);
 	if (*kind)
 		fprintf(stderr, "%s%s%s: ", terminal ? colour : "", kind,
 			terminal ? "\033[0m" : "");
-	vfprintf(stderr, format, args);
-	fputc('\n', stderr);
+	fprintf(stderr, "%s\n", line);
 }
 
 int complain(enum exit_code code, const char *format, ...)

@@ -5,8 +5,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/line.h"
+
 #define COLUMNS_MAX 32
-#define CELL_MAX 128
+#define CELL_MAX 384 /* a name, each byte of it escaped */
 
 const char *format_bytes(uint64_t bytes, char text[32])
 {
@@ -35,7 +37,7 @@ static void format_cell(char cell[CELL_MAX], const struct column *column, const 
 	else if (json_is_boolean(value))
 		snprintf(cell, CELL_MAX, "%s", json_is_true(value) ? "yes" : "no");
 	else if (column->kind == COLUMN_TEXT)
-		snprintf(cell, CELL_MAX, "%s", json_string_value(value));
+		otte_line_escape(cell, CELL_MAX, json_string_value(value));
 	else if (column->kind == COLUMN_COUNT)
 		snprintf(cell, CELL_MAX, "%lld", (long long)json_integer_value(value));
 	else if (column->kind == COLUMN_BYTES)
@@ -133,6 +135,12 @@ void output_table(FILE *to, const struct column *columns, size_t count, const js
 	print_heading(to, columns, count, widths);
 	json_array_foreach(rows, j, row) print_row(to, columns, count, widths, row);
 	fflush(to);
+}
+
+const char *output_name(char shown[OUTPUT_NAME_MAX], const char *name)
+{
+	otte_line_escape(shown, OUTPUT_NAME_MAX, name);
+	return shown;
 }
 
 void output_json(json_t *value)

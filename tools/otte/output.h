@@ -36,6 +36,11 @@ void output_table(FILE *to, const struct column *columns, size_t count, const js
 /* `value` on standard output, indented, with a newline; takes the reference. */
 void output_json(json_t *value);
 
+#define OUTPUT_NAME_MAX 4096
+
+/* A name of a region or a file as a line can show it: what is not printable stands as "\xNN". */
+const char *output_name(char shown[OUTPUT_NAME_MAX], const char *name);
+
 /* "64 KiB", "1.5 GiB", "100 B" */
 const char *format_bytes(uint64_t bytes, char text[32]);
 

@@ -5,7 +5,7 @@
  * Bytes gather in FILE.partial, which becomes FILE once all are there; so an existing FILE survives
  * a failure. They go through write(), not a mapping: a full disk is then an error and no SIGBUS.
  * FILE.partial is locked until it has its name: two pulls into one FILE would mix their bytes.
- * A FILE that is no regular file (a pipe, a device, "-") is written as it is.
+ * A FILE that is no regular file (a pipe, a device), "-" and /dev/stdout are written as they are.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,8 @@ static const char help[] =
 	"  --keep              keep FILE.partial after a failure\n"
 	"  --fsync             do not end before FILE is on its disk\n"
 	"  --sha256            print the SHA-256 of what was read\n"
-	"  --window SIZE       bytes of one window, of which four are under way (4M)\n"
+	"  --window SIZE       bytes of one window, of which four are under way (4M;\n"
+	"                      4K to 1G)\n"
 	"  -q, --quiet         print errors only\n" COMMON_HELP;
 
 enum {
@@ -72,11 +73,33 @@ static const char *written_name(const struct pull *pull)
 	return pull->partial ? pull->partial : pull->output;
 }
 
+/*
+ * A file of these folders may lead to a regular one, of whoever started us; nothing beside it is ours to make
+ * or to rename.
+ */
+static bool is_a_descriptor(const char *path)
+{
+	static const char *const names[] = { "/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/" };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(names); i++)
+		if (!strncmp(path, names[i], strlen(names[i])))
+			return true;
+	return false;
+}
+
 static bool is_written_directly(const char *path)
 {
 	struct stat info;
 
-	return !stat(path, &info) && !S_ISREG(info.st_mode);
+	return is_a_descriptor(path) || (!stat(path, &info) && !S_ISREG(info.st_mode));
+}
+
+/* By whichever name: then reports go to standard error. */
+static bool is_standard_output(const char *path)
+{
+	return !strcmp(path, "-") || !strcmp(path, "/dev/stdout") || !strcmp(path, "/dev/fd/1") ||
+	       !strcmp(path, "/proc/self/fd/1");
 }
 
 /* Space first: to know at the start what would otherwise fail near the end. */
@@ -154,7 +177,7 @@ static int open_output(struct pull *pull, uint64_t length)
 {
 	int rc;
 
-	if (!strcmp(pull->output, "-")) {
+	if (is_standard_output(pull->output)) {
 		pull->fd = STDOUT_FILENO;
 		return EXIT_OK;
 	}
@@ -208,10 +231,12 @@ static int finish_output(struct pull *pull)
 
 static void abandon_output(struct pull *pull)
 {
+	char name[OUTPUT_NAME_MAX];
+
 	if (pull->partial && !pull->keep)
 		unlink(pull->partial);
 	else if (pull->partial)
-		fprintf(stderr, "otte pull: %s is kept\n", pull->partial);
+		fprintf(stderr, "otte pull: %s is kept\n", output_name(name, pull->partial));
 	if (pull->fd >= 0 && pull->fd != STDOUT_FILENO)
 		close(pull->fd);
 	pull->fd = -1;
@@ -223,8 +248,9 @@ static void report(struct pull *pull, uint64_t length, uint64_t ns)
 {
 	FILE *to = pull->fd == STDOUT_FILENO ? stderr : stdout;
 	double seconds = (double)ns / 1e9;
-	char hash[DIGEST_TEXT], bytes[32];
+	char hash[DIGEST_TEXT], bytes[32], name[OUTPUT_NAME_MAX];
 
+	output_name(name, pull->output);
 	digest_text(&pull->digest, hash);
 	if (pull->common.json) {
 		json_t *json = json_pack("{s:s, s:s, s:I, s:f, s:f}", "source", pull->source,
@@ -239,10 +265,10 @@ static void report(struct pull *pull, uint64_t length, uint64_t ns)
 		return;
 	}
 	if (!pull->quiet)
-		fprintf(to, "%s: %s in %.3f s, %.2f GB/s\n", pull->output,
+		fprintf(to, "%s: %s in %.3f s, %.2f GB/s\n", name,
 			format_bytes(length, bytes), seconds, (double)length / (double)ns);
 	if (*hash)
-		fprintf(to, "%s  %s\n", hash, pull->output);
+		fprintf(to, "%s  %s\n", hash, name);
 }
 
 static int transfer(struct pull *pull, struct otte_engine *engine, const struct remote *remote)
@@ -311,7 +337,7 @@ static bool parse_option(struct pull *pull, int option, const char *text)
 		pull->sha256 = true;
 		return true;
 	case OPT_WINDOW:
-		return args_size("--window", text, &pull->window_bytes);
+		return transfer_window(text, &pull->window_bytes);
 	default:
 		return common_option(&pull->common, option, text);
 	}

@@ -23,7 +23,8 @@ static const char help[] =
 	"Write FILE into a region of the peer at HOST:PORT, from the region's start on.\n"
 	"\n"
 	"  --sha256            print the SHA-256 of what was written\n"
-	"  --window SIZE       bytes of one window, of which four are under way (4M)\n"
+	"  --window SIZE       bytes of one window, of which four are under way (4M;\n"
+	"                      4K to 1G)\n"
 	"  -q, --quiet         print errors only\n" COMMON_HELP;
 
 enum {
@@ -88,7 +89,7 @@ static int read_in(void *arg, void *data, uint64_t length)
 static void report(struct push *push, uint64_t ns)
 {
 	double seconds = (double)ns / 1e9, gbps = (double)push->length / (double)ns;
-	char hash[DIGEST_TEXT], bytes[32];
+	char hash[DIGEST_TEXT], bytes[32], name[OUTPUT_NAME_MAX];
 
 	digest_text(&push->digest, hash);
 	if (push->common.json) {
@@ -102,10 +103,10 @@ static void report(struct push *push, uint64_t ns)
 		return;
 	}
 	if (!push->quiet)
-		printf("%s: %s in %.3f s, %.2f GB/s\n", push->target,
+		printf("%s: %s in %.3f s, %.2f GB/s\n", output_name(name, push->target),
 		       format_bytes(push->length, bytes), seconds, gbps);
 	if (*hash)
-		printf("%s  %s\n", hash, push->file);
+		printf("%s  %s\n", hash, output_name(name, push->file));
 }
 
 static int transfer(struct push *push, struct otte_engine *engine, const struct remote *remote)
@@ -165,7 +166,7 @@ static bool parse_option(struct push *push, int option, const char *text)
 		push->sha256 = true;
 		return true;
 	case OPT_WINDOW:
-		return args_size("--window", text, &push->window_bytes);
+		return transfer_window(text, &push->window_bytes);
 	default:
 		return common_option(&push->common, option, text);
 	}

@@ -73,7 +73,7 @@ int replay_prefill(const struct replay_options *options, const struct trace *tra
 		return complain(EXIT_LOCAL, "signals: %s", strerror(errno));
 	rc = otte_engine_create(&config, &engine);
 	if (rc)
-		return complain_library(rc, "engine");
+		return complain_engine(rc);
 	rc = serve_blocks(engine, options, trace);
 	otte_engine_close(engine, OTTE_CLOSE_SOURCE | OTTE_CLOSE_REQUESTER, CLOSE_LIMIT_NS, NULL);
 	otte_engine_destroy(engine);

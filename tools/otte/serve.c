@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * otte serve: publishes files and anonymous memory until SIGINT or SIGTERM, then closes within a
+ * otte serve: publishes files and anonymous memory until SIGINT, SIGTERM or SIGHUP, then closes within a
  * bounded time and says what is kept. A second signal ends the waiting.
  */
 #include <errno.h>
@@ -26,7 +26,8 @@
 
 static const char help[] =
 	"Usage: otte serve [OPTION]... (--file PATH[:NAME] | --anon NAME=SIZE)...\n"
-	"Register files and memory, publish them, and serve peers until SIGINT or SIGTERM.\n"
+	"Register files and memory, publish them, and serve peers until SIGINT, SIGTERM\n"
+	"or SIGHUP.\n"
 	"\n"
 	"  --file PATH[:NAME]    publish a file under NAME (the file's own name); may be repeated\n"
 	"  --anon NAME=SIZE      publish SIZE bytes of zeroed memory; may be repeated\n"
@@ -318,32 +319,53 @@ static void announce_json(const struct serve *serve, const char *endpoint)
 
 static void announce_text(const struct serve *serve, const char *endpoint)
 {
-	char bytes[32];
+	char bytes[32], name[OUTPUT_NAME_MAX];
 	size_t i;
 
 	printf("endpoint %s\n", endpoint);
 	for (i = 0; i < serve->count; i++)
 		printf("region %" PRIu64 " %s %s (%s)\n", otte_region_id(serve->shares[i].region),
-		       serve->shares[i].name, format_bytes(serve->shares[i].length, bytes),
+		       output_name(name, serve->shares[i].name), format_bytes(serve->shares[i].length, bytes),
 		       serve->writable ? "read, write" : "read");
 	fflush(stdout);
+}
+
+/* Who publishes two things of one name makes peers guess; with a name that is given it need not be. */
+static int check_names(const struct serve *serve)
+{
+	size_t i, j;
+
+	for (i = 1; i < serve->count; i++)
+		for (j = 0; j < i; j++)
+			if (!strcmp(serve->shares[i].name, serve->shares[j].name))
+				return complain(EXIT_USAGE,
+						"%s: \"%s\" is the name of two things to publish",
+						serve->shares[i].path ? "--file" : "--anon",
+						serve->shares[i].name);
+	return EXIT_OK;
 }
 
 /* Scripts see either no file or a whole one. */
 static int write_port_file(const char *path, const char *endpoint)
 {
 	char temporary[4096];
+	struct stat info;
+	int rc = EXIT_OK;
 	FILE *file;
 
+	if (!stat(path, &info) && S_ISDIR(info.st_mode))
+		return complain(EXIT_LOCAL, "--port-file: %s is a directory, not a file", path);
 	if (snprintf(temporary, sizeof(temporary), "%s.new", path) >= (int)sizeof(temporary))
 		return complain(EXIT_USAGE, "--port-file: the path is too long");
 	file = fopen(temporary, "we");
 	if (!file)
-		return complain(EXIT_LOCAL, "%s: %s", temporary, strerror(errno));
+		return complain(EXIT_LOCAL, "--port-file: %s: %s", temporary, strerror(errno));
 	fprintf(file, "%s\n", endpoint);
-	if (fclose(file) || rename(temporary, path))
-		return complain(EXIT_LOCAL, "%s: %s", path, strerror(errno));
-	return EXIT_OK;
+	if (fclose(file) || rename(temporary, path)) {
+		rc = complain(EXIT_LOCAL, "--port-file: %s: %s", path, strerror(errno));
+		unlink(temporary);
+	}
+	return rc;
 }
 
 static int announce(struct serve *serve)
@@ -427,7 +449,7 @@ static int run(struct serve *serve)
 
 	rc = otte_engine_create(&serve->config, &serve->engine);
 	if (rc)
-		return complain_library(rc, "engine");
+		return complain_engine(rc);
 	for (i = 0, rc = 0; i < serve->count && !rc; i++)
 		rc = publish(serve, &serve->shares[i]);
 	if (!rc)
@@ -461,7 +483,9 @@ int cmd_serve(int argc, char **argv)
 		return complain(EXIT_USAGE, "unexpected argument \"%s\"", argv[optind]);
 	if (!serve.count)
 		return complain(EXIT_USAGE, "nothing to publish: give --file or --anon");
-	rc = configure(&serve);
+	rc = check_names(&serve);
+	if (!rc)
+		rc = configure(&serve);
 	if (rc)
 		return rc;
 	signal(SIGPIPE, SIG_IGN); /* whoever waits for the endpoint may be gone */

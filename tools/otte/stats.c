@@ -67,6 +67,11 @@ static const struct {
 	COUNTER(notifications_sent),
 	COUNTER(notifications_received),
 	COUNTER(stale_regions),
+	COUNTER(zerocopy_bytes),
+	COUNTER(zerocopy_sends),
+	COUNTER(zerocopy_copied),
+	COUNTER(zerocopy_refused),
+	COUNTER(zerocopy_outstanding),
 };
 
 static json_t *stats_json(const struct otte_stats *stats)

@@ -26,7 +26,7 @@ static void note(int number)
 
 int stopping_begin(void)
 {
-	struct sigaction action;
+	struct sigaction action, before;
 
 	if (pipe2(wake_up, O_CLOEXEC | O_NONBLOCK))
 		return -errno;
@@ -34,7 +34,11 @@ int stopping_begin(void)
 	action.sa_handler = note;
 	action.sa_flags = SA_RESTART;
 	sigemptyset(&action.sa_mask);
-	if (sigaction(SIGINT, &action, NULL) || sigaction(SIGTERM, &action, NULL))
+	if (sigaction(SIGINT, &action, NULL) || sigaction(SIGTERM, &action, NULL) ||
+	    sigaction(SIGHUP, NULL, &before))
+		return -errno;
+	/* Under nohup the end of the terminal is no reason. */
+	if (before.sa_handler != SIG_IGN && sigaction(SIGHUP, &action, NULL))
 		return -errno;
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* SIGINT and SIGTERM as something that a loop can look at and sleep on. */
+/* SIGINT, SIGTERM and SIGHUP as something that a loop can look at and sleep on. */
 #ifndef OTTE_TOOL_STOPPING_H
 #define OTTE_TOOL_STOPPING_H
 

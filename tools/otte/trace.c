@@ -113,6 +113,9 @@ static const char *take_line(struct trace *trace, const json_t *line)
 	json_t *id;
 	size_t i;
 
+	if (!json_is_object(line))
+		return "an object is wanted, with timestamp, input_length, output_length and "
+		       "hash_ids, not an array";
 	for (i = 0; i < ARRAY_SIZE(keys); i++) {
 		if (!json_is_integer(json_object_get(line, keys[i])) ||
 		    json_integer_value(json_object_get(line, keys[i])) < 0)
@@ -150,7 +153,7 @@ static int load_lines(struct trace *trace, FILE *file, const char *path)
 		if (text[strspn(text, " \t\r\n")] == '\0')
 			continue;
 		line = json_loads(text, 0, &error);
-		wrong = line ? take_line(trace, line) : "not a JSON object";
+		wrong = line ? take_line(trace, line) : error.text;
 		json_decref(line);
 	}
 	free(text);

@@ -5,14 +5,29 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "args.h"
 #include "base/clock.h"
 #include "common.h"
+#include "output.h"
 #include "stopping.h"
 #include "tool.h"
 
 #define WAIT_STEP_NS (200 * NSEC_PER_MSEC) /* how soon a signal is noticed */
 #define DRAIN_LIMIT_NS (5 * NSEC_PER_SEC) /* for what is under way after an error */
-#define REQUESTS_MAX 1024 /* of one window */
+#define REQUESTS_MAX (TRANSFER_WINDOW_MAX / TRANSFER_REQUEST_BYTES)
+
+bool transfer_window(const char *text, uint64_t *bytes)
+{
+	char least[32], most[32];
+
+	if (!args_size("--window", text, bytes))
+		return false;
+	if (*bytes >= TRANSFER_WINDOW_MIN && *bytes <= TRANSFER_WINDOW_MAX)
+		return true;
+	complain(EXIT_USAGE, "--window: \"%s\" is out of range, allowed are %s to %s", text,
+		 format_bytes(TRANSFER_WINDOW_MIN, least), format_bytes(TRANSFER_WINDOW_MAX, most));
+	return false;
+}
 
 static uint64_t request_count(uint64_t length)
 {
@@ -45,9 +60,6 @@ int transfer_begin(struct transfer *transfer, struct otte_engine *engine,
 	int rc;
 
 	memset(transfer, 0, sizeof(*transfer));
-	if (request_count(window_bytes) > REQUESTS_MAX)
-		return complain(EXIT_USAGE, "--window: at most %llu MiB",
-				REQUESTS_MAX * TRANSFER_REQUEST_BYTES / MIB);
 	transfer->engine = engine;
 	transfer->remote = remote;
 	transfer->window_bytes = window_bytes;

@@ -17,6 +17,11 @@
 #define TRANSFER_SLOTS 4
 #define TRANSFER_WINDOW_BYTES (4ull << 20)
 #define TRANSFER_REQUEST_BYTES (1ull << 20)
+#define TRANSFER_WINDOW_MIN (4ull << 10) /* below, a transfer is one of single packets */
+#define TRANSFER_WINDOW_MAX (1024 * TRANSFER_REQUEST_BYTES)
+
+/* --window, for args: complains and returns false if it is none or out of range. */
+bool transfer_window(const char *text, uint64_t *bytes);
 
 struct transfer_slot {
 	struct otte_batch *batch;

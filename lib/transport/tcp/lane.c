@@ -7,6 +7,9 @@
  * the slice at the head. A receive reads exactly what is known to belong there: the rest of a payload
  * and then the next answer, or an answer and, if it is the last one expected and so nothing else can
  * follow it, its payload.
+ *
+ * A WRITE that was sent without a copy ends when both have come, the answer and the kernel's notification
+ * (zerocopy.h). Between the two it stands in `unproven`.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -94,8 +97,16 @@ static int ask_for_room(struct tcp_lane *lane, bool want)
 	return otte_loop_change(lane_loop(lane), &lane->watch, EPOLLIN | (want ? EPOLLOUT : 0u));
 }
 
-static int gather(struct tcp_slice *slice, struct iovec *iov)
+/* Under lock: the slice's payload goes alone, straight from its memory. */
+static bool wants_zerocopy(const struct tcp_lane *lane, const struct tcp_slice *slice)
 {
+	return slice->plan->op == OTTE_WRITE && tcp_zerocopy_wants(lane->zerocopy, slice->length);
+}
+
+/* Up to a payload that goes alone; *flags then say that it follows. */
+static int gather(const struct tcp_lane *lane, struct iovec *iov, int *flags)
+{
+	struct tcp_slice *slice = lane->unsent;
 	int n = 0;
 
 	for (; slice && n + 2 <= 2 * IOV_SLICES; slice = slice->next) {
@@ -106,6 +117,10 @@ static int gather(struct tcp_slice *slice, struct iovec *iov)
 			iov[n++].iov_len = OTTE_LANE_REQUEST_BYTES - slice->sent;
 		} else {
 			payload = slice->sent - OTTE_LANE_REQUEST_BYTES;
+		}
+		if (wants_zerocopy(lane, slice)) {
+			*flags |= MSG_MORE;
+			return n;
 		}
 		if (slice->plan->op == OTTE_WRITE) {
 			iov[n].iov_base = slice->local + payload;
@@ -137,20 +152,31 @@ static void shut(struct tcp_lane *lane)
 	shutdown(lane->watch.fd, SHUT_RDWR);
 }
 
+/* Under lock. As send(): of what is unsent, all that can go in one call. */
+static ssize_t send_some(struct tcp_lane *lane)
+{
+	struct tcp_slice *slice = lane->unsent;
+	struct iovec iov[2 * IOV_SLICES];
+	struct msghdr message = { .msg_iov = iov };
+	int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+
+	if (slice->sent >= OTTE_LANE_REQUEST_BYTES && wants_zerocopy(lane, slice))
+		return tcp_zerocopy_send(lane->zerocopy, &slice->claim,
+					 slice->local + (slice->sent - OTTE_LANE_REQUEST_BYTES),
+					 tcp_slice_wire_bytes(slice) - slice->sent);
+	message.msg_iovlen = (size_t)gather(lane, iov, &flags);
+	if (message.msg_iovlen == 1) /* a lone READ: the short call is cheaper */
+		return otte_sys_send(lane->watch.fd, iov[0].iov_base, iov[0].iov_len, flags);
+	return otte_sys_sendmsg(lane->watch.fd, &message, flags);
+}
+
 /* Under lock. */
 static void flush(struct tcp_lane *lane)
 {
-	struct iovec iov[2 * IOV_SLICES];
-	struct msghdr message = { .msg_iov = iov };
 	ssize_t n;
 
-	while (lane->unsent && !lane->broken) {
-		message.msg_iovlen = (size_t)gather(lane->unsent, iov);
-		if (message.msg_iovlen == 1) /* a lone READ: the short call is cheaper */
-			n = otte_sys_send(lane->watch.fd, iov[0].iov_base, iov[0].iov_len,
-				 MSG_DONTWAIT | MSG_NOSIGNAL);
-		else
-			n = otte_sys_sendmsg(lane->watch.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+	while (lane->unsent && !lane->broken && !lane->held) {
+		n = send_some(lane);
 		if (n > 0) {
 			advance(lane, (uint64_t)n);
 		} else if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -212,23 +238,73 @@ static struct tcp_slice *answered_next(struct tcp_lane *lane, bool *alone)
 	return head;
 }
 
-/* Under rx_lock: the head is answered. */
+/* Under both locks: what was added to a held lane goes out. */
+static void let_go(struct tcp_lane *lane)
+{
+	lane->held = false;
+	if (lane->unsent && !lane->wants_room)
+		flush(lane);
+}
+
+/* Under both locks: the kernel has let go of all that was sent of the slice. */
+static void slice_proven(struct tcp_lane *lane, struct tcp_slice *slice, struct tcp_slice **done)
+{
+	if (slice->answered) {
+		DL_DELETE(lane->unproven, slice);
+		slice->finished = true;
+		add_done(done, slice, slice->code, slice->effect, true);
+	} else if (slice->abandon && !slice->finished &&
+		   slice->sent == tcp_slice_wire_bytes(slice)) {
+		/* Its answer may come whenever it likes. */
+		slice->finished = true;
+		add_done(done, slice, slice->abandon, OTTE_EFFECT_UNKNOWN, false);
+	}
+}
+
+/* Under both locks. */
+static void reap(struct tcp_lane *lane, struct tcp_slice **done)
+{
+	struct tcp_claim *claim, *next;
+
+	for (claim = tcp_zerocopy_reap(lane->zerocopy); claim; claim = next) {
+		next = claim->next;
+		slice_proven(lane, container_of(claim, struct tcp_slice, claim), done);
+	}
+}
+
+/*
+ * Under rx_lock: the head is answered. The peer has its bytes then, so most often the kernel has let go of
+ * them, and has said so; else it will.
+ */
 static void pop(struct tcp_lane *lane, struct tcp_slice *slice, int code, uint8_t effect,
 		struct tcp_slice **done)
 {
+	bool proven = !slice->claim.left;
+
+	if (slice->abandon && !code) {
+		code = slice->abandon;
+		effect = OTTE_EFFECT_UNKNOWN;
+	}
 	pthread_mutex_lock(&lane->lock);
 	DL_DELETE(lane->queue, slice);
 	change_queued(lane, 0, slice->length);
+	if (lane->held)
+		let_go(lane);
+	if (!proven) {
+		slice->answered = true;
+		slice->code = code;
+		slice->effect = effect;
+		DL_APPEND(lane->unproven, slice);
+		reap(lane, done);
+	}
 	pthread_mutex_unlock(&lane->lock);
+	if (!proven)
+		return;
 	if (slice->finished) {
 		tcp_plan_put(slice->plan);
 		return;
 	}
 	slice->finished = true;
-	if (slice->abandon && !code) {
-		code = slice->abandon;
-		effect = OTTE_EFFECT_UNKNOWN;
-	}
 	add_done(done, slice, code, effect, true);
 }
 
@@ -289,7 +365,7 @@ static ssize_t receive_nothing(struct tcp_lane *lane, bool *emptied)
 	return n;
 }
 
-static ssize_t receive_payload(struct tcp_lane *lane, bool *emptied)
+static ssize_t receive_payload(struct tcp_lane *lane, int flags, bool *emptied)
 {
 	struct tcp_slice *slice = lane->current;
 	uint64_t rest = slice->length - lane->current_got;
@@ -303,7 +379,7 @@ static ssize_t receive_payload(struct tcp_lane *lane, bool *emptied)
 
 	if (answered_next(lane, &alone) && !alone)
 		message.msg_iovlen = 2;
-	n = otte_sys_recvmsg(lane->watch.fd, &message, MSG_DONTWAIT);
+	n = otte_sys_recvmsg(lane->watch.fd, &message, flags);
 	if (n > 0) {
 		uint64_t part = min_u64((uint64_t)n, rest);
 
@@ -314,11 +390,22 @@ static ssize_t receive_payload(struct tcp_lane *lane, bool *emptied)
 	return n;
 }
 
+/* Under both locks: one slice, wholly sent, is all there is. */
+static bool owes_one(const struct tcp_lane *lane)
+{
+	const struct tcp_slice *head = lane->queue;
+
+	return lane->state == TCP_LANE_READY && head && !head->next && !lane->unsent &&
+	       !head->finished;
+}
+
 /*
- * An answer, and its payload with it where nothing else can follow: then nothing must be sent meanwhile
- * either, or a refusal could be followed by the answer to that, in the place of the payload.
+ * An answer, and its payload with it where nothing else can follow: then the lane is held, for nothing must
+ * be sent meanwhile either, or a refusal could be followed by the answer to that, in the place of the
+ * payload. Who would sleep (no MSG_DONTWAIT) does so for a lone slice only.
  */
-static ssize_t receive_answer(struct tcp_lane *lane, struct tcp_slice **done, bool *emptied)
+static ssize_t receive_answer(struct tcp_lane *lane, int flags, struct tcp_slice **done,
+			      bool *emptied)
 {
 	struct iovec iov[2] = {
 		{ lane->answer + lane->answer_got, sizeof(lane->answer) - lane->answer_got },
@@ -331,19 +418,25 @@ static ssize_t receive_answer(struct tcp_lane *lane, struct tcp_slice **done, bo
 	int ret;
 
 	pthread_mutex_lock(&lane->lock);
+	if (!(flags & MSG_DONTWAIT) && !owes_one(lane)) {
+		pthread_mutex_unlock(&lane->lock);
+		errno = EAGAIN;
+		return -1;
+	}
 	head = sent_head(lane, &alone);
 	if (alone && head->plan->op == OTTE_READ && !head->finished) {
 		iov[1].iov_base = head->local;
 		iov[1].iov_len = head->length;
 		message.msg_iovlen = 2;
+		lane->held = true;
 	}
-	n = otte_sys_recvmsg(lane->watch.fd, &message, MSG_DONTWAIT);
+	pthread_mutex_unlock(&lane->lock);
+	n = otte_sys_recvmsg(lane->watch.fd, &message, flags);
 	if (n < 0 && errno == EFAULT && message.msg_iovlen == 2) {
 		/* The memory is gone; the answer itself has a place. */
 		message.msg_iovlen = 1;
-		n = otte_sys_recvmsg(lane->watch.fd, &message, MSG_DONTWAIT);
+		n = otte_sys_recvmsg(lane->watch.fd, &message, flags);
 	}
-	pthread_mutex_unlock(&lane->lock);
 	if (n <= 0)
 		return n;
 	part = min_u64((uint64_t)n, iov[0].iov_len);
@@ -351,6 +444,8 @@ static ssize_t receive_answer(struct tcp_lane *lane, struct tcp_slice **done, bo
 	lane->answer_got += (uint32_t)part;
 	if (lane->answer_got < sizeof(lane->answer))
 		return n;
+	if (!head) /* nothing was asked when the look began */
+		head = answered_next(lane, &alone);
 	ret = take_answer(lane, head, (uint64_t)n - part, done);
 	return ret ? ret : n;
 }
@@ -366,22 +461,18 @@ static void lose_memory(struct tcp_lane *lane, struct tcp_slice **done)
 	add_done(done, slice, -ESTALE, OTTE_EFFECT_NONE, true);
 }
 
-/*
- * Under rx_lock. 1: go on; 0: nothing more now; negative: the connection is of no use. A receive that
- * got less than it had room for has emptied the socket, which need not be asked again to say so.
- */
-static int receive(struct tcp_lane *lane, struct tcp_slice **done)
+/* Under rx_lock. */
+static int receive_some(struct tcp_lane *lane, int flags, struct tcp_slice **done, bool *emptied)
 {
 	struct tcp_slice *current = lane->current;
-	bool emptied = false;
 	ssize_t n;
 	int ret;
 
 	if (current)
-		n = current->finished ? receive_nothing(lane, &emptied) :
-					receive_payload(lane, &emptied);
+		n = current->finished ? receive_nothing(lane, emptied) :
+					receive_payload(lane, flags, emptied);
 	else
-		n = receive_answer(lane, done, &emptied);
+		n = receive_answer(lane, flags, done, emptied);
 	if (n == 0)
 		return otte_fail(-ECONNRESET, "the peer closed a lane");
 	if (n == -EPROTO)
@@ -404,7 +495,23 @@ static int receive(struct tcp_lane *lane, struct tcp_slice **done)
 		if (ret)
 			return ret;
 	}
-	return !emptied;
+	return 1;
+}
+
+/*
+ * Under rx_lock. 1: something came; 0: nothing; negative: the connection is of no use. A receive that got
+ * less than it had room for has emptied the socket, which need not be asked again to say so.
+ */
+static int receive(struct tcp_lane *lane, int flags, struct tcp_slice **done, bool *emptied)
+{
+	int ret = receive_some(lane, flags, done, emptied);
+
+	if (lane->held) { /* still: the answer is not all there */
+		pthread_mutex_lock(&lane->lock);
+		let_go(lane);
+		pthread_mutex_unlock(&lane->lock);
+	}
+	return ret;
 }
 
 /* Nothing is expected: what a receive would find can only be the end. */
@@ -417,12 +524,30 @@ static bool idle(struct tcp_lane *lane)
 static int receive_round(struct tcp_lane *lane, struct tcp_slice **done)
 {
 	unsigned turns = ROUND_BYTES / (64 * KIB);
+	bool emptied = false;
 	int ret;
 
 	do {
-		ret = receive(lane, done);
-	} while (ret > 0 && --turns && !idle(lane));
+		ret = receive(lane, MSG_DONTWAIT, done, &emptied);
+	} while (ret > 0 && !emptied && --turns && !idle(lane));
 	return ret < 0 ? ret : 0;
+}
+
+bool tcp_lane_receive_alone(struct tcp_lane *lane)
+{
+	struct tcp_slice *done = NULL;
+	bool emptied = false;
+	int ret = 0;
+
+	if (pthread_mutex_trylock(&lane->rx_lock))
+		return false;
+	if (lane->watch.fd >= 0 && !(lane->current && lane->current->finished))
+		ret = receive(lane, 0, &done, &emptied);
+	pthread_mutex_unlock(&lane->rx_lock);
+	finish_all(done);
+	if (ret < 0)
+		tcp_lane_kill(lane, -ECONNRESET, true);
+	return ret > 0;
 }
 
 /* ---- Connecting ---- */
@@ -518,6 +643,8 @@ static int shake_hands(struct tcp_lane *lane)
 	if (frame.type != OTTE_FRAME_LANE_READY)
 		return otte_fail(-EPROTO, "a lane's hello is answered with frame type %u", frame.type);
 	otte_stream_fini(&lane->hello);
+	lane->zerocopy = tcp_zerocopy_open(&lane->peer->tcp->zerocopies, lane->peer->tcp->env.config,
+					   lane->watch.fd, atomic_load(&lane->peer->local));
 	lane->state = TCP_LANE_READY;
 	lane->backoff_ns = lane->peer->tcp->env.config->reconnect_min_ns;
 	return 1;
@@ -543,6 +670,15 @@ static void connecting_ready(struct tcp_lane *lane)
 	}
 }
 
+/* Under rx_lock: notifications, or an error that the next receive finds. */
+static void hear_kernel(struct tcp_lane *lane, struct tcp_slice **done)
+{
+	pthread_mutex_lock(&lane->lock);
+	if (lane->zerocopy)
+		reap(lane, done);
+	pthread_mutex_unlock(&lane->lock);
+}
+
 static void lane_ready(struct otte_watch *watch, uint32_t events)
 {
 	struct tcp_lane *lane = container_of(watch, struct tcp_lane, watch);
@@ -564,6 +700,8 @@ static void lane_ready(struct otte_watch *watch, uint32_t events)
 	if (state != TCP_LANE_READY || !(events & ~(uint32_t)EPOLLOUT))
 		return;
 	pthread_mutex_lock(&lane->rx_lock);
+	if (events & EPOLLERR)
+		hear_kernel(lane, &done);
 	if (lane->watch.fd >= 0)
 		ret = receive_round(lane, &done);
 	pthread_mutex_unlock(&lane->rx_lock);
@@ -589,6 +727,10 @@ bool tcp_lane_abandon(struct tcp_lane *lane, const struct tcp_plan *plan, int co
 
 	pthread_mutex_lock(&lane->rx_lock);
 	pthread_mutex_lock(&lane->lock);
+	if (lane->zerocopy)
+		reap(lane, &done);
+	DL_FOREACH(lane->unproven, slice)
+		drained &= slice->plan != plan;
 	DL_FOREACH_SAFE(lane->queue, slice, next) {
 		if (slice->plan != plan || slice->finished)
 			continue;
@@ -598,7 +740,8 @@ bool tcp_lane_abandon(struct tcp_lane *lane, const struct tcp_plan *plan, int co
 			DL_DELETE(lane->queue, slice);
 			change_queued(lane, 0, slice->length);
 			add_done(&done, slice, code, OTTE_EFFECT_NONE, true);
-		} else if (plan->op == OTTE_WRITE && slice->sent < tcp_slice_wire_bytes(slice)) {
+		} else if (plan->op == OTTE_WRITE &&
+			   (slice->sent < tcp_slice_wire_bytes(slice) || slice->claim.left)) {
 			slice->abandon = code;
 			drained = false;
 			continue;
@@ -615,7 +758,52 @@ bool tcp_lane_abandon(struct tcp_lane *lane, const struct tcp_plan *plan, int co
 	return drained;
 }
 
-/* A slice that fell out of a dead lane. */
+/* ---- What the kernel still refers to of a dead lane ---- */
+
+static void lingering_proven(struct tcp_claim *claim)
+{
+	struct tcp_slice *slice = container_of(claim, struct tcp_slice, claim);
+	struct tcp_plan *plan = slice->plan;
+
+	if (slice->kept)
+		plan->keep->let_go(slice->kept);
+	else
+		tcp_slice_finish(slice, slice->code, slice->effect);
+	tcp_plan_put(plan);
+}
+
+/* The work need not wait any longer, but its memory has to. */
+static int lingering_retain(struct tcp_claim *claim)
+{
+	struct tcp_slice *slice = container_of(claim, struct tcp_slice, claim);
+	struct tcp_plan *plan = slice->plan;
+	int ret;
+
+	ret = plan->keep->keep(plan->work, slice->local, slice->length, &slice->kept);
+	if (ret)
+		return ret;
+	atomic_store(&plan->undrained, true);
+	tcp_slice_finish(slice, -EUCLEAN, OTTE_EFFECT_UNKNOWN);
+	return 0;
+}
+
+static const struct tcp_linger_ops lingering = {
+	.proven = lingering_proven,
+	.retain = lingering_retain,
+};
+
+/* Every slice that is left in it knows its result. */
+static void end_zerocopy(struct tcp_zerocopy *zerocopy)
+{
+	if (zerocopy->claims) {
+		tcp_zerocopy_linger(zerocopy, &lingering, NULL);
+	} else {
+		otte_fd_close(zerocopy->fd);
+		tcp_zerocopy_close(zerocopy);
+	}
+}
+
+/* A slice that fell out of a dead lane. What the kernel refers to waits for proof. */
 static void bury(struct tcp_lane *lane, struct tcp_slice *slice, int code, bool retry)
 {
 	struct tcp_plan *plan = slice->plan;
@@ -624,6 +812,11 @@ static void bury(struct tcp_lane *lane, struct tcp_slice *slice, int code, bool 
 
 	if (slice->finished) {
 		tcp_plan_put(plan);
+		return;
+	}
+	if (slice->claim.left) {
+		slice->code = slice->abandon ? slice->abandon : code;
+		slice->effect = effect;
 		return;
 	}
 	if (retry && !slice->abandon && effect == OTTE_EFFECT_NONE) {
@@ -647,7 +840,8 @@ static void bury(struct tcp_lane *lane, struct tcp_slice *slice, int code, bool 
 
 void tcp_lane_kill(struct tcp_lane *lane, int code, bool retry)
 {
-	struct tcp_slice *queue, *slice, *next;
+	struct tcp_slice *queue, *unproven, *slice, *next;
+	struct tcp_zerocopy *zerocopy;
 	enum tcp_lane_state state;
 
 	pthread_mutex_lock(&lane->rx_lock);
@@ -661,15 +855,20 @@ void tcp_lane_kill(struct tcp_lane *lane, int code, bool retry)
 	if (state != TCP_LANE_READY)
 		otte_stream_fini(&lane->hello);
 	otte_loop_remove(lane_loop(lane), &lane->watch);
-	otte_fd_close(lane->watch.fd);
+	zerocopy = lane->zerocopy;
+	if (!zerocopy)
+		otte_fd_close(lane->watch.fd);
 	lane->watch.fd = -1;
+	lane->zerocopy = NULL;
 	lane->state = TCP_LANE_DOWN;
 	lane->broken = false;
 	lane->retry_at_ns = otte_now_ns() + lane->backoff_ns;
 	lane->backoff_ns = min_u64(lane->backoff_ns * 2,
 				   lane->peer->tcp->env.config->reconnect_max_ns);
 	queue = lane->queue;
+	unproven = lane->unproven;
 	lane->queue = NULL;
+	lane->unproven = NULL;
 	lane->unsent = NULL;
 	lane->current = NULL;
 	lane->answer_got = 0;
@@ -680,7 +879,15 @@ void tcp_lane_kill(struct tcp_lane *lane, int code, bool retry)
 	if (state == TCP_LANE_READY)
 		atomic_fetch_sub(&lane->peer->tcp->counters.lanes, 1);
 	otte_log(OTTE_LOG_INFO, "a lane is down: %s", otte_error_text());
+	tcp_peer_note_loss(lane->peer);
+	if (zerocopy)
+		tcp_zerocopy_disconnect(zerocopy);
+	DL_FOREACH_SAFE(unproven, slice, next)
+		if (!slice->claim.left)
+			lingering_proven(&slice->claim);
 	DL_FOREACH_SAFE(queue, slice, next)
 		bury(lane, slice, code, retry);
+	if (zerocopy)
+		end_zerocopy(zerocopy);
 	lane->peer->changed(lane->peer->arg);
 }

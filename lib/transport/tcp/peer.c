@@ -6,6 +6,7 @@
  * lost while it is open. stop() ends everything at once; a later connect() begins anew.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -134,8 +135,10 @@ void tcp_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
 {
 	struct tcp_peer *peer = to_peer(base);
 	const struct otte_config *config = peer->tcp->env.config;
+	char limit[OTTE_TIME_TEXT];
 	uint32_t i;
 
+	tcp_zerocopies_tick(&peer->tcp->zerocopies, now_ns);
 	for (i = 0; i < peer->lane_count; i++) {
 		struct tcp_lane *lane = &peer->lanes[i];
 		uint64_t quiet_ns, retry_at_ns;
@@ -146,11 +149,14 @@ void tcp_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
 
 		if (state == TCP_LANE_READY && atomic_load(&lane->queued_bytes) &&
 		    quiet_ns > config->tcp_stall_ns) {
-			otte_fail(-ETIMEDOUT, "no byte moved for tcp.stall_timeout_ms");
+			otte_fail(-ETIMEDOUT, "no byte moved for %s (tcp.stall_timeout_ms)",
+				  otte_time_text(limit, config->tcp_stall_ns));
 			tcp_lane_kill(lane, -ECONNRESET, true);
 		} else if ((state == TCP_LANE_CONNECTING || state == TCP_LANE_HELLO) &&
 			   quiet_ns > config->control_timeout_ns) {
-			otte_fail(-ETIMEDOUT, "a lane's hello was not answered");
+			otte_fail(-ETIMEDOUT,
+				  "a lane's hello was not answered within %s (control.timeout_ms)",
+				  otte_time_text(limit, config->control_timeout_ns));
 			tcp_lane_kill(lane, -ETIMEDOUT, false);
 		} else if (state == TCP_LANE_DOWN && retry_at_ns <= now_ns) {
 			reconnect(peer, lane, now_ns);
@@ -177,6 +183,21 @@ static struct tcp_lane *pick(struct tcp_peer *peer, uint32_t refused)
 	return best;
 }
 
+void tcp_peer_note_loss(struct tcp_peer *peer)
+{
+	pthread_mutex_lock(&peer->lock);
+	snprintf(peer->lost, sizeof(peer->lost), "%s", otte_error_text());
+	pthread_mutex_unlock(&peer->lock);
+}
+
+/* No lane takes anything: what the last one was lost for is why. */
+static void say_lost(struct tcp_peer *peer)
+{
+	pthread_mutex_lock(&peer->lock);
+	otte_fail(-ECONNRESET, "%s", peer->lost);
+	pthread_mutex_unlock(&peer->lock);
+}
+
 void tcp_peer_place(struct tcp_peer *peer, struct tcp_slice *slice)
 {
 	struct tcp_plan *plan = slice->plan;
@@ -190,6 +211,8 @@ void tcp_peer_place(struct tcp_peer *peer, struct tcp_slice *slice)
 		refused |= 1u << (lane - peer->lanes);
 	}
 	code = atomic_load(&plan->abandon);
+	if (!code)
+		say_lost(peer);
 	slice->finished = true;
 	tcp_slice_finish(slice, code ? code : -ECONNRESET, OTTE_EFFECT_NONE);
 	tcp_plan_put(plan);
@@ -199,7 +222,7 @@ int tcp_peer_plan(struct otte_transport_peer *base, struct otte_work *work)
 {
 	struct tcp_peer *peer = to_peer(base);
 
-	return tcp_plan_create(peer->tcp->env.config, atomic_load(&peer->local), work);
+	return tcp_plan_create(&peer->tcp->env, atomic_load(&peer->local), work);
 }
 
 void tcp_peer_unplan(struct otte_work *work)
@@ -222,6 +245,24 @@ void tcp_peer_start(struct otte_transport_peer *base, struct otte_work *work)
 	for (i = 0; i < count; i++)
 		tcp_peer_place(to_peer(base), &plan->slices[i]);
 	tcp_plan_put(plan);
+}
+
+bool tcp_peer_receive_alone(struct otte_transport_peer *base)
+{
+	struct tcp_peer *peer = to_peer(base);
+	struct tcp_lane *busy = NULL;
+	uint32_t i;
+
+	for (i = 0; i < peer->lane_count; i++) {
+		struct tcp_lane *lane = &peer->lanes[i];
+
+		if (!atomic_load_explicit(&lane->queued_bytes, memory_order_relaxed))
+			continue;
+		if (busy)
+			return false;
+		busy = lane;
+	}
+	return busy && tcp_lane_receive_alone(busy);
 }
 
 void *tcp_peer_pin(struct otte_work *work)

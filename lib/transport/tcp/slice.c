@@ -27,8 +27,9 @@ static void encode(const struct otte_work *work, uint64_t offset, struct tcp_sli
 	otte_lane_request_encode(&request, slice->request);
 }
 
-int tcp_plan_create(const struct otte_config *config, bool local, struct otte_work *work)
+int tcp_plan_create(const struct otte_transport_env *env, bool local, struct otte_work *work)
 {
+	const struct otte_config *config = env->config;
 	uint64_t block_bytes = local ? LOCAL_BLOCK_BYTES : config->tcp_block_bytes;
 	struct otte_slicing slicing;
 	struct tcp_plan *plan;
@@ -51,6 +52,7 @@ int tcp_plan_create(const struct otte_config *config, bool local, struct otte_wo
 		.unfinished = slicing.count,
 		.refs = slicing.count,
 		.retries = work->retries,
+		.keep = &env->keep,
 	};
 	for (i = 0; i < plan->count; i++) {
 		struct tcp_slice *slice = &plan->slices[i];
@@ -66,7 +68,9 @@ int tcp_plan_create(const struct otte_config *config, bool local, struct otte_wo
 
 void tcp_plan_put(struct tcp_plan *plan)
 {
-	if (atomic_fetch_sub(&plan->refs, 1) == 1)
+	/* With one reference left there is nobody who could take another: pins are taken of live works. */
+	if (atomic_load_explicit(&plan->refs, memory_order_acquire) == 1 ||
+	    atomic_fetch_sub(&plan->refs, 1) == 1)
 		free(plan);
 }
 
@@ -81,15 +85,17 @@ void tcp_slice_finish(struct tcp_slice *slice, int code, uint8_t effect)
 	struct otte_work *work = plan->work;
 	int none = 0;
 
-	if (code)
+	if (code == -EUCLEAN)
+		atomic_store(&plan->code, code);
+	else if (code)
 		atomic_compare_exchange_strong(&plan->code, &none, code);
 	if (plan->op == OTTE_WRITE && (!code || effect == OTTE_EFFECT_UNKNOWN))
 		atomic_store(&plan->touched, true);
-	if (atomic_fetch_sub(&plan->unfinished, 1) != 1)
+	if (plan->count > 1 && atomic_fetch_sub(&plan->unfinished, 1) != 1)
 		return;
 	work->code = atomic_load(&plan->code);
 	work->effect = work->code && atomic_load(&plan->touched) ? OTTE_EFFECT_UNKNOWN :
 								   OTTE_EFFECT_NONE;
-	work->drained = true;
+	work->drained = !atomic_load(&plan->undrained);
 	work->done(work);
 }

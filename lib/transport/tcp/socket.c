@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
@@ -68,9 +69,13 @@ static bool is_local(int fd)
 
 bool tcp_socket_connected(const struct otte_config *config, int fd)
 {
+	const struct timeval alone = { .tv_usec = TCP_ALONE_MS * 1000 };
 	int value = LOCAL_SEND_BYTES;
 	bool local = is_local(fd);
 
+	/* Who would not sleep says so with each call. */
+	fcntl(fd, F_SETFL, 0);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &alone, sizeof(alone));
 	if (!config->tcp_send_buffer && local)
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &value, sizeof(value));
 	return local;

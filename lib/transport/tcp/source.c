@@ -4,10 +4,20 @@
  *
  *   REQUEST --READ--> ANSWER --sent--> REQUEST
  *   REQUEST --WRITE--> PAYLOAD --in--> ANSWER       (refused: DROP instead of PAYLOAD)
+ *   REQUEST --> PARKED --> as above
+ *
+ * A READ that was answered without a copy (zerocopy.h) is over for the peer once it has the bytes, but here
+ * only with the kernel's notification: until then its use stands in tcp.unproven, and the lane goes on. A
+ * request that is in conflict with such a use, and with nothing else, must not be refused for it; its lane is
+ * parked until that use has ended.
  *
  * Everything in the struct belongs to the thread of the lane's loop, but for what tcp.lock protects:
- * the list, and the descriptor while it is on the list, so that drop() cannot shut down a number that
- * has become another file.
+ * the list, the descriptor while it is on the list, so that drop() cannot shut down a number that has
+ * become another file, `parked`, and the uses in tcp.unproven.
+ *
+ * A lane whose peer waits for each answer before it asks again is taken out of its loop and belongs to the
+ * express thread, which sleeps in the connection: that saves a turn of the loop, some twentieth of a small
+ * READ's time. The loop has it back as soon as nothing comes for TCP_ALONE_MS, or something goes wrong.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -29,12 +39,33 @@
 /* And so many calls of the system it may take, whatever they bring: a payload may have no end. */
 #define ROUND_STEPS 64
 #define PACE_ROUNDS 8
+/* So many rounds of one request each, and a lane is offered to the express thread. */
+#define LONE_ROUNDS 32
 
 enum source_state {
 	SOURCE_REQUEST = 0,
 	SOURCE_PAYLOAD = 1,
 	SOURCE_DROP = 2,
 	SOURCE_ANSWER = 3,
+	SOURCE_PARKED = 4,
+};
+
+/*
+ * Answers of one lane that are sent, or being sent, without a copy. With more than these waiting for the
+ * kernel, the next one is copied.
+ */
+#define SENT_MAX 32
+/* A conflict that lasts longer is told to the peer. Lost acknowledgements are sent again well before. */
+#define PARK_NS (2 * NSEC_PER_SEC)
+
+struct source_sent {
+	struct source_sent *prev, *next; /* tcp->unproven */
+	struct tcp_claim claim;
+	struct source_lane *lane;
+	struct otte_source_use *use;     /* from the answer's end, or the lane's, until it is proven */
+	uint8_t *address;
+	uint64_t length;
+	bool taken, complete;
 };
 
 struct source_lane {
@@ -48,7 +79,8 @@ struct source_lane {
 	enum source_state state;
 	bool wants_room;
 	bool eager;                     /* requests come without waiting for answers */
-	uint32_t rounds;
+	_Atomic bool alone;             /* out of its loop, the express thread's */
+	uint32_t rounds, lone_rounds;
 	uint8_t header[OTTE_LANE_REQUEST_BYTES];
 	uint8_t answer[OTTE_LANE_ANSWER_BYTES];
 	struct otte_lane_request request;
@@ -58,11 +90,19 @@ struct source_lane {
 	int32_t status;
 	uint8_t effect;
 	uint64_t progress_ns;
+	struct tcp_zerocopy *zerocopy;  /* NULL: every answer is copied */
+	struct source_sent *sent;       /* SENT_MAX of them, with it */
+	struct source_sent *sending;    /* the one of the answer that is being sent */
+	bool parked;
+	uint64_t park_until_ns;         /* 0: the present request was not parked yet */
 };
 
 static void free_lane(struct otte_retired *retired)
 {
-	free(container_of(retired, struct source_lane, retired));
+	struct source_lane *lane = container_of(retired, struct source_lane, retired);
+
+	free(lane->sent);
+	free(lane);
 }
 
 static void end_use(struct source_lane *lane, bool complete)
@@ -74,20 +114,158 @@ static void end_use(struct source_lane *lane, bool complete)
 		lane->tcp->env.source.end(use, complete);
 }
 
-static void close_lane(struct source_lane *lane)
+/* ---- Uses that wait for the kernel ---- */
+
+/* The answer is sent, or its lane is lost: its use goes on without the lane. */
+static void leave_use(struct source_lane *lane, bool complete)
+{
+	struct source_sent *sent = lane->sending;
+	struct tcp *tcp = lane->tcp;
+
+	sent->use = lane->use;
+	sent->complete = complete;
+	lane->use = NULL;
+	lane->sending = NULL;
+	pthread_mutex_lock(&tcp->lock);
+	DL_APPEND(tcp->unproven, sent);
+	pthread_mutex_unlock(&tcp->lock);
+}
+
+/* Under tcp->lock. Any thread: the lane's own finds out whether its conflict is over. */
+static void kick(struct source_lane *lane)
+{
+	if (lane->parked && !lane->alone && otte_loop_change(lane->loop, &lane->watch, EPOLLOUT))
+		shutdown(lane->watch.fd, SHUT_RDWR);
+}
+
+static void sent_proven(struct tcp_claim *claim)
+{
+	struct source_sent *sent = container_of(claim, struct source_sent, claim);
+	struct tcp *tcp = sent->lane->tcp;
+	struct source_lane *lane;
+
+	if (!sent->use)
+		return; /* it is still being sent */
+	tcp->env.source.end(sent->use, sent->complete);
+	pthread_mutex_lock(&tcp->lock);
+	DL_DELETE(tcp->unproven, sent);
+	sent->use = NULL;
+	sent->taken = false;
+	DL_FOREACH(tcp->lanes, lane)
+		kick(lane);
+	pthread_mutex_unlock(&tcp->lock);
+}
+
+static void all_proven(struct tcp_claim *proven)
+{
+	struct tcp_claim *next;
+
+	for (; proven; proven = next) {
+		next = proven->next;
+		sent_proven(proven);
+	}
+}
+
+static int sent_retain(struct tcp_claim *claim)
+{
+	struct source_sent *sent = container_of(claim, struct source_sent, claim);
+
+	return sent->lane->tcp->env.source.retain(sent->use);
+}
+
+static void lane_over(void *arg)
+{
+	struct source_lane *lane = arg;
+
+	lane->tcp->env.source.lane_closed(lane->peer);
+	otte_loop_retire(lane->loop, &lane->retired);
+}
+
+static const struct tcp_linger_ops lingering = {
+	.proven = sent_proven,
+	.retain = sent_retain,
+	.over = lane_over,
+};
+
+/* The bytes are of a use that only waits for the kernel. Under tcp->lock. */
+static bool unproven(const struct tcp *tcp, const uint8_t *address, uint64_t length)
+{
+	const struct source_sent *sent;
+
+	DL_FOREACH(tcp->unproven, sent)
+		if (address < sent->address + sent->length && sent->address < address + length)
+			return true;
+	return false;
+}
+
+/* The next answer's record; NULL: it is copied. */
+static struct source_sent *take_sent(struct source_lane *lane)
+{
+	struct source_sent *sent;
+
+	for (sent = lane->sent; sent < lane->sent + SENT_MAX; sent++) {
+		if (sent->taken)
+			continue;
+		*sent = (struct source_sent){
+			.lane = lane,
+			.address = lane->address,
+			.length = lane->request.length,
+			.taken = true,
+		};
+		return sent;
+	}
+	return NULL;
+}
+
+/* Without zerocopy where there is no memory for it. */
+static void open_zerocopy(struct source_lane *lane, bool local)
 {
 	struct tcp *tcp = lane->tcp;
 
+	lane->zerocopy = tcp_zerocopy_open(&tcp->zerocopies, tcp->env.config, lane->watch.fd, local);
+	if (!lane->zerocopy)
+		return;
+	lane->sent = calloc(SENT_MAX, sizeof(*lane->sent));
+	if (lane->sent)
+		return;
+	tcp_zerocopy_close(lane->zerocopy);
+	lane->zerocopy = NULL;
+}
+
+/* ---- The end of a lane ---- */
+
+/* True: the kernel has let go of everything. */
+static bool end_zerocopy(struct source_lane *lane)
+{
+	if (!lane->zerocopy)
+		return true;
+	all_proven(tcp_zerocopy_disconnect(lane->zerocopy));
+	if (lane->sending && lane->sending->claim.left)
+		leave_use(lane, false);
+	if (lane->zerocopy->claims)
+		return false;
+	tcp_zerocopy_close(lane->zerocopy);
+	return true;
+}
+
+static void close_lane(struct source_lane *lane)
+{
+	struct tcp *tcp = lane->tcp;
+	bool over = end_zerocopy(lane);
+
 	end_use(lane, false);
-	otte_loop_remove(lane->loop, &lane->watch);
+	otte_loop_remove(lane->loop, &lane->watch); /* it may not be in it */
 	pthread_mutex_lock(&tcp->lock);
 	DL_DELETE(tcp->lanes, lane);
-	otte_fd_close(lane->watch.fd);
+	if (over)
+		otte_fd_close(lane->watch.fd);
 	lane->watch.fd = -1;
 	pthread_mutex_unlock(&tcp->lock);
 	atomic_fetch_sub(&tcp->counters.lanes, 1);
-	tcp->env.source.lane_closed(lane->peer);
-	otte_loop_retire(lane->loop, &lane->retired);
+	if (over)
+		lane_over(lane);
+	else
+		tcp_zerocopy_linger(lane->zerocopy, &lingering, lane);
 }
 
 static void become(struct source_lane *lane, enum source_state state)
@@ -117,7 +295,7 @@ static void prepare_answer(struct source_lane *lane)
  */
 static bool several_workers(const struct source_lane *lane)
 {
-	return lane->tcp->env.config->tcp_workers > 1;
+	return lane->tcp->env.config->tcp_workers > 1 || atomic_load(&lane->tcp->express.taken);
 }
 
 static int begin_use(struct source_lane *lane)
@@ -131,15 +309,43 @@ static int begin_use(struct source_lane *lane)
 		pthread_rwlock_unlock(&tcp->sending);
 		ret = tcp->env.source.begin(lane->peer, &lane->request, &lane->use, &lane->address);
 	}
-	if (ret)
-		tcp->env.source.refused(lane->peer);
 	return ret;
+}
+
+/*
+ * The request is refused with -EBUSY. True: for something that waits for the kernel alone, and the lane is
+ * parked until that is over; EPOLLERR, the way of the notifications, needs no asking.
+ */
+static bool park(struct source_lane *lane)
+{
+	struct tcp *tcp = lane->tcp;
+	uint64_t now_ns = otte_now_ns();
+
+	if (!lane->park_until_ns)
+		lane->park_until_ns = now_ns + PARK_NS;
+	pthread_mutex_lock(&tcp->lock);
+	lane->parked = now_ns < lane->park_until_ns &&
+		       unproven(tcp, lane->address, lane->request.length) &&
+		       (lane->alone || !otte_loop_change(lane->loop, &lane->watch, 0));
+	pthread_mutex_unlock(&tcp->lock);
+	if (lane->parked)
+		become(lane, SOURCE_PARKED);
+	return lane->parked;
 }
 
 static void admit(struct source_lane *lane)
 {
 	lane->effect = OTTE_EFFECT_NONE;
 	lane->status = begin_use(lane);
+	if (lane->status == -EBUSY) {
+		if (park(lane))
+			return;
+		/* What was in the way may have ended between the two looks. */
+		lane->status = begin_use(lane);
+	}
+	lane->park_until_ns = 0;
+	if (lane->status)
+		lane->tcp->env.source.refused(lane->peer);
 	if (lane->request.op == OTTE_READ)
 		prepare_answer(lane);
 	else
@@ -147,6 +353,11 @@ static void admit(struct source_lane *lane)
 }
 
 /* Each step: 1 go on, 0 the socket has nothing or no room, negative the connection is of no use. */
+
+static int receive_flags(const struct source_lane *lane)
+{
+	return atomic_load_explicit(&lane->alone, memory_order_relaxed) ? 0 : MSG_DONTWAIT;
+}
 
 static int received(struct source_lane *lane, ssize_t n)
 {
@@ -166,7 +377,7 @@ static int take_request(struct source_lane *lane)
 	int ret;
 
 	ret = received(lane, otte_sys_recv(lane->watch.fd, lane->header + lane->moved,
-				  sizeof(lane->header) - lane->moved, MSG_DONTWAIT));
+				  sizeof(lane->header) - lane->moved, receive_flags(lane)));
 	if (ret <= 0 || lane->moved < sizeof(lane->header))
 		return ret;
 	ret = otte_lane_request_decode(lane->header, &lane->request);
@@ -175,7 +386,7 @@ static int take_request(struct source_lane *lane)
 		return ret;
 	}
 	admit(lane);
-	return 1;
+	return lane->state != SOURCE_PARKED;
 }
 
 static int take_payload(struct source_lane *lane)
@@ -184,12 +395,13 @@ static int take_payload(struct source_lane *lane)
 	ssize_t n;
 	int ret;
 
-	n = otte_sys_recv(lane->watch.fd, lane->address + lane->moved, rest, MSG_DONTWAIT);
+	n = otte_sys_recv(lane->watch.fd, lane->address + lane->moved, rest, receive_flags(lane));
 	if (n < 0 && errno == EFAULT) {
 		/* The memory went away under the mapping; what follows belongs nowhere. */
 		end_use(lane, false);
 		lane->status = -ESTALE;
-		lane->effect = lane->moved ? OTTE_EFFECT_UNKNOWN : OTTE_EFFECT_NONE;
+		/* Of what the kernel was copying when it met the hole, some may have arrived. */
+		lane->effect = OTTE_EFFECT_UNKNOWN;
 		lane->state = SOURCE_DROP;
 		return 1;
 	}
@@ -197,7 +409,7 @@ static int take_payload(struct source_lane *lane)
 	if (ret > 0 && lane->moved == lane->request.length) {
 		end_use(lane, true);
 		prepare_answer(lane);
-	} else if (n > 0) {
+	} else if (n > 0 && !lane->alone) {
 		ret = 0; /* less than there was room for: the socket is empty */
 	}
 	return ret;
@@ -208,10 +420,27 @@ static int drop_payload(struct source_lane *lane)
 	uint64_t rest = lane->request.length - lane->moved;
 	int ret;
 
-	ret = received(lane, otte_sys_recv(lane->watch.fd, NULL, rest, MSG_DONTWAIT | MSG_TRUNC));
+	ret = received(lane, otte_sys_recv(lane->watch.fd, NULL, rest,
+					   receive_flags(lane) | MSG_TRUNC));
 	if (ret > 0 && lane->moved == lane->request.length)
 		prepare_answer(lane);
 	return ret;
+}
+
+/* The lane was kicked, or the kernel has said something. */
+static int retry_parked(struct source_lane *lane)
+{
+	struct tcp *tcp = lane->tcp;
+	int ret;
+
+	pthread_mutex_lock(&tcp->lock);
+	lane->parked = false;
+	ret = otte_loop_change(lane->loop, &lane->watch, EPOLLIN);
+	pthread_mutex_unlock(&tcp->lock);
+	if (ret)
+		return ret;
+	admit(lane);
+	return lane->state != SOURCE_PARKED;
 }
 
 static int ask_for_room(struct source_lane *lane, bool want)
@@ -219,19 +448,36 @@ static int ask_for_room(struct source_lane *lane, bool want)
 	if (lane->wants_room == want)
 		return 0;
 	lane->wants_room = want;
+	if (lane->alone)
+		return 0; /* it goes back into the loop with that wish */
 	/* While an answer cannot be sent, no further request is taken. */
 	return otte_loop_change(lane->loop, &lane->watch, want ? EPOLLOUT : EPOLLIN);
 }
 
-static int send_some(struct source_lane *lane)
+/*
+ * The memory of a READ went away. Before a byte of its answer is out the request alone fails. Where the
+ * header has promised the bytes already, nothing that could follow it is right, and the lane ends.
+ */
+static int lose_payload(struct source_lane *lane)
 {
-	uint64_t payload = lane->request.op == OTTE_READ && !lane->status ? lane->request.length : 0;
-	uint64_t total = sizeof(lane->answer) + payload;
+	if (lane->moved) {
+		otte_log(OTTE_LOG_WARNING, "memory of region %lu went away while a peer was reading it",
+			 (unsigned long)lane->request.region);
+		return otte_fail(-ESTALE, "the memory of an answer went away");
+	}
+	end_use(lane, false);
+	lane->status = -ESTALE;
+	lane->tcp->env.source.refused(lane->peer);
+	prepare_answer(lane);
+	return 1;
+}
+
+/* As send(): the rest of the answer and its payload. */
+static ssize_t send_copied(struct source_lane *lane, uint64_t payload)
+{
 	struct iovec iov[2];
 	struct msghdr message = { .msg_iov = iov };
 	uint64_t into = 0;
-	ssize_t n;
-	int ret;
 
 	if (lane->moved < sizeof(lane->answer)) {
 		iov[message.msg_iovlen].iov_base = lane->answer + lane->moved;
@@ -243,18 +489,67 @@ static int send_some(struct source_lane *lane)
 		iov[message.msg_iovlen].iov_base = lane->address + into;
 		iov[message.msg_iovlen++].iov_len = payload - into;
 	}
-	n = otte_sys_sendmsg(lane->watch.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return otte_sys_sendmsg(lane->watch.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* The same: the answer's head has a place of its own, which is used again at once, and so is copied. */
+static ssize_t send_zerocopy(struct source_lane *lane, uint64_t payload)
+{
+	uint64_t into = lane->moved - sizeof(lane->answer);
+
+	if (lane->moved < sizeof(lane->answer))
+		return otte_sys_send(lane->watch.fd, lane->answer + lane->moved,
+				     sizeof(lane->answer) - lane->moved,
+				     MSG_MORE | MSG_DONTWAIT | MSG_NOSIGNAL);
+	return tcp_zerocopy_send(lane->zerocopy, &lane->sending->claim, lane->address + into,
+				 payload - into);
+}
+
+static bool wants_zerocopy(struct source_lane *lane, uint64_t payload)
+{
+	if (!payload || !tcp_zerocopy_wants(lane->zerocopy, payload))
+		return false;
+	if (!lane->sending)
+		lane->sending = take_sent(lane);
+	return lane->sending;
+}
+
+/* All of the answer is in the socket. */
+static void end_answer(struct source_lane *lane)
+{
+	if (lane->sending && lane->sending->claim.left)
+		leave_use(lane, true);
+	else
+		end_use(lane, true);
+	if (lane->sending)
+		lane->sending->taken = false;
+	lane->sending = NULL;
+	become(lane, SOURCE_REQUEST);
+}
+
+static int send_some(struct source_lane *lane)
+{
+	uint64_t payload = lane->request.op == OTTE_READ && !lane->status ? lane->request.length : 0;
+	uint64_t total = sizeof(lane->answer) + payload;
+	bool zerocopy = wants_zerocopy(lane, payload);
+	ssize_t n;
+	int ret;
+
+	n = zerocopy ? send_zerocopy(lane, payload) : send_copied(lane, payload);
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
 		ret = ask_for_room(lane, true);
 		return ret;
 	}
+	if (n < 0 && errno == EFAULT)
+		return lose_payload(lane);
 	if (n < 0)
 		return errno == EINTR ? 1 : otte_fail(-errno, "send: %m");
 	lane->moved += (uint64_t)n;
+	if (zerocopy && lane->moved == sizeof(lane->answer))
+		return 1;
 	if (lane->moved < total) /* the socket took what it had room for */
 		return ask_for_room(lane, true);
-	end_use(lane, true);
-	become(lane, SOURCE_REQUEST);
+	end_answer(lane);
 	ret = ask_for_room(lane, false);
 	return ret ? ret : 1;
 }
@@ -280,9 +575,16 @@ static int step(struct source_lane *lane)
 		return take_payload(lane);
 	case SOURCE_DROP:
 		return drop_payload(lane);
+	case SOURCE_PARKED:
+		return retry_parked(lane);
 	default:
 		return send_answer(lane);
 	}
+}
+
+static bool between_requests(const struct source_lane *lane)
+{
+	return lane->state == SOURCE_REQUEST && !lane->moved;
 }
 
 /*
@@ -293,12 +595,72 @@ static void note_pace(struct source_lane *lane, unsigned served)
 {
 	lane->progress_ns = otte_coarse_ns();
 	if (lane->eager) {
-		lane->eager = served > 1 || lane->state != SOURCE_REQUEST || lane->moved;
+		lane->eager = served > 1 || !between_requests(lane);
 	} else if (++lane->rounds % PACE_ROUNDS == 0) {
 		int waiting = 0;
 
 		lane->eager = ioctl(lane->watch.fd, FIONREAD, &waiting) == 0 && waiting > 0;
 	}
+}
+
+/* ---- Alone ---- */
+
+/* One that is parked has its conflict looked at once more. */
+static void give_back(struct source_lane *lane)
+{
+	struct tcp *tcp = lane->tcp;
+	int ret;
+
+	lane->lone_rounds = 0;
+	pthread_mutex_lock(&tcp->lock);
+	atomic_store(&lane->alone, false);
+	ret = otte_loop_add(lane->loop, &lane->watch,
+			    lane->wants_room || lane->parked ? EPOLLOUT : EPOLLIN);
+	pthread_mutex_unlock(&tcp->lock);
+	if (ret) {
+		otte_log(OTTE_LOG_ERROR, "a peer's lane ends: %s", otte_error_text());
+		close_lane(lane);
+	}
+}
+
+/* The express thread's. */
+static void serve_alone(struct source_lane *lane)
+{
+	int ret;
+
+	do {
+		ret = step(lane);
+		lane->progress_ns = otte_coarse_ns();
+	} while (ret > 0);
+	if (ret < 0) {
+		otte_log(OTTE_LOG_DEBUG, "a peer's lane ends: %s", otte_error_text());
+		shutdown(lane->watch.fd, SHUT_RDWR); /* which the loop finds */
+	}
+	give_back(lane);
+}
+
+/* True: the lane is not the caller's any more. */
+static bool go_alone(struct source_lane *lane)
+{
+	struct tcp_express *express = &lane->tcp->express;
+
+	/* The kernel's notifications come through the loop. */
+	if (lane->lone_rounds < LONE_ROUNDS || lane->zerocopy || !tcp_express_take(express))
+		return false;
+	otte_loop_remove(lane->loop, &lane->watch);
+	atomic_store(&lane->alone, true);
+	tcp_express_serve(express, lane);
+	return true;
+}
+
+static bool is_lost(const struct source_lane *lane, uint32_t events)
+{
+	socklen_t length = sizeof(int);
+	int error = 0;
+
+	if (events & EPOLLERR)
+		getsockopt(lane->watch.fd, SOL_SOCKET, SO_ERROR, &error, &length);
+	return error || events & EPOLLHUP;
 }
 
 static void source_ready(struct otte_watch *watch, uint32_t events)
@@ -308,9 +670,15 @@ static void source_ready(struct otte_watch *watch, uint32_t events)
 	uint64_t bytes = 0;
 	int ret;
 
-	(void)events;
 	if (watch->fd < 0)
 		return;
+	if (events & EPOLLERR && lane->zerocopy)
+		all_proven(tcp_zerocopy_reap(lane->zerocopy));
+	/* A parked lane reads nothing that would tell it. */
+	if (lane->state == SOURCE_PARKED && is_lost(lane, events)) {
+		close_lane(lane);
+		return;
+	}
 	do {
 		enum source_state before = lane->state;
 
@@ -329,6 +697,14 @@ static void source_ready(struct otte_watch *watch, uint32_t events)
 		return;
 	}
 	note_pace(lane, served);
+	lane->lone_rounds = served == 1 && !lane->eager && between_requests(lane) ?
+				    lane->lone_rounds + 1 : 0;
+	go_alone(lane);
+}
+
+int tcp_source_open(struct tcp *tcp)
+{
+	return tcp_express_init(&tcp->express, serve_alone);
 }
 
 int tcp_source_accept(struct otte_transport *transport, void *peer, int fd)
@@ -343,12 +719,12 @@ int tcp_source_accept(struct otte_transport *transport, void *peer, int fd)
 	lane = calloc(1, sizeof(*lane));
 	if (!lane)
 		return otte_fail(-ENOMEM, "no memory for a lane");
-	tcp_socket_connected(tcp->env.config, fd);
 	lane->tcp = tcp;
 	lane->peer = peer;
 	lane->retired.free = free_lane;
 	lane->watch.fd = fd;
 	lane->watch.ready = source_ready;
+	open_zerocopy(lane, tcp_socket_connected(tcp->env.config, fd));
 	lane->progress_ns = otte_coarse_ns();
 	pthread_mutex_lock(&tcp->lock);
 	lane->loop_index = tcp->next_loop++ % tcp->env.config->tcp_workers;
@@ -360,8 +736,10 @@ int tcp_source_accept(struct otte_transport *transport, void *peer, int fd)
 	else
 		atomic_fetch_add(&tcp->counters.lanes, 1);
 	pthread_mutex_unlock(&tcp->lock);
-	if (ret)
-		free(lane);
+	if (ret) {
+		tcp_zerocopy_close(lane->zerocopy);
+		free_lane(&lane->retired);
+	}
 	return ret;
 }
 
@@ -382,9 +760,14 @@ void tcp_source_tick(struct otte_transport *transport, unsigned index, uint64_t 
 	struct tcp *tcp = container_of(transport, struct tcp, base);
 	struct source_lane *lane;
 
+	tcp_zerocopies_tick(&tcp->zerocopies, now_ns);
 	pthread_mutex_lock(&tcp->lock);
 	DL_FOREACH(tcp->lanes, lane) {
-		if (lane->loop_index != index || (lane->state == SOURCE_REQUEST && !lane->moved))
+		if (lane->parked) {
+			kick(lane); /* its time may be over */
+			continue;
+		}
+		if (lane->loop_index != index || atomic_load(&lane->alone) || between_requests(lane))
 			continue;
 		if (now_ns - min_u64(now_ns, lane->progress_ns) > tcp->env.config->tcp_stall_ns)
 			shutdown(lane->watch.fd, SHUT_RDWR);
@@ -394,6 +777,14 @@ void tcp_source_tick(struct otte_transport *transport, unsigned index, uint64_t 
 
 void tcp_source_close(struct tcp *tcp)
 {
+	struct source_lane *lane;
+
+	/* Those who sleep in a lane wake. */
+	pthread_mutex_lock(&tcp->lock);
+	DL_FOREACH(tcp->lanes, lane)
+		shutdown(lane->watch.fd, SHUT_RDWR);
+	pthread_mutex_unlock(&tcp->lock);
+	tcp_express_fini(&tcp->express);
 	while (tcp->lanes)
 		close_lane(tcp->lanes);
 }

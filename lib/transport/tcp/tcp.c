@@ -21,10 +21,17 @@ static int probe(const struct otte_config *config)
 	return ret;
 }
 
+static void destroy_locks(struct tcp *tcp)
+{
+	pthread_rwlock_destroy(&tcp->sending);
+	pthread_mutex_destroy(&tcp->lock);
+}
+
 static int create(const struct otte_transport_env *env, struct otte_transport **transport)
 {
 	pthread_rwlockattr_t attr;
 	struct tcp *tcp;
+	int ret;
 
 	tcp = calloc(1, sizeof(*tcp));
 	if (!tcp)
@@ -32,11 +39,18 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 	tcp->base.ops = &otte_tcp_transport;
 	tcp->env = *env;
 	pthread_mutex_init(&tcp->lock, NULL);
+	tcp_zerocopies_init(&tcp->zerocopies);
 	/* Whoever waits for the senders must not wait for those that come after. */
 	pthread_rwlockattr_init(&attr);
 	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&tcp->sending, &attr);
 	pthread_rwlockattr_destroy(&attr);
+	ret = tcp_source_open(tcp);
+	if (ret) {
+		destroy_locks(tcp);
+		free(tcp);
+		return ret;
+	}
 	*transport = &tcp->base;
 	return 0;
 }
@@ -46,8 +60,9 @@ static void destroy(struct otte_transport *transport)
 	struct tcp *tcp = container_of(transport, struct tcp, base);
 
 	tcp_source_close(tcp);
-	pthread_rwlock_destroy(&tcp->sending);
-	pthread_mutex_destroy(&tcp->lock);
+	/* Whatever lingered would keep a region, and with it the engine. */
+	tcp_zerocopies_fini(&tcp->zerocopies);
+	destroy_locks(tcp);
 	free(tcp);
 }
 
@@ -58,6 +73,11 @@ static void counters(struct otte_transport *transport, struct otte_stats *stats)
 	stats->lanes += atomic_load(&tcp->counters.lanes);
 	stats->retries += atomic_load(&tcp->counters.retries);
 	stats->bad_frames += atomic_load(&tcp->counters.bad_frames);
+	stats->zerocopy_bytes += atomic_load(&tcp->zerocopies.bytes);
+	stats->zerocopy_sends += atomic_load(&tcp->zerocopies.sends);
+	stats->zerocopy_copied += atomic_load(&tcp->zerocopies.copied);
+	stats->zerocopy_refused += atomic_load(&tcp->zerocopies.refused);
+	stats->zerocopy_outstanding += atomic_load(&tcp->zerocopies.outstanding);
 }
 
 const struct otte_transport_ops otte_tcp_transport = {
@@ -75,6 +95,7 @@ const struct otte_transport_ops otte_tcp_transport = {
 	.plan = tcp_peer_plan,
 	.unplan = tcp_peer_unplan,
 	.start = tcp_peer_start,
+	.receive_alone = tcp_peer_receive_alone,
 	.pin = tcp_peer_pin,
 	.cancel = tcp_peer_cancel,
 	.accept_lane = tcp_source_accept,

@@ -8,6 +8,7 @@
  *   tcp_plan      a work cut into slices; lives until the last slice has left its lane
  *   tcp_slice     one request on the wire
  *   source_lane   one payload connection that a peer opened (source.c)
+ *   zerocopy      what the kernel still refers to of one connection (zerocopy.h)
  *
  * Lock order: tcp_peer.lock > tcp_lane.rx_lock > tcp_lane.lock. No callback is called under any.
  */
@@ -16,13 +17,35 @@
 
 #include <pthread.h>
 
+#include "base/error.h"
 #include "control/stream.h"
 #include "sched/slice.h"
+#include "transport/tcp/zerocopy.h"
 #include "transport/transport.h"
 
 #define OTTE_TCP_LANES_MAX 16
 
+/* How long a thread may sleep in one connection, deaf to all others. Rounded up to the kernel's tick. */
+#define TCP_ALONE_MS 2
+
 struct source_lane;
+struct source_sent;
+
+/*
+ * A thread that serves one source lane at a time, asleep in it: the one whose peer waits for each answer before
+ * it asks again (express.c).
+ *
+ *   FREE --take--> TAKEN --serve--> SERVING --the lane went back--> FREE       TAKEN --give up--> FREE
+ */
+struct tcp_express {
+	pthread_mutex_t lock;            /* lane, stop */
+	pthread_cond_t given;
+	pthread_t thread;
+	bool stop;
+	struct source_lane *lane;        /* SERVING */
+	_Atomic bool taken;              /* not FREE */
+	void (*serve)(struct source_lane *lane);
+};
 
 struct tcp {
 	struct otte_transport base;
@@ -31,7 +54,10 @@ struct tcp {
 	pthread_mutex_t lock;            /* source lanes: the list and the life of their descriptors */
 	pthread_rwlock_t sending;        /* shared: an answer is being sent and its use ended (source.c) */
 	struct source_lane *lanes;
+	struct source_sent *unproven;    /* answers that are sent, their use waits for the kernel */
 	unsigned next_loop;
+	struct tcp_express express;
+	struct tcp_zerocopies zerocopies;
 };
 
 /* ---- slice.c: plans and slices ---- */
@@ -39,7 +65,7 @@ struct tcp {
 struct tcp_plan;
 
 struct tcp_slice {
-	struct tcp_slice *prev, *next;   /* lane->queue */
+	struct tcp_slice *prev, *next;   /* lane->queue, then perhaps lane->unproven */
 	struct tcp_slice *done_next;     /* a list of slices about to be finished */
 	bool leaves;                     /* on that list: it has left its lane */
 	struct tcp_plan *plan;
@@ -52,8 +78,11 @@ struct tcp_slice {
 	 */
 	bool finished;
 	int abandon;                     /* end with this code once it leaves its lane; 0: none */
-	int code;                        /* result, while on that list */
+	int code;                        /* result, while on that list or lane->unproven */
 	uint8_t effect;
+	bool answered;                   /* on lane->unproven, or what that left behind */
+	struct tcp_claim claim;          /* of a WRITE: what the kernel refers to */
+	void *kept;                      /* of the engine: told unproven, see struct otte_keep_ops */
 	uint8_t request[OTTE_LANE_REQUEST_BYTES];
 };
 
@@ -66,12 +95,14 @@ struct tcp_plan {
 	_Atomic int abandon;             /* no slice goes to a lane any more; 0: none */
 	_Atomic int code;                /* of the first slice that failed */
 	_Atomic bool touched;            /* some WRITE slice moved bytes, or may have */
+	_Atomic bool undrained;          /* some slice ended while the kernel may read its bytes */
+	const struct otte_keep_ops *keep;
 	uint32_t count;
 	struct tcp_slice slices[];
 };
 
 /* `local`: the peer is on this host. */
-int tcp_plan_create(const struct otte_config *config, bool local, struct otte_work *work);
+int tcp_plan_create(const struct otte_transport_env *env, bool local, struct otte_work *work);
 void tcp_plan_put(struct tcp_plan *plan);
 /* Bytes that the slice puts on the wire. */
 uint64_t tcp_slice_wire_bytes(const struct tcp_slice *slice);
@@ -105,7 +136,10 @@ struct tcp_lane {
 	_Atomic enum tcp_lane_state state; /* written under lock */
 	struct tcp_slice *queue;         /* oldest first: sent ones, then unsent ones */
 	struct tcp_slice *unsent;        /* the first not wholly sent, or NULL */
+	struct tcp_slice *unproven;      /* answered WRITEs whose bytes the kernel still refers to */
+	struct tcp_zerocopy *zerocopy;   /* READY, perhaps; NULL: every send is copied */
 	bool wants_room;                 /* EPOLLOUT is asked for */
+	bool held;                       /* nothing is sent: receive_answer() says why */
 	bool broken;                     /* shut down; the loop takes it apart */
 	uint64_t retry_at_ns;            /* DOWN: when to connect again */
 	uint64_t backoff_ns;
@@ -121,8 +155,14 @@ int tcp_lane_connect(struct tcp_lane *lane);
 /* Append and send what fits. False: the lane is not READY, the slice is the caller's. */
 bool tcp_lane_enqueue(struct tcp_lane *lane, struct tcp_slice *slice);
 /*
+ * Where the lane owes the answer to one slice and has nothing else to do: receive of it what there is, asleep
+ * in the kernel until there is. False: it is not so, or nothing came for TCP_ALONE_MS.
+ */
+bool tcp_lane_receive_alone(struct tcp_lane *lane);
+/*
  * End the slices of `plan` on this lane where that is possible without giving up the connection. False:
- * a WRITE is half sent, and only its end or that of the connection drains it.
+ * a WRITE is half sent, or the kernel still refers to its bytes, and only their end or that of the
+ * connection drains it.
  */
 bool tcp_lane_abandon(struct tcp_lane *lane, const struct tcp_plan *plan, int code);
 /* -> DOWN. Slices that may be sent again go to another lane if `retry`; the others end with `code`. */
@@ -138,9 +178,10 @@ struct tcp_peer {
 	struct otte_control_client *control;
 	void (*changed)(void *arg);
 	void *arg;
-	pthread_mutex_t lock;            /* stopped, code */
+	pthread_mutex_t lock;            /* the fields of this paragraph */
 	bool stopped;
 	int code;
+	char lost[OTTE_ERROR_BYTES];     /* why the last lane that went down did */
 	_Atomic bool local;              /* on this host, as the last lane to connect found */
 	uint32_t lane_count;
 	struct tcp_lane lanes[OTTE_TCP_LANES_MAX];
@@ -148,6 +189,8 @@ struct tcp_peer {
 
 /* Put a slice on the lane with the least to do, or end it. */
 void tcp_peer_place(struct tcp_peer *peer, struct tcp_slice *slice);
+/* A lane goes down for what the calling thread's error text says. */
+void tcp_peer_note_loss(struct tcp_peer *peer);
 
 int tcp_peer_open(struct otte_transport *transport, struct otte_control_client *control,
 		  void (*changed)(void *arg), void *arg, struct otte_transport_peer **peer);
@@ -160,15 +203,27 @@ int tcp_peer_plan(struct otte_transport_peer *peer, struct otte_work *work);
 void tcp_peer_unplan(struct otte_work *work);
 void tcp_peer_start(struct otte_transport_peer *peer, struct otte_work *work);
 void *tcp_peer_pin(struct otte_work *work);
+bool tcp_peer_receive_alone(struct otte_transport_peer *peer);
 void tcp_peer_cancel(struct otte_transport_peer *peer, void *pinned, int code);
 
 /* ---- source.c ---- */
 
+int tcp_source_open(struct tcp *tcp);
 int tcp_source_accept(struct otte_transport *transport, void *peer, int fd);
 void tcp_source_drop(struct otte_transport *transport, void *peer);
 void tcp_source_tick(struct otte_transport *transport, unsigned index, uint64_t now_ns);
-/* No loop runs any more: close what is left. */
+/* No loop runs any more: end the express thread and close what is left. */
 void tcp_source_close(struct tcp *tcp);
+
+/* ---- express.c ---- */
+
+int tcp_express_init(struct tcp_express *express, void (*serve)(struct source_lane *lane));
+/* True: it is the caller's, who must serve or free it. */
+bool tcp_express_take(struct tcp_express *express);
+/* Its thread calls serve(lane), which gives the lane away again. */
+void tcp_express_serve(struct tcp_express *express, struct source_lane *lane);
+/* Ends the thread; the caller has seen to it that serve() returns. */
+void tcp_express_fini(struct tcp_express *express);
 
 /* ---- socket.c ---- */
 

@@ -65,10 +65,30 @@ static void a_fake_clock_is_moved_both_ways_and_given_up(void **state)
 	assert_real();
 }
 
+static void a_time_is_said_in_the_unit_that_people_would_use(void **state)
+{
+	static const struct {
+		uint64_t ns;
+		const char *text;
+	} times[] = {
+		{ 0, "0 ns" }, { 7, "7 ns" }, { 999, "999 ns" }, { 1000, "1 us" }, { 1500, "1.5 us" },
+		{ 250 * NSEC_PER_MSEC, "250 ms" }, { 10 * NSEC_PER_SEC, "10 s" },
+		{ 100 * NSEC_PER_SEC, "100 s" }, { NSEC_PER_SEC + 1, "1.000000001 s" },
+		{ 1050 * NSEC_PER_MSEC, "1.05 s" }, { UINT64_MAX, "18446744073.709551615 s" },
+	};
+	char text[OTTE_TIME_TEXT];
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(times) / sizeof(times[0]); i++)
+		assert_string_equal(otte_time_text(text, times[i].ns), times[i].text);
+}
+
 int run_clock_tests(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(time_is_the_monotonic_clock),
+		cmocka_unit_test(a_time_is_said_in_the_unit_that_people_would_use),
 		cmocka_unit_test_teardown(a_fake_clock_stands_still_for_every_thread,
 					  go_back_to_the_real_clock),
 		cmocka_unit_test_teardown(a_fake_clock_is_moved_both_ways_and_given_up,

@@ -8,6 +8,7 @@ int main(void)
 	failed += run_clock_tests();
 	failed += run_error_tests();
 	failed += run_itree_tests();
+	failed += run_log_limit_tests();
 	failed += run_log_tests();
 	return failed != 0;
 }

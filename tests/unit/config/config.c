@@ -88,6 +88,8 @@ static void defaults_are_those_of_the_header(void **state)
 	assert_int_equal(c.tcp_send_buffer, 0);
 	assert_int_equal(c.tcp_receive_buffer, 0);
 	assert_int_equal(c.tcp_stall_ns, 10 * NSEC_PER_SEC);
+	assert_int_equal(c.tcp_zerocopy, OTTE_ZEROCOPY_AUTO);
+	assert_int_equal(c.tcp_zerocopy_bytes, 65536);
 	assert_int_equal(c.stats_socket, 1);
 	assert_int_equal(otte_config_check(&c), 0);
 }
@@ -106,7 +108,8 @@ static void every_json_key_reaches_its_field(void **state)
 		"\"retry\":{\"budget\":16},"
 		"\"tcp\":{\"lanes\":15,\"workers\":16,\"congestion\":\"cubic\",\"block_bytes\":4097,"
 		"\"max_slices\":17,"
-		"\"send_buffer_bytes\":18,\"receive_buffer_bytes\":19,\"stall_timeout_ms\":20},"
+		"\"send_buffer_bytes\":180000,\"receive_buffer_bytes\":190000,\"stall_timeout_ms\":20,"
+		"\"zerocopy\":\"always\",\"zerocopy_bytes\":21},"
 		"\"stats\":{\"socket\":false}}";
 	struct otte_config c;
 
@@ -140,9 +143,11 @@ static void every_json_key_reaches_its_field(void **state)
 	assert_string_equal(c.tcp_congestion, "cubic");
 	assert_int_equal(c.tcp_block_bytes, 4097);
 	assert_int_equal(c.tcp_max_slices, 17);
-	assert_int_equal(c.tcp_send_buffer, 18);
-	assert_int_equal(c.tcp_receive_buffer, 19);
+	assert_int_equal(c.tcp_send_buffer, 180000);
+	assert_int_equal(c.tcp_receive_buffer, 190000);
 	assert_int_equal(c.tcp_stall_ns, 20 * NSEC_PER_MSEC);
+	assert_int_equal(c.tcp_zerocopy, OTTE_ZEROCOPY_ALWAYS);
+	assert_int_equal(c.tcp_zerocopy_bytes, 21);
 	assert_int_equal(c.stats_socket, 0);
 }
 
@@ -504,10 +509,14 @@ static void check_names_every_key_that_was_set_out_of_range(void **state)
 			continue;
 		fresh(&c);
 		memset(place, 0, key.type == OTTE_CONFIG_U32 ? sizeof(uint32_t) : sizeof(wide));
+		if (key.or_zero) {
+			assert_int_equal(otte_config_check(&c), 0);
+			*place = 1;
+		}
 		assert_int_equal(otte_config_check(&c), -EINVAL);
 		assert_int_equal(strncmp(otte_error_text(), key.key, strlen(key.key)), 0);
 	}
-	assert_int_equal(named, 31);
+	assert_int_equal(named, 33);
 	fresh(&c);
 	c.control_timeout_ns = 999999;
 	assert_int_equal(otte_config_check(&c), -EINVAL);
@@ -524,9 +533,31 @@ static void the_first_pause_is_not_longer_than_the_longest(void **state)
 	assert_int_equal(load(&c, "{\"control\":{\"reconnect_min_ms\":6000}}"), 0);
 	assert_int_equal(otte_config_check(&c), -EINVAL);
 	assert_string_equal(otte_error_text(),
-			    "control.reconnect_min_ms: 6000000000 ns, allowed is at most "
-			    "control.reconnect_max_ms, 5000000000 ns");
+			    "control.reconnect_min_ms: 6 s, allowed is at most "
+			    "control.reconnect_max_ms, 5 s");
 	assert_int_equal(load(&c, "{\"control\":{\"reconnect_max_ms\":6000}}"), 0);
+	assert_int_equal(otte_config_check(&c), 0);
+}
+
+static void a_buffer_is_left_to_the_system_or_large_enough_to_be_of_use(void **state)
+{
+	struct otte_config c;
+
+	(void)state;
+	fresh(&c);
+	assert_int_equal(load(&c, "{\"tcp\":{\"send_buffer_bytes\":1}}"), -EINVAL);
+	assert_string_equal(otte_error_text(), "tcp.send_buffer_bytes: 1 is out of range, "
+					       "allowed are 0 or 65536 to 1073741824");
+	assert_int_equal(load(&c, "{\"tcp\":{\"receive_buffer_bytes\":65535}}"), -EINVAL);
+	assert_non_null(strstr(otte_error_text(), "tcp.receive_buffer_bytes: 65535"));
+	assert_int_equal(load(&c, "{\"tcp\":{\"receive_buffer_bytes\":\"much\"}}"), -EINVAL);
+	assert_non_null(strstr(otte_error_text(), "an integer of 0 or 65536 to 1073741824"));
+	c.tcp_send_buffer = 1;
+	assert_int_equal(otte_config_check(&c), -EINVAL);
+	assert_non_null(strstr(otte_error_text(), "tcp.send_buffer_bytes: 1 is out of range"));
+	assert_int_equal(load(&c, "{\"tcp\":{\"send_buffer_bytes\":65536}}"), 0);
+	assert_int_equal(otte_config_check(&c), 0);
+	assert_int_equal(load(&c, "{\"tcp\":{\"send_buffer_bytes\":0}}"), 0);
 	assert_int_equal(otte_config_check(&c), 0);
 }
 
@@ -587,6 +618,7 @@ int main(void)
 		cmocka_unit_test(a_struct_of_another_size_is_read_within_its_size),
 		cmocka_unit_test(check_names_every_key_that_was_set_out_of_range),
 		cmocka_unit_test(the_first_pause_is_not_longer_than_the_longest),
+		cmocka_unit_test(a_buffer_is_left_to_the_system_or_large_enough_to_be_of_use),
 		cmocka_unit_test(take_gives_defaults_for_none_and_keeps_its_target_on_error),
 		cmocka_unit_test(keys_variables_and_fields_are_all_different),
 	};

@@ -508,6 +508,33 @@ static void a_cleaned_line_fits_and_is_terminated_at_every_size(void **state)
 	}
 }
 
+static void an_escaped_line_shows_what_it_cannot_have(void **state)
+{
+	static const struct {
+		const char *text, *shown;
+	} lines[] = {
+		{ "", "" },
+		{ "plain y\xc3\xa9", "plain y\xc3\xa9" },
+		{ "\033[2J\r\n\x7f", "\\x1b[2J\\x0d\\x0a\\x7f" },
+		{ "\xc2\x9b" "0", "\\xc2\\x9b0" }, /* C1 */
+		{ "\xff\xc3", "\\xff\\xc3" },
+	};
+	char out[64];
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(lines); i++) {
+		assert_int_equal(otte_line_escape(out, sizeof(out), lines[i].text),
+				 strlen(lines[i].shown));
+		assert_string_equal(out, lines[i].shown);
+	}
+	/* No half of a stand-in. */
+	assert_int_equal(otte_line_escape(out, 5, "a\n"), 1);
+	assert_string_equal(out, "a");
+	assert_int_equal(otte_line_escape(out, 6, "a\n"), 5);
+	assert_string_equal(out, "a\\x0a");
+}
+
 int run_wire_rule_tests(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -533,6 +560,7 @@ int run_wire_rule_tests(void)
 		cmocka_unit_test(a_request_has_bytes_to_move),
 		cmocka_unit_test(a_line_is_valid_utf8_without_control_characters),
 		cmocka_unit_test(a_cleaned_line_fits_and_is_terminated_at_every_size),
+		cmocka_unit_test(an_escaped_line_shows_what_it_cannot_have),
 	};
 
 	return cmocka_run_group_tests_name("wire rules", tests, NULL, NULL);

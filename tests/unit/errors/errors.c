@@ -20,7 +20,9 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "engine/engine.h"
 #include "otte/otte.h"
+#include "wrong_peer.h"
 #include "seen.h"
 
 #define SIZE (1u << 20)
@@ -606,6 +608,100 @@ static void who_does_not_speak_the_protocol_is_no_peer(void **state)
 	assert_int_equal(otte_engine_destroy(engine), 0);
 }
 
+static void a_peer_of_another_version_is_refused_and_both_are_named(void **state)
+{
+	struct otte_config config = config_of(NULL);
+	struct otte_segment *segment;
+	struct otte_engine *engine;
+	struct wrong_peer peer;
+
+	(void)state;
+	assert_int_equal(otte_engine_create(&config, &engine), 0);
+	wrong_peer_start(&peer, WRONG_VERSION);
+	assert_int_equal(otte_segment_open(engine, peer.address, 0, 5 * SECOND, &segment),
+			 -EPROTONOSUPPORT);
+	assert_non_null(strstr(otte_error_text(), "wire version 2, this library 1"));
+	wrong_peer_end(&peer);
+	assert_int_equal(otte_engine_destroy(engine), 0);
+}
+
+/* An engine without a listener and a segment of a wrong peer. */
+static void open_wrong(enum wrong_way way, struct wrong_peer *peer, struct otte_engine **engine,
+		       struct otte_segment **segment)
+{
+	struct otte_config config = config_of(NULL);
+
+	config.listen_address[0] = '\0';
+	assert_int_equal(otte_engine_create(&config, engine), 0);
+	wrong_peer_start(peer, way);
+	assert_int_equal(otte_segment_open(*engine, peer->address, 0, 5 * SECOND, segment), 0);
+}
+
+static void an_answer_that_is_malformed_is_a_breach_of_the_protocol(void **state)
+{
+	struct otte_stats stats = { .size = sizeof(stats) }, untouched = stats;
+	struct otte_region_info row = { .id = 77 };
+	struct otte_segment *segment;
+	struct otte_engine *engine;
+	struct wrong_peer peer;
+	size_t count = 77;
+
+	(void)state;
+	open_wrong(WRONG_ANSWERS, &peer, &engine, &segment);
+	assert_int_equal(otte_segment_describe(segment, 5 * SECOND, &row, 1, &count), -EPROTO);
+	assert_int_equal(count, 77);
+	assert_int_equal(row.id, 77);
+	assert_int_equal(otte_segment_stats(segment, 5 * SECOND, &stats), -EPROTO);
+	assert_memory_equal(&stats, &untouched, sizeof(stats));
+	assert_int_equal(otte_segment_close(segment), 0);
+	assert_int_equal(otte_engine_destroy(engine), 0);
+	wrong_peer_end(&peer);
+}
+
+static void who_does_not_read_gets_no_more_notifications_than_fit(void **state)
+{
+	static const char data[OTTE_NOTIFY_MAX];
+	struct otte_segment *segment;
+	struct otte_engine *engine;
+	struct wrong_peer peer;
+	int i, rc = 0;
+
+	(void)state;
+	open_wrong(WRONG_DEAF, &peer, &engine, &segment);
+	/* Sixteen frames of 64 KiB, and what the sockets take. */
+	for (i = 0; i < 10000 && rc == 0; i++)
+		rc = otte_notify(segment, NULL, data, sizeof(data));
+	assert_int_equal(rc, -EDQUOT);
+	assert_in_range(i, 16 * 65536 / sizeof(data), 9999);
+	/* Refused is not lost: the peer is still the same one. */
+	assert_int_equal(otte_notify(segment, NULL, data, sizeof(data)), -EDQUOT);
+	assert_int_equal(otte_segment_close(segment), 0);
+	assert_int_equal(otte_engine_destroy(engine), 0);
+	wrong_peer_end(&peer);
+}
+
+/* TCP proves everything; a transport whose hardware does not answer records what it had to keep. */
+static void what_is_retained_makes_a_close_unclean_until_it_is_dropped(void **state)
+{
+	struct otte_close_report report = { .size = sizeof(report) };
+	struct otte_config config = config_of(NULL);
+	struct otte_engine *engine;
+	uint64_t hold;
+
+	(void)state;
+	assert_int_equal(otte_engine_create(&config, &engine), 0);
+	assert_int_equal(engine->ledger->ops->hold(engine->client, 4096, "a queue pair", &hold), 0);
+	assert_int_equal(otte_engine_close(engine, OTTE_CLOSE_SOURCE, SECOND, &report), -EUCLEAN);
+	assert_int_equal(report.retained, 1);
+	assert_int_equal(report.retained_bytes, 4096);
+	assert_int_equal(report.loans, 0);
+	assert_int_equal(report.requests, 0);
+	assert_int_equal(engine->ledger->ops->hold_drop(engine->client, hold), 0);
+	assert_int_equal(otte_engine_close(engine, OTTE_CLOSE_SOURCE, SECOND, &report), 0);
+	assert_int_equal(report.retained, 0);
+	assert_int_equal(otte_engine_destroy(engine), 0);
+}
+
 static void an_answer_that_may_take_no_time_is_late(void **state)
 {
 	struct otte_stats stats = { .size = sizeof(stats) };
@@ -749,6 +845,10 @@ int main(void)
 		cmocka_unit_test(an_endpoint_that_is_none_is_refused),
 		cmocka_unit_test(a_notification_tied_to_a_failed_batch_is_not_sent),
 		cmocka_unit_test(who_does_not_speak_the_protocol_is_no_peer),
+		cmocka_unit_test(a_peer_of_another_version_is_refused_and_both_are_named),
+		cmocka_unit_test(an_answer_that_is_malformed_is_a_breach_of_the_protocol),
+		cmocka_unit_test(who_does_not_read_gets_no_more_notifications_than_fit),
+		cmocka_unit_test(what_is_retained_makes_a_close_unclean_until_it_is_dropped),
 		cmocka_unit_test(an_answer_that_may_take_no_time_is_late),
 		cmocka_unit_test(a_key_on_one_side_opens_nothing),
 		cmocka_unit_test(a_newer_config_that_says_something_new_is_refused),

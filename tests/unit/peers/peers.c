@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* How engines find, know and refuse each other, and what kinds of memory they show. */
 #include <errno.h>
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -113,6 +115,7 @@ static void a_descriptor_names_one_engine_and_no_other_on_its_address(void **sta
 	struct otte_engine *engine, *user;
 	struct otte_segment *segment;
 	uint64_t epoch;
+	int i;
 
 	(void)state;
 	user = make(&config);
@@ -124,6 +127,17 @@ static void a_descriptor_names_one_engine_and_no_other_on_its_address(void **sta
 	assert_int_equal(otte_segment_close(segment), 0);
 	assert_int_equal(otte_segment_open(user, descriptor, epoch + 1, 5 * SECOND, &segment),
 			 -ESTALE);
+	/* The right epoch alone is not the same process, nor the same boot. */
+	for (i = 0; i < 2; i++) {
+		char *digit = strchr(strstr(descriptor, i ? "boot=" : "incarnation="), '=') + 1;
+		const char right = *digit;
+
+		*digit = right == '0' ? '1' : '0';
+		assert_int_equal(open_and_close(user, descriptor), -ESTALE);
+		assert_non_null(strstr(otte_error_text(), "another process"));
+		*digit = right;
+	}
+	assert_int_equal(open_and_close(user, descriptor), 0);
 	assert_int_equal(otte_segment_open(user, address, epoch, 5 * SECOND, &segment), 0);
 	assert_int_equal(otte_segment_close(segment), 0);
 	assert_int_equal(otte_engine_destroy(engine), 0);
@@ -162,6 +176,81 @@ static void what_a_config_gets_wrong_is_named_by_its_key(void **state)
 	strcpy(config.key_file, "/nonexistent/key");
 	assert_int_equal(otte_engine_create(&config, &engine), -ENOENT);
 	assert_non_null(strstr(otte_error_text(), "auth.key_file"));
+}
+
+/* ---- One too many ---- */
+
+static void one_peer_at_a_time(struct otte_config *config)
+{
+	config->control_connections = 1;
+	config->reconnect_min_ns = SECOND / 100;
+}
+
+static void a_peer_too_many_is_told_so_and_lanes_are_not_counted(void **state)
+{
+	struct otte_config config = standard();
+	char address[OTTE_ADDRESS_MAX];
+	struct otte_engine *late;
+	struct pair pair;
+
+	(void)state;
+	/* The one that is let in has its lanes too. */
+	pair_open(&pair, SIZE, one_peer_at_a_time);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, SIZE), 0);
+	assert_int_equal(otte_engine_address(pair.source, address, sizeof(address)), 0);
+	late = make(&config);
+	assert_int_equal(open_and_close(late, address), -EDQUOT);
+	assert_non_null(strstr(otte_error_text(), "control.connections (1) is full"));
+	assert_non_null(strstr(otte_error_text(), address));
+	pair_close_requester(&pair);
+	while (open_and_close(late, address))
+		usleep(1000); /* until the source has seen the other one go */
+	assert_int_equal(otte_engine_destroy(late), 0);
+	pair_close_source(&pair);
+}
+
+static _Atomic unsigned lines_said, lines_of_more;
+
+static void count_lines(void *arg, enum otte_log_level level, const char *line)
+{
+	(void)arg;
+	(void)level;
+	if (strstr(line, "more peers were cut off or turned away"))
+		lines_of_more += (unsigned)atoi(line);
+	else if (strstr(line, "a peer is cut off") || strstr(line, "a peer is turned away"))
+		lines_said++;
+}
+
+static void peers_that_come_in_vain_do_not_fill_the_log(void **state)
+{
+	const unsigned vain = 200;
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct otte_config config = standard();
+	char address[OTTE_ADDRESS_MAX], byte;
+	struct otte_engine *engine;
+	unsigned i;
+
+	(void)state;
+	engine = make(&config);
+	assert_int_equal(otte_engine_address(engine, address, sizeof(address)), 0);
+	to.sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1));
+	otte_log_set(count_lines, NULL, OTTE_LOG_WARNING);
+	for (i = 0; i < vain; i++) {
+		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+		assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+		assert_int_equal(send(fd, "I am no peer, and say so at some length", 39, 0), 39);
+		while (recv(fd, &byte, 1, 0) > 0)
+			;
+		close(fd);
+	}
+	for (i = 0; i < 5000 && lines_said + lines_of_more < vain; i++)
+		usleep(1000);
+	otte_log_set(NULL, NULL, OTTE_LOG_WARNING);
+	/* Each is in a line or in the number of those that are not. */
+	assert_int_equal(lines_said + lines_of_more, vain);
+	assert_in_range(lines_said, 1, 100);
+	assert_int_equal(otte_engine_destroy(engine), 0);
 }
 
 /* ---- Keys ---- */
@@ -418,7 +507,7 @@ static void a_truncated_file_is_stale_and_hurts_nobody_else(void **state)
 	struct otte_mem *there_mem, *here_mem;
 	struct otte_region *there, *here;
 	struct pair pair;
-	int i, ret;
+	int i;
 
 	(void)state;
 	pair_open(&pair, SIZE, NULL);
@@ -439,16 +528,120 @@ static void a_truncated_file_is_stale_and_hurts_nobody_else(void **state)
 		/* Gone there. */
 		assert_int_equal(move(&pair, OTTE_WRITE, NULL, there, SIZE), -ESTALE);
 		assert_int_equal(pair_run(&pair, OTTE_WRITE, 0, 0, SIZE), 0);
-		/* A source that has begun its answer can only hang up. */
-		ret = move(&pair, OTTE_READ, NULL, there, SIZE);
-		assert_true(ret == -ESTALE || ret == -ECONNRESET);
-		while (pair_run(&pair, OTTE_READ, 0, 0, SIZE))
-			usleep(1000);
+		assert_int_equal(move(&pair, OTTE_READ, NULL, there, SIZE), -ESTALE);
+		assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, SIZE), 0);
 	}
 	drop(there, there_mem);
 	drop(here, here_mem);
 	close(there_fd);
 	close(here_fd);
+	pair_close(&pair);
+}
+
+/* A READ beside it, one of `length` bytes of `region` from `offset` on, a WRITE beside it: in one batch. */
+static int moves_among_others(struct pair *pair, uint8_t op, struct otte_region *region,
+			      uint64_t offset, uint64_t length, uint8_t *effect)
+{
+	const uint64_t side = 8192;
+	struct otte_request requests[3] = {
+		pair_request(pair, OTTE_READ, 0, 0, side),
+		pair_request(pair, op, side, offset, length),
+		pair_request(pair, OTTE_WRITE, side + length, side, side),
+	};
+	struct otte_task task;
+	int i, ret = 0;
+
+	requests[1].remote_region = otte_region_id(region);
+	assert_int_equal(otte_batch_reset(pair->batch), 0);
+	assert_int_equal(otte_batch_submit(pair->batch, requests, 3), 0);
+	assert_int_equal(otte_batch_wait(pair->batch, 10 * SECOND), 0);
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(otte_batch_task(pair->batch, (uint32_t)i, &task), 0);
+		assert_true(task.locally_drained);
+		if (i != 1) {
+			assert_int_equal(task.code, 0);
+			continue;
+		}
+		ret = task.code;
+		*effect = task.remote_effect;
+	}
+	return ret;
+}
+
+static void a_request_past_the_end_of_a_truncated_file_fails_alone_at_every_size(void **state)
+{
+	static const uint64_t lengths[] = { 1, 4096, 20000, 64 << 10, 1 << 20, 12 << 20 };
+	const uint64_t whole = 16 << 20, half = whole / 2 + 100;
+	struct otte_stats before = { .size = sizeof(before) }, after = before;
+	int fd = file_of(whole, 1);
+	struct otte_region *region;
+	struct otte_mem *mem;
+	struct pair pair;
+	uint8_t effect;
+	size_t i;
+
+	(void)state;
+	pair_open(&pair, whole, NULL);
+	assert_int_equal(otte_mem_map_file(pair.source, fd, 0, 0, 0, &mem), 0);
+	region = show(pair.source, mem, OTTE_REMOTE_READ | OTTE_REMOTE_WRITE);
+	assert_int_equal(ftruncate(fd, (off_t)half), 0);
+	assert_int_equal(otte_engine_stats(pair.requester, &before), 0);
+	for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		uint64_t length = lengths[i], last = whole - length;
+
+		assert_int_equal(moves_among_others(&pair, OTTE_READ, region, last, length, &effect),
+				 -ESTALE);
+		assert_int_equal(effect, OTTE_EFFECT_NONE);
+		assert_int_equal(moves_among_others(&pair, OTTE_WRITE, region, last, length, &effect),
+				 -ESTALE);
+		assert_int_equal(effect, OTTE_EFFECT_NONE);
+		if (length < half)
+			assert_int_equal(moves_among_others(&pair, OTTE_READ, region,
+							    half - length, length, &effect), 0);
+	}
+	/* No lane was lost and nothing was sent twice for it. */
+	assert_int_equal(otte_engine_stats(pair.requester, &after), 0);
+	assert_int_equal(after.lanes, before.lanes);
+	assert_int_equal(after.retries, before.retries);
+	assert_int_equal(after.reconnects, before.reconnects);
+	/* What grows back is there again. */
+	assert_int_equal(ftruncate(fd, (off_t)whole), 0);
+	assert_int_equal(moves_among_others(&pair, OTTE_READ, region, whole - 4096, 4096, &effect), 0);
+	drop(region, mem);
+	close(fd);
+	pair_close(&pair);
+}
+
+/* Memory of the caller's own may go away after it was looked at: then the copy itself finds out. */
+static void memory_that_goes_away_fails_the_request_that_meets_the_hole(void **state)
+{
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	struct otte_stats before = { .size = sizeof(before) }, after = before;
+	struct otte_region *region;
+	struct otte_mem *mem;
+	struct pair pair;
+	uint8_t *bytes, effect;
+
+	(void)state;
+	pair_open(&pair, SIZE, NULL);
+	bytes = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(bytes, MAP_FAILED);
+	assert_int_equal(otte_mem_adopt(pair.source, bytes, 4 * page, &mem), 0);
+	region = show(pair.source, mem, OTTE_REMOTE_READ | OTTE_REMOTE_WRITE);
+	assert_int_equal(mprotect(bytes + 3 * page, page, PROT_NONE), 0);
+	assert_int_equal(otte_engine_stats(pair.requester, &before), 0);
+	assert_int_equal(moves_among_others(&pair, OTTE_READ, region, 3 * page, page, &effect), -ESTALE);
+	assert_int_equal(effect, OTTE_EFFECT_NONE);
+	/* The first pages may have been written. */
+	memset(pair.local_bytes, 0x77, SIZE);
+	assert_int_equal(moves_among_others(&pair, OTTE_WRITE, region, 0, 4 * page, &effect), -ESTALE);
+	assert_int_equal(effect, OTTE_EFFECT_UNKNOWN);
+	assert_int_equal(moves_among_others(&pair, OTTE_READ, region, 0, page, &effect), 0);
+	assert_int_equal(otte_engine_stats(pair.requester, &after), 0);
+	assert_int_equal(after.lanes, before.lanes);
+	assert_int_equal(after.retries, before.retries);
+	drop(region, mem);
+	munmap(bytes, 4 * page);
 	pair_close(&pair);
 }
 
@@ -507,12 +700,16 @@ int main(void)
 		cmocka_unit_test(what_is_advertised_is_what_peers_are_told),
 		cmocka_unit_test(a_descriptor_names_one_engine_and_no_other_on_its_address),
 		cmocka_unit_test(what_a_config_gets_wrong_is_named_by_its_key),
+		cmocka_unit_test(a_peer_too_many_is_told_so_and_lanes_are_not_counted),
+		cmocka_unit_test(peers_that_come_in_vain_do_not_fill_the_log),
 		cmocka_unit_test(only_who_has_the_key_is_let_in),
 		cmocka_unit_test(two_keys_let_peers_change_over_one_by_one),
 		cmocka_unit_test(each_engine_of_a_process_has_a_stats_socket),
 		cmocka_unit_test(a_peer_sees_and_does_only_what_it_was_granted),
 		cmocka_unit_test(a_file_is_read_and_written_through_its_mapping),
 		cmocka_unit_test(a_truncated_file_is_stale_and_hurts_nobody_else),
+		cmocka_unit_test(a_request_past_the_end_of_a_truncated_file_fails_alone_at_every_size),
+		cmocka_unit_test(memory_that_goes_away_fails_the_request_that_meets_the_hole),
 		cmocka_unit_test(a_file_mapped_for_reading_is_not_written),
 		cmocka_unit_test(adopted_memory_belongs_to_one_object_at_a_time),
 	};

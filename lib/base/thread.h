@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Threads of the library: named, and deaf to signals, which are for the program's own. */
+#ifndef OTTE_BASE_THREAD_H
+#define OTTE_BASE_THREAD_H
+
+#include <pthread.h>
+
+/* `name`: at most 15 characters, as ps(1) and gdb(1) show it. 0 or a negative errno, with text. */
+int otte_thread_start(pthread_t *thread, const char *name, void *(*run)(void *arg), void *arg);
+
+#endif
