@@ -45,6 +45,7 @@ const char *const otte_level_names[OTTE_LEVEL_COUNT] = {
 	[OTTE_LEVEL_USER] = _user,				\
 	[OTTE_LEVEL_CLIENT] = _client,				\
 }
+
 #define NO_LIMIT	FOR_EACH_LEVEL(U64_MAX, U64_MAX, U64_MAX, U64_MAX)
 
 /*
