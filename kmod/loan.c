@@ -140,8 +140,9 @@ static void loan_settle(struct otte_loan *loan, u32 evidence)
 	list_del_init(&loan->borrower_link);
 	otte_map_slot_put(loan);
 	otte_event_post(loan->lender, &loan->lender_event, OTTE_EVENT_SETTLED);
-	/* A client that is gone is watched only while it has loans. */
-	if (loan->borrower && loan->borrower->state == OTTE_CLIENT_GONE)
+	/* A client that is gone is watched only while it has loans. Its work looks at all. */
+	if (loan->borrower && loan->borrower->state == OTTE_CLIENT_GONE &&
+	    list_empty(&loan->borrower->loans))
 		otte_client_kick(loan->borrower);
 	loan_leave_region(loan);
 	otte_loan_try_forget(loan);

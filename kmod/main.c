@@ -357,8 +357,8 @@ static int __init otte_init(void)
 	if (err)
 		goto sysfs;
 	/*
-	 * The device may be open by now, and a dump may run as soon as there is the family: from here
-	 * on there is no way back. Directories and dumps show the same.
+	 * The device may be open by now, and a dump may run as soon as there is the family: from
+	 * here on there is no way back. Directories and dumps show the same.
 	 */
 	if (otte_sysfs_device_added(otte_misc.this_device))
 		pr_warn("no directory of retained records: out of memory\n");

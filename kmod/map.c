@@ -144,7 +144,8 @@ static int vma_restrict(struct vm_area_struct *vma, bool writable)
 	if (vma->vm_flags & VM_EXEC || (!writable && (vma->vm_flags & VM_WRITE)))
 		return -EACCES;
 	vm_flags_clear(vma, writable ? VM_MAYEXEC : VM_MAYEXEC | VM_MAYWRITE);
-	vm_flags_set(vma, VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
+	/* VM_IO: madvise() can take neither DONTCOPY nor DONTDUMP off again. */
+	vm_flags_set(vma, VM_IO | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
 	return 0;
 }
 

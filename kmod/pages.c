@@ -20,6 +20,7 @@
 
 #define PIN_BATCH	512UL	/* pages between two looks at signals */
 #define VERIFY_BATCH	32UL	/* page pointers on the stack */
+#define PIN_TRIES	100	/* at a page on its way to swap */
 
 bool otte_pages_supported(void)
 {
@@ -60,22 +61,29 @@ static void memlock_uncharge(struct otte_region *region)
 	region->pinned_user = NULL;
 }
 
-/* Anonymous, shmem or hugetlb. The page lock keeps mapping and inode in place. */
-static bool page_allowed(struct page *page)
+/*
+ * 0 for anonymous, shmem and hugetlb pages. The page lock keeps mapping and inode in place. A page
+ * without a mapping was truncated, or is shmem's and on its way to swap; -EAGAIN, because the next
+ * look at the address finds out.
+ */
+static int page_check(struct page *page)
 {
 	struct page *head = compound_head(page);
 	struct address_space *mapping;
-	bool allowed;
+	int err = 0;
 
 	if (is_zone_device_page(page))
-		return false;
+		return -EACCES;
 	if (PageAnon(head) || PageHuge(head))
-		return true;
+		return 0;
 	lock_page(head);
 	mapping = head->mapping;
-	allowed = mapping && mapping->host && mapping->host->i_sb->s_magic == TMPFS_MAGIC;
+	if (!mapping)
+		err = -EAGAIN;
+	else if (!mapping->host || mapping->host->i_sb->s_magic != TMPFS_MAGIC)
+		err = -EACCES;
 	unlock_page(head);
-	return allowed;
+	return err;
 }
 
 /* Pins up to @count pages from page @at on; returns how many, or an error. */
@@ -84,14 +92,16 @@ static long pin_batch(struct otte_region *region, unsigned long at, unsigned lon
 {
 	unsigned long start = (region->addr & PAGE_MASK) + (at << PAGE_SHIFT);
 	long i, pinned;
+	int err;
 
 	pinned = pin_user_pages_fast(start, count, flags, region->pages + at);
 	if (pinned <= 0)
 		return pinned ?: -EFAULT;
 	for (i = 0; i < pinned; i++) {
-		if (!page_allowed(region->pages[at + i])) {
+		err = page_check(region->pages[at + i]);
+		if (err) {
 			unpin_user_pages(region->pages + at, pinned);
-			return -EACCES;
+			return err;
 		}
 	}
 	return pinned;
@@ -100,6 +110,7 @@ static long pin_batch(struct otte_region *region, unsigned long at, unsigned lon
 int otte_pages_pin(struct otte_region *region, struct otte_refusal *why)
 {
 	unsigned int flags = FOLL_WRITE | FOLL_LONGTERM;
+	unsigned int tries = 0;
 	unsigned long at = 0;
 	long pinned;
 	int err;
@@ -121,11 +132,13 @@ int otte_pages_pin(struct otte_region *region, struct otte_refusal *why)
 		if (fatal_signal_pending(current))
 			goto unpin;
 		pinned = pin_batch(region, at, min(region->page_count - at, PIN_BATCH), flags);
-		err = pinned;
+		cond_resched();
+		if (pinned == -EAGAIN && ++tries < PIN_TRIES)
+			continue;
+		err = pinned == -EAGAIN ? -EACCES : pinned;
 		if (pinned < 0)
 			goto unpin;
 		at += pinned;
-		cond_resched();
 	}
 	return 0;
 

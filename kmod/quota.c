@@ -39,18 +39,19 @@ const char *const otte_level_names[OTTE_LEVEL_COUNT] = {
 	[OTTE_LEVEL_CLIENT] = "client",
 };
 
-/*
- * What one account may hold of each resource where nobody has set another limit. Records are bounded
- * from the start, bytes by RLIMIT_MEMLOCK and by whoever sets a limit.
- */
 #define FOR_EACH_LEVEL(_module, _cgroup, _user, _client) {	\
 	[OTTE_LEVEL_MODULE] = _module,				\
 	[OTTE_LEVEL_CGROUP] = _cgroup,				\
 	[OTTE_LEVEL_USER] = _user,				\
 	[OTTE_LEVEL_CLIENT] = _client,				\
 }
+
 #define NO_LIMIT	FOR_EACH_LEVEL(U64_MAX, U64_MAX, U64_MAX, U64_MAX)
 
+/*
+ * What one account may hold of each resource where nobody has set another limit. Records are
+ * bounded from the start, bytes by RLIMIT_MEMLOCK and by whoever sets a limit.
+ */
 static u64 limits[OTTE_RES_COUNT][OTTE_LEVEL_COUNT] = {
 	[OTTE_RES_CLIENTS]		= FOR_EACH_LEVEL(65536, 16384, 16384, 1),
 	[OTTE_RES_REGIONS]		= FOR_EACH_LEVEL(1 << 20, 1 << 19, 1 << 19, 1 << 16),
@@ -63,9 +64,9 @@ static u64 limits[OTTE_RES_COUNT][OTTE_LEVEL_COUNT] = {
 };
 
 /*
- * And however high a limit is set. Retained bytes are charged by force, and at most once for what is
- * charged as registered, as lent and as held: three times the module's ceiling must not wrap. That of
- * the others keeps one tenant from filling the module's.
+ * And however high a limit is set. Retained bytes are charged by force, and at most once for what
+ * is charged as registered, as lent and as held: three times the module's ceiling must not wrap.
+ * That of the others keeps one tenant from filling the module's.
  */
 static const u64 ceilings[OTTE_LEVEL_COUNT] =
 	FOR_EACH_LEVEL(1ULL << 62, 1ULL << 58, 1ULL << 58, 1ULL << 56);

@@ -367,6 +367,11 @@ TEST_F(domain, shared_pages_can_neither_be_written_nor_executed)
 		munmap(map, PAGE);
 	}
 	EXPECT_EQ(NULL, page_of(member.fd, OTTE_MMAP_SHARE, PROT_READ | PROT_WRITE | PROT_EXEC));
+	/* Nor can a child be made to inherit them. */
+	EXPECT_EQ(-1, madvise((void *)member.share, PAGE, MADV_DOFORK));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(-1, madvise((void *)member.slot, PAGE, MADV_DOFORK));
+	EXPECT_EQ(-1, madvise((void *)member.load, PAGE, MADV_DOFORK));
 	EXPECT_EQ(MAP_FAILED, mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, member.fd,
 				   OTTE_MMAP_SLOT));
 	EXPECT_EQ(MAP_FAILED, mmap(NULL, 2 * PAGE, PROT_READ, MAP_SHARED, member.fd,

@@ -220,7 +220,7 @@ TEST_F_TIMEOUT(storm, what_the_dead_leave_is_settled_or_listed_and_nothing_is_le
 	/* Loans of pinned pages settle: everybody who could map or copy is gone. */
 	for (tries = 0; tries < patience; tries++) {
 		if (look(&genl, fd, &now)) {
-			/* Also while it all comes down, a moment's charges are those of its list. */
+			/* While it all comes down, too, a moment's charges are its list's. */
 			moments++;
 			wrong += now.bytes != now.charged;
 			if (!otte_usage(fd, OTTE_RES_PINNED_BYTES) && !now.unlisted &&
@@ -238,7 +238,7 @@ TEST_F_TIMEOUT(storm, what_the_dead_leave_is_settled_or_listed_and_nothing_is_le
 	EXPECT_GT(now.bytes, 0);
 	EXPECT_EQ(now.bytes, now.charged);
 	EXPECT_EQ(0, now.unlisted);
-	/* Everything else has settled: what is left to charge are those and what nobody has read. */
+	/* Everything else has settled, and nobody is left to read of it. */
 	EXPECT_EQ(now.exposed, now.loans);
 	if (!can_release)
 		SKIP(return, "nothing can be released without sysfs");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Tenants: what one container may see of another and take from it. Containers here are what the
- * kernel makes of namespaces and cgroups; but for one test nobody has a user namespace, all are root.
+ * kernel makes of namespaces and cgroups; but for one test nobody has a user namespace, and all are
+ * root.
  */
 #include <sys/mount.h>
 #include <sys/stat.h>

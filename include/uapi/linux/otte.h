@@ -256,8 +256,8 @@ struct otte_allow {
  * user or a cgroup, and 2^62 for the module: above that it is EDQUOT, too.
  * ENOENT past the last account.
  *
- * The size is settled: there is room for %OTTE_RES_MAX resources, those behind the last named one read
- * as 0, and a new one takes the next place. It grows no further.
+ * The size is settled: there is room for %OTTE_RES_MAX resources, those behind the last named one
+ * read as 0, and a new one takes the next place. It grows no further.
  */
 struct otte_quota {
 	__u32 size;
@@ -743,7 +743,8 @@ struct otte_event {
  *
  * mmap() with MAP_SHARED at these offsets. All but SHARE refuse PROT_WRITE and PROT_EXEC, also by
  * a later mprotect(). SLOT, LOAD and SHARE exist after DOMAIN_JOIN (ENOTCONN before). Like any
- * mapping these keep their file, and so the client, until they are unmapped.
+ * mapping these keep their file, and so the client, until they are unmapped. A fork does not
+ * inherit them, whatever madvise() is asked (EINVAL for MADV_DOFORK).
  *
  * Offsets from OTTE_MMAP_LOANS up are loans' (see &struct otte_loan_accept): MAP_SHARED, from a
  * file opened O_RDWR, inside the loan. Memory mapped so cannot be registered with or pinned by
