@@ -41,6 +41,8 @@
 #define KEYS_MAX		256	/* accounts of one client: cgroups and namespaces nest */
 #define ATTESTS_PER_SENDER	64
 #define ATTESTS_PER_PAIR	8
+#define ATTESTS_PER_TENANT	64	/* of one user in one cgroup, to one receiver */
+#define ATTESTS_PER_RECEIVER	1024
 
 DEFINE_XARRAY(otte_clients);
 
@@ -118,6 +120,11 @@ void otte_client_get(struct otte_client *client)
 void otte_client_put(struct otte_client *client)
 {
 	kref_put(&client->ref, client_free);
+}
+
+bool otte_client_same_tenant(const struct otte_client *a, const struct otte_client *b)
+{
+	return uid_eq(a->uid, b->uid) && a->cgroup == b->cgroup;
 }
 
 struct otte_client *otte_client_find(u64 id)
@@ -331,6 +338,7 @@ struct otte_client *otte_client_create(void)
 	INIT_LIST_HEAD(&client->holds);
 	INIT_LIST_HEAD(&client->peer_fences);
 	INIT_LIST_HEAD(&client->attests);
+	INIT_LIST_HEAD(&client->attested);
 	xa_init(&client->fences);
 	xa_init(&client->allowed);
 	otte_event_queue_init(&client->events);
@@ -530,11 +538,15 @@ static int client_setup(struct otte_client *client, const struct otte_client_ini
 	if (err)
 		goto undo;
 
+	/* Before the ledger is taken, so that nobody waits for memory with it held. */
+	err = xa_reserve(&otte_clients, client->id, GFP_KERNEL_ACCOUNT);
+	if (err)
+		goto undo;
 	/* The registry's reference. */
 	otte_client_get(client);
 	otte_ledger_lock();
-	err = xa_insert(&otte_clients, client->id, client, GFP_KERNEL_ACCOUNT);
-	if (!err) {
+	err = xa_err(xa_store(&otte_clients, client->id, client, 0));
+	if (!WARN_ON_ONCE(err)) {
 		/* Pairs with otte_client_check(): all that was set up comes before. */
 		smp_store_release(&client->state, OTTE_CLIENT_LIVE);
 		otte_ledger_changed();
@@ -641,6 +653,11 @@ int otte_client_allow_ioctl(struct otte_client *client, void *arg)
 
 	if (!allow->client)
 		return -EINVAL;
+	if (!(allow->flags & OTTE_ALLOW_REMOVE)) {
+		err = xa_reserve(&client->allowed, allow->client, GFP_KERNEL_ACCOUNT);
+		if (err)
+			return err;
+	}
 	otte_ledger_lock();
 	if (allow->flags & OTTE_ALLOW_REMOVE) {
 		if (xa_erase(&client->allowed, allow->client))
@@ -653,10 +670,12 @@ int otte_client_allow_ioctl(struct otte_client *client, void *arg)
 		err = -ENOSPC;
 		if (client->allowed_count < ALLOWED_MAX) {
 			err = xa_err(xa_store(&client->allowed, allow->client, xa_mk_value(1),
-					      GFP_KERNEL_ACCOUNT));
+					      GFP_NOWAIT));
 			client->allowed_count += !err;
 		}
 	}
+	/* What was reserved and not used; also a thread's that is just here with the same id. */
+	xa_release(&client->allowed, allow->client);
 	otte_ledger_unlock();
 	return err;
 }
@@ -667,8 +686,11 @@ static void attest_free(struct kref *ref)
 
 	otte_ledger_lock();
 	list_del(&attest->link);
+	list_del(&attest->to_link);
 	otte_ledger_unlock();
 	otte_client_put(attest->from);
+	if (attest->to)
+		otte_client_put(attest->to);
 	kfree(attest);
 }
 
@@ -677,18 +699,22 @@ void otte_attest_put(struct otte_attest_record *attest)
 	kref_put(&attest->ref, attest_free);
 }
 
-/* Whether @from may have one more unread nonce at @to. */
-static bool attest_has_room(struct otte_client *from, u64 to)
+/* Whether @from may have one more unread nonce at @to; its tenant has no more than others. */
+static bool attest_has_room(struct otte_client *from, struct otte_client *to)
 {
+	unsigned int sent = 0, pair = 0, tenant = 0, received = 0;
 	struct otte_attest_record *attest;
-	unsigned int total = 0, pair = 0;
 
 	otte_ledger_assert_held();
-	list_for_each_entry(attest, &from->attests, link) {
-		total++;
-		pair += attest->to_id == to;
+	list_for_each_entry(attest, &from->attests, link)
+		sent++;
+	list_for_each_entry(attest, &to->attested, to_link) {
+		received++;
+		pair += attest->from == from;
+		tenant += otte_client_same_tenant(attest->from, from);
 	}
-	return total < ATTESTS_PER_SENDER && pair < ATTESTS_PER_PAIR;
+	return sent < ATTESTS_PER_SENDER && pair < ATTESTS_PER_PAIR &&
+	       tenant < ATTESTS_PER_TENANT && received < ATTESTS_PER_RECEIVER;
 }
 
 int otte_client_attest_ioctl(struct otte_client *client, void *arg)
@@ -703,20 +729,23 @@ int otte_client_attest_ioctl(struct otte_client *client, void *arg)
 		return -ENOMEM;
 	kref_init(&attest->ref);
 	INIT_LIST_HEAD(&attest->link);
+	INIT_LIST_HEAD(&attest->to_link);
 	otte_event_node_init(&attest->event, OTTE_SOURCE_ATTEST);
 	otte_client_get(client);
 	attest->from = client;
-	attest->to_id = uattest->client;
 	memcpy(attest->nonce, uattest->nonce, sizeof(attest->nonce));
 
 	otte_ledger_lock();
 	to = otte_client_find(uattest->client);
 	if (!to) {
 		err = -ENOENT;
-	} else if (!attest_has_room(client, to->id)) {
+	} else if (!attest_has_room(client, to)) {
 		err = -EBUSY;
 	} else {
+		otte_client_get(to);
+		attest->to = to;
 		list_add(&attest->link, &client->attests);
+		list_add(&attest->to_link, &to->attested);
 		otte_event_post(to, &attest->event, OTTE_EVENT_ATTEST);
 	}
 	otte_ledger_unlock();

@@ -7,7 +7,8 @@
  * Types of one node are told in ascending order, which is also the order in which they can happen.
  *
  * A reader claims the queue, builds the record of the first node under queue->lock, copies it out
- * with no lock held, and only then takes the bit off; if the copy faults the record stays first.
+ * with no lock held, and only then takes the bit off, unless it was posted anew meanwhile; if the
+ * copy faults the record stays first.
  * While one reader has the claim, others wait as if the queue were empty.
  */
 #include <linux/poll.h>
@@ -22,6 +23,7 @@ void otte_event_queue_init(struct otte_event_queue *queue)
 	spin_lock_init(&queue->lock);
 	INIT_LIST_HEAD(&queue->nodes);
 	init_waitqueue_head(&queue->readers);
+	queue->posted_anew = 0;
 	queue->claimed = false;
 	queue->closed = false;
 }
@@ -104,6 +106,8 @@ void otte_event_post(struct otte_client *client, struct otte_event_node *node,
 			list_add_tail(&node->link, &queue->nodes);
 		}
 		node->pending |= 1U << type;
+		if (queue->claimed && queue->nodes.next == &node->link)
+			queue->posted_anew |= 1U << type;
 	}
 	spin_unlock(&queue->lock);
 	wake_up_poll(&queue->readers, EPOLLIN);
@@ -259,6 +263,7 @@ static struct otte_event_node *claim(struct otte_client *client, struct otte_eve
 	if (!queue->claimed && !list_empty(&queue->nodes)) {
 		node = list_first_entry(&queue->nodes, struct otte_event_node, link);
 		queue->claimed = true;
+		queue->posted_anew = 0;
 		fill(event, client, node);
 	}
 	spin_unlock(&queue->lock);
@@ -276,7 +281,8 @@ static void unclaim(struct otte_client *client, struct otte_event_node *node, u3
 	if (read) {
 		if (type == OTTE_EVENT_OFFERED)
 			node_loan(node)->offer_read = true;
-		node->pending &= ~(1U << type);
+		/* What was told is not what has happened since. */
+		node->pending &= ~(1U << type) | queue->posted_anew;
 		idle = !node->pending;
 		if (idle)
 			list_del_init(&node->link);

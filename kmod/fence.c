@@ -81,20 +81,24 @@ out:
 
 static int fence_client(struct otte_client *lender, u64 id)
 {
-	void *old;
-	int err = 0;
+	int err;
 
+	/* Before the ledger is taken, so that nobody waits for memory with it held. */
+	err = xa_reserve(&lender->fences, id, GFP_KERNEL_ACCOUNT);
+	if (err)
+		return err;
 	otte_ledger_lock();
 	if (!otte_client_find(id)) {
 		err = -ENOENT;
 	} else if (!xa_load(&lender->fences, id)) {
 		err = -ENOSPC;
 		if (lender->fence_count < FENCES_MAX) {
-			old = xa_store(&lender->fences, id, xa_mk_value(1), GFP_KERNEL_ACCOUNT);
-			err = xa_err(old);
+			err = xa_err(xa_store(&lender->fences, id, xa_mk_value(1), GFP_NOWAIT));
 			lender->fence_count += !err;
 		}
 	}
+	/* What was reserved and not used; also a thread's that is just here with the same id. */
+	xa_release(&lender->fences, id);
 	otte_ledger_unlock();
 	return err;
 }

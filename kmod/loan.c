@@ -38,6 +38,8 @@ static void loan_free(struct kref *ref)
 
 	if (loan->region)
 		otte_region_put(loan->region);
+	/* Its place in the registry, where it was never published. */
+	xa_release(&otte_loans, loan->id);
 	if (loan->borrower)
 		otte_client_put(loan->borrower);
 	otte_client_put(loan->lender);
@@ -270,6 +272,11 @@ static struct otte_loan *loan_create(struct otte_client *lender, u32 direction, 
 	loan->retained.id = loan->id;
 	loan->retained.owner = lender;
 	loan->retained.tag = tag;
+	/* Now, so that nobody waits for memory with the ledger held. */
+	if (xa_reserve(&otte_loans, loan->id, GFP_KERNEL_ACCOUNT)) {
+		otte_loan_put(loan);
+		return NULL;
+	}
 	return loan;
 }
 
@@ -308,11 +315,6 @@ static int loan_check_region(struct otte_loan *loan, struct otte_region *region,
 	return 0;
 }
 
-static bool same_tenant(const struct otte_client *a, const struct otte_client *b)
-{
-	return uid_eq(a->uid, b->uid) && a->cgroup == b->cgroup;
-}
-
 /* Whether @borrower takes one more offer of @lender. Unread withdrawals count as well. */
 static int loan_check_borrower(struct otte_client *lender, struct otte_client *borrower)
 {
@@ -328,7 +330,7 @@ static int loan_check_borrower(struct otte_client *lender, struct otte_client *b
 	if (borrower->offer_count >= OFFERS_PER_BORROWER)
 		return -ENOSPC;
 	list_for_each_entry(loan, &borrower->offers, borrower_link)
-		same += same_tenant(loan->lender, lender);
+		same += otte_client_same_tenant(loan->lender, lender);
 	return same < OFFERS_PER_TENANT ? 0 : -ENOSPC;
 }
 
@@ -344,8 +346,9 @@ static int loan_publish(struct otte_loan *loan, struct otte_region *region)
 	otte_region_get(region);
 	loan->region = region;
 	loan->retained.bytes = otte_loan_length(loan);
-	err = xa_insert(&otte_loans, loan->id, loan, GFP_KERNEL_ACCOUNT);
-	if (err)
+	/* Reserved by loan_create(): needs no memory. */
+	err = xa_err(xa_store(&otte_loans, loan->id, loan, 0));
+	if (WARN_ON_ONCE(err))
 		return err;
 	otte_loan_get(loan);
 	loan->listed = true;

@@ -353,19 +353,20 @@ static int __init otte_init(void)
 	err = otte_sysfs_init();
 	if (err)
 		goto domain;
-	err = otte_netlink_init();
-	if (err)
-		goto sysfs;
 	err = misc_register(&otte_misc);
 	if (err)
-		goto netlink;
-	/* The device may be open by now, so there is no way back. The dumps show the same. */
+		goto sysfs;
+	/*
+	 * The device may be open by now, and a dump may run as soon as there is the family: from here
+	 * on there is no way back. Directories and dumps show the same.
+	 */
 	if (otte_sysfs_device_added(otte_misc.this_device))
 		pr_warn("no directory of retained records: out of memory\n");
+	err = otte_netlink_init();
+	if (err)
+		pr_warn("no netlink family, so no dumps and notices: error %d\n", err);
 	return 0;
 
-netlink:
-	otte_netlink_exit();
 sysfs:
 	otte_sysfs_exit();
 domain:

@@ -656,6 +656,8 @@ int __init otte_netlink_init(void)
 
 void otte_netlink_exit(void)
 {
+	if (!registered)
+		return;
 	WRITE_ONCE(registered, false);
 	genl_unregister_family(&otte_family);
 }

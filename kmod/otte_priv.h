@@ -204,12 +204,14 @@ struct otte_event_node {
  * @nodes: first in, first out
  * @readers: readers and pollers sleep here
  * @claimed: a reader is copying the first node's record out; others wait
+ * @posted_anew: types of that node that were posted since its record was built
  * @closed: posts are dropped
  */
 struct otte_event_queue {
 	spinlock_t lock;	/* the queue and the nodes in it */
 	struct list_head nodes;
 	wait_queue_head_t readers;
+	u32 posted_anew;
 	bool claimed;
 	bool closed;
 };
@@ -279,6 +281,7 @@ enum otte_client_flag {
  * @allowed: ids of welcome lenders (value entries)
  * @allowed_count: length of @allowed
  * @attests: sent and not yet read
+ * @attested: received and not yet read
  * @events: its queue
  * @quota_event: OTTE_EVENT_QUOTA
  * @refusal: the last one, under events.lock
@@ -326,6 +329,7 @@ struct otte_client {
 	struct xarray allowed;
 	unsigned int allowed_count;
 	struct list_head attests;
+	struct list_head attested;
 
 	struct otte_event_queue events;
 	struct otte_event_node quota_event;
@@ -350,6 +354,8 @@ void otte_client_get(struct otte_client *client);
 void otte_client_put(struct otte_client *client);
 /* A LIVE client by id or NULL. Ledger held; no reference taken. */
 struct otte_client *otte_client_find(u64 id);
+/* One user in one cgroup: what caps count that nobody escapes by opening more clients. */
+bool otte_client_same_tenant(const struct otte_client *a, const struct otte_client *b);
 /* 0 if the caller is the process that initialised @client and it is LIVE. */
 int otte_client_check(struct otte_client *client);
 /* The file is gone: retires @client before it returns. */
@@ -384,17 +390,19 @@ int otte_client_quota_ioctl(struct otte_client *client, void *arg);
  * struct otte_attest_record - a nonce on its way
  * @ref: the queue's
  * @link: in from->attests, under the ledger
+ * @to_link: in to->attested, under the ledger
  * @event: in the receiver's queue
  * @from: the sender
- * @to_id: the receiver
+ * @to: the receiver, whose queue's end lets go of the record; NULL until it is found
  * @nonce: what it sent
  */
 struct otte_attest_record {
 	struct kref ref;
 	struct list_head link;
+	struct list_head to_link;
 	struct otte_event_node event;
 	struct otte_client *from;
-	u64 to_id;
+	struct otte_client *to;
 	u8 nonce[OTTE_NONCE_LEN];
 };
 

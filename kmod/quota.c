@@ -39,61 +39,36 @@ const char *const otte_level_names[OTTE_LEVEL_COUNT] = {
 	[OTTE_LEVEL_CLIENT] = "client",
 };
 
-/* Records are bounded from the start, bytes by RLIMIT_MEMLOCK and by whoever sets a limit. */
-static u64 limits[OTTE_LEVEL_COUNT][OTTE_RES_COUNT] = {
-	[OTTE_LEVEL_MODULE] = {
-		[OTTE_RES_CLIENTS] = 65536,
-		[OTTE_RES_REGIONS] = 1 << 20,
-		[OTTE_RES_REGISTERED_BYTES] = U64_MAX,
-		[OTTE_RES_PINNED_BYTES] = U64_MAX,
-		[OTTE_RES_LENT_BYTES] = U64_MAX,
-		[OTTE_RES_LOANS] = 1 << 20,
-		[OTTE_RES_RETAINED_BYTES] = U64_MAX,
-		[OTTE_RES_HOLDS] = 65536,
-	},
-	[OTTE_LEVEL_CGROUP] = {
-		[OTTE_RES_CLIENTS] = 16384,
-		[OTTE_RES_REGIONS] = 1 << 19,
-		[OTTE_RES_REGISTERED_BYTES] = U64_MAX,
-		[OTTE_RES_PINNED_BYTES] = U64_MAX,
-		[OTTE_RES_LENT_BYTES] = U64_MAX,
-		[OTTE_RES_LOANS] = 1 << 19,
-		[OTTE_RES_RETAINED_BYTES] = U64_MAX,
-		[OTTE_RES_HOLDS] = 32768,
-	},
-	[OTTE_LEVEL_USER] = {
-		[OTTE_RES_CLIENTS] = 16384,
-		[OTTE_RES_REGIONS] = 1 << 19,
-		[OTTE_RES_REGISTERED_BYTES] = U64_MAX,
-		[OTTE_RES_PINNED_BYTES] = U64_MAX,
-		[OTTE_RES_LENT_BYTES] = U64_MAX,
-		[OTTE_RES_LOANS] = 1 << 19,
-		[OTTE_RES_RETAINED_BYTES] = U64_MAX,
-		[OTTE_RES_HOLDS] = 16384,
-	},
-	[OTTE_LEVEL_CLIENT] = {
-		[OTTE_RES_CLIENTS] = 1,
-		[OTTE_RES_REGIONS] = 65536,
-		[OTTE_RES_REGISTERED_BYTES] = U64_MAX,
-		[OTTE_RES_PINNED_BYTES] = U64_MAX,
-		[OTTE_RES_LENT_BYTES] = U64_MAX,
-		[OTTE_RES_LOANS] = 131072,
-		[OTTE_RES_RETAINED_BYTES] = U64_MAX,
-		[OTTE_RES_HOLDS] = 4096,
-	},
+/*
+ * What one account may hold of each resource where nobody has set another limit. Records are bounded
+ * from the start, bytes by RLIMIT_MEMLOCK and by whoever sets a limit.
+ */
+#define FOR_EACH_LEVEL(_module, _cgroup, _user, _client) {	\
+	[OTTE_LEVEL_MODULE] = _module,				\
+	[OTTE_LEVEL_CGROUP] = _cgroup,				\
+	[OTTE_LEVEL_USER] = _user,				\
+	[OTTE_LEVEL_CLIENT] = _client,				\
+}
+#define NO_LIMIT	FOR_EACH_LEVEL(U64_MAX, U64_MAX, U64_MAX, U64_MAX)
+
+static u64 limits[OTTE_RES_COUNT][OTTE_LEVEL_COUNT] = {
+	[OTTE_RES_CLIENTS]		= FOR_EACH_LEVEL(65536, 16384, 16384, 1),
+	[OTTE_RES_REGIONS]		= FOR_EACH_LEVEL(1 << 20, 1 << 19, 1 << 19, 1 << 16),
+	[OTTE_RES_REGISTERED_BYTES]	= NO_LIMIT,
+	[OTTE_RES_PINNED_BYTES]		= NO_LIMIT,
+	[OTTE_RES_LENT_BYTES]		= NO_LIMIT,
+	[OTTE_RES_LOANS]		= FOR_EACH_LEVEL(1 << 20, 1 << 19, 1 << 19, 1 << 17),
+	[OTTE_RES_RETAINED_BYTES]	= NO_LIMIT,
+	[OTTE_RES_HOLDS]		= FOR_EACH_LEVEL(65536, 32768, 16384, 4096),
 };
 
 /*
- * What one account may hold of a resource where nobody has set less. Retained bytes are charged by
- * force, and at most once for what is charged as registered, as lent and as held: three times the
- * module's ceiling must not wrap. That of the others keeps one tenant from filling the module's.
+ * And however high a limit is set. Retained bytes are charged by force, and at most once for what is
+ * charged as registered, as lent and as held: three times the module's ceiling must not wrap. That of
+ * the others keeps one tenant from filling the module's.
  */
-static const u64 ceilings[OTTE_LEVEL_COUNT] = {
-	[OTTE_LEVEL_MODULE] = 1ULL << 62,
-	[OTTE_LEVEL_CGROUP] = 1ULL << 58,
-	[OTTE_LEVEL_USER] = 1ULL << 58,
-	[OTTE_LEVEL_CLIENT] = 1ULL << 56,
-};
+static const u64 ceilings[OTTE_LEVEL_COUNT] =
+	FOR_EACH_LEVEL(1ULL << 62, 1ULL << 58, 1ULL << 58, 1ULL << 56);
 
 static u32 key_hash(const struct otte_quota_key *key)
 {
@@ -202,7 +177,7 @@ static bool account_has_room(const struct otte_account *account, const struct ot
 	u64 limit, sum;
 
 	for (i = 0; i < OTTE_RES_COUNT; i++) {
-		limit = limits[account->key.level][i];
+		limit = limits[i][account->key.level];
 		if (!charge->amount[i] &&
 		    (i != OTTE_RES_RETAINED_BYTES || account->usage[i] <= limit))
 			continue;
@@ -285,7 +260,7 @@ u64 otte_quota_limit(enum otte_level level, enum otte_resource resource)
 	u64 limit;
 
 	spin_lock(&quota_lock);
-	limit = limits[level][resource];
+	limit = limits[resource][level];
 	spin_unlock(&quota_lock);
 	return limit;
 }
@@ -293,7 +268,7 @@ u64 otte_quota_limit(enum otte_level level, enum otte_resource resource)
 void otte_quota_set_limit(enum otte_level level, enum otte_resource resource, u64 limit)
 {
 	spin_lock(&quota_lock);
-	limits[level][resource] = limit;
+	limits[resource][level] = limit;
 	spin_unlock(&quota_lock);
 }
 
@@ -314,6 +289,7 @@ int otte_quota_read(struct otte_payer *payer, unsigned int index, struct otte_qu
 		    u64 usage[OTTE_RES_COUNT], u64 limit[OTTE_RES_COUNT])
 {
 	struct otte_account *account;
+	unsigned int i;
 
 	if (index >= payer->count)
 		return -ENOENT;
@@ -321,7 +297,8 @@ int otte_quota_read(struct otte_payer *payer, unsigned int index, struct otte_qu
 	account = payer->account[index];
 	*key = account->key;
 	memcpy(usage, account->usage, sizeof(account->usage));
-	memcpy(limit, limits[account->key.level], sizeof(limits[0]));
+	for (i = 0; i < OTTE_RES_COUNT; i++)
+		limit[i] = limits[i][account->key.level];
 	spin_unlock(&quota_lock);
 	return 0;
 }

@@ -28,6 +28,8 @@ static void region_free(struct kref *ref)
 {
 	struct otte_region *region = container_of(ref, struct otte_region, ref);
 
+	/* Its place in the registry, where it was never published. */
+	xa_release(&otte_regions, region->id);
 	otte_client_put(region->owner);
 	kfree_rcu(region, rcu);
 }
@@ -280,6 +282,11 @@ static struct otte_region *region_create(struct otte_client *owner,
 	region->retained.owner = owner;
 	region->retained.bytes = region->length;
 	region->retained.tag = region->tag;
+	/* Now, so that nobody waits for memory with the ledger held. */
+	if (xa_reserve(&otte_regions, region->id, GFP_KERNEL_ACCOUNT)) {
+		otte_region_put(region);
+		return NULL;
+	}
 	return region;
 }
 
@@ -355,8 +362,9 @@ static int region_publish(struct otte_region *region)
 	index = otte_client_status_get(owner);
 	if (index < 0)
 		return index;
-	err = xa_insert(&otte_regions, region->id, region, GFP_KERNEL_ACCOUNT);
-	if (err) {
+	/* Reserved by region_create(): needs no memory. */
+	err = xa_err(xa_store(&otte_regions, region->id, region, 0));
+	if (WARN_ON_ONCE(err)) {
 		otte_client_status_put(owner, index);
 		return err;
 	}

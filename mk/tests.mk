@@ -8,8 +8,11 @@ UNIT_NAMES := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tests/unit/*/*.c)
 # The ledger's tests fail allocations one by one.
 LDFLAGS_unit_ledger := -Wl,--wrap=malloc,--wrap=calloc
 # When the kernel lets go of memory that it sends from is up to the test.
-LDFLAGS_unit_zerocopy := $(addprefix -Wl$(comma)--wrap=,send recv recvmsg \
+LDFLAGS_unit_zerocopy := $(addprefix -Wl$(comma)--wrap=,setsockopt send recv recvmsg \
 	otte_sys_send otte_sys_recv otte_sys_recvmsg)
+
+# Who sleeps in a receive, and for how long a source does not answer.
+LDFLAGS_unit_alone := $(addprefix -Wl$(comma)--wrap=,recv recvmsg otte_sys_recv otte_sys_recvmsg)
 
 UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
 

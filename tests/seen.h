@@ -59,7 +59,7 @@ __attribute__((unused)) static int seen_as(const char *text, int code)
 	const char *name;
 	int length;
 
-	if (code >= 0 || seen_fd < 0 || (last_text == text && last_code == code))
+	if (code >= 0 || seen_fd < 0 || !text || (last_text == text && last_code == code))
 		return code;
 	last_text = text;
 	last_code = code;

@@ -296,7 +296,8 @@ int otte_batch_reset(struct otte_batch *batch)
 	pthread_mutex_lock(&batch->lock);
 	ret = check_finished(batch);
 	if (!ret) {
-		batch->submitted = batch->ended = batch->finished = 0;
+		batch->submitted = batch->ended = 0;
+		batch->finished = 0;
 		batch->failed = batch->prefix = 0;
 		batch->bytes_completed = 0;
 		batch->notifies_dropped = 0;

@@ -39,7 +39,7 @@
 
 /* When the struct grows: version 1 keeps this size, and the loaders refuse keys beyond `size`. */
 #define VERSION_1_SIZE \
-	(offsetof(struct otte_config, tcp_zerocopy_bytes) + sizeof(uint64_t))
+	(offsetof(struct otte_config, tcp_zerocopy_bytes) + sizeof(uint32_t))
 _Static_assert(sizeof(struct otte_config) == VERSION_1_SIZE, "struct otte_config is of version 1");
 
 static const char *const ledger_words[] = { "auto", "kernel", "process", NULL };
@@ -125,7 +125,7 @@ static const struct otte_config_key keys[] = {
 	   "longest time without a byte moved"),
 	WORD("tcp.zerocopy", tcp_zerocopy, zerocopy_words, OTTE_ZEROCOPY_AUTO,
 	     "whether payload is sent with MSG_ZEROCOPY"),
-	U64("tcp.zerocopy_bytes", tcp_zerocopy_bytes, 1, BYTES_MAX, 64 * KIB,
+	U32("tcp.zerocopy_bytes", tcp_zerocopy_bytes, 1, GIB, 64 * KIB,
 	    "shorter payload is copied"),
 };
 

@@ -428,13 +428,13 @@ void otte_source_forget(struct otte_engine *engine, uint64_t region)
 {
 	struct standing *standing;
 	struct source_peer *peer;
-	uint8_t op;
+	unsigned op;
 
 	pthread_mutex_lock(&engine->source_lock);
 	DL_FOREACH(engine->source_peers, peer) {
 		pthread_mutex_lock(&peer->lock);
 		for (op = OTTE_READ; op <= OTTE_WRITE; op++) {
-			standing = find_standing(peer, region, op);
+			standing = find_standing(peer, region, (uint8_t)op);
 			if (standing)
 				settle(peer, standing);
 		}

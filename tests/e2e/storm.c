@@ -343,11 +343,18 @@ static void check_book(struct world *world)
 
 /* ---- Processes ---- */
 
+/* Every other process of ours sends without a copy. */
+static const char *draw_zerocopy(struct world *world)
+{
+	return draw(&world->random) % 2 ? "always" : "off";
+}
+
 static void start_source(struct world *world)
 {
 	char keys[64];
 
-	snprintf(keys, sizeof(keys), "tcp.workers=%u", (unsigned)draw_between(&world->random, 1, 3));
+	snprintf(keys, sizeof(keys), "tcp.workers=%u tcp.zerocopy=%s",
+		 (unsigned)draw_between(&world->random, 1, 3), draw_zerocopy(world));
 	remote_start(&world->source, keys, world->source_fd, AREA_BYTES);
 	child_ask(&world->source.child, "stats");
 	world->source_fds = (unsigned)child_number(&world->source.child, "fds");
@@ -357,9 +364,9 @@ static void start_requester(struct world *world)
 {
 	char keys[128], fd[3][16];
 
-	snprintf(keys, sizeof(keys), "deaf tcp.lanes=%u window.requests=%u",
+	snprintf(keys, sizeof(keys), "deaf tcp.lanes=%u window.requests=%u tcp.zerocopy=%s",
 		 (unsigned)draw_between(&world->random, 1, 4),
-		 (unsigned)draw_between(&world->random, 1, 8));
+		 (unsigned)draw_between(&world->random, 1, 8), draw_zerocopy(world));
 	snprintf(fd[0], sizeof(fd[0]), "%d", world->requester_fd);
 	snprintf(fd[1], sizeof(fd[1]), "%d", world->source_fd);
 	snprintf(fd[2], sizeof(fd[2]), "%d", world->book_fd);

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "netns.h"
-#include "side.h"
+#include "e2e/side.h"
 
 #define AREA_BYTES (128ull << 20)
 #define LENGTH (1ull << 20)

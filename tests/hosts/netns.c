@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "process.h"
+#include "e2e/process.h"
 
 #define LINK "otte0"
 

@@ -33,6 +33,8 @@ mkdir -p "$root/src"
 git -C "$here" ls-files -z --cached --others --exclude-standard |
     (cd "$here" && tar --null --files-from=- --ignore-failed-read -cf -) | tar -C "$root/src" -xf -
 cp /etc/resolv.conf "$root/etc/resolv.conf"
+# Every installed Debian has this; a root that mmdebstrap made has not.
+printf '127.0.0.1 localhost\n::1 localhost ip6-localhost\n' >"$root/etc/hosts"
 # A root that is dropped need not reach the disk.
 echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/unsafe-io"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Loans between clients: who may do what, when, and what each side is told. */
+#include <linux/userfaultfd.h>
 #include <pthread.h>
 
 #include "otte_test.h"
@@ -544,6 +545,77 @@ TEST_F(loans, a_sealed_memfd_is_lent_whole)
 	close(accept.fd);
 	munmap(map, BYTES);
 	EXPECT_EQ(0, otte_settle(self->borrower, loan));
+}
+
+/* A page that nobody touches before @handler's reader lets them. */
+static void *guarded_page(int *handler)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	void *page = otte_pages(PAGE);
+
+	*handler = syscall(SYS_userfaultfd, O_CLOEXEC);
+	reg.range.start = (uintptr_t)page;
+	reg.range.len = PAGE;
+	if (*handler < 0 || ioctl(*handler, UFFDIO_API, &api) ||
+	    ioctl(*handler, UFFDIO_REGISTER, &reg))
+		return NULL;
+	return page;
+}
+
+struct reader {
+	int fd;
+	void *to;
+	ssize_t got;
+};
+
+static void *read_one(void *arg)
+{
+	struct reader *reader = arg;
+
+	reader->got = read(reader->fd, reader->to, sizeof(struct otte_event));
+	return NULL;
+}
+
+/* A charge that nobody has room for. */
+static int offer_too_much(int fd, uint64_t region, uint64_t borrower, uint64_t length)
+{
+	uint64_t loan;
+
+	return otte_offer(fd, region, 0, length, borrower, OTTE_READ, 0, &loan);
+}
+
+TEST_F(loans, a_refusal_while_the_one_before_is_being_read_is_told_as_well)
+{
+	struct uffdio_zeropage zero = { .range.len = PAGE };
+	struct reader reader = { .fd = self->lender };
+	struct pollfd pollfd = { .events = POLLIN };
+	struct uffd_msg msg;
+	pthread_t thread;
+
+	reader.to = guarded_page(&pollfd.fd);
+	if (!reader.to)
+		SKIP(return, "no userfaultfd for faults in the kernel");
+	EXPECT_EQ(-EDQUOT, offer_too_much(self->lender, self->region, self->borrower_id,
+					  1ULL << 60));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, read_one, &reader));
+	/* The first record is on its way to the page. */
+	ASSERT_EQ(1, poll(&pollfd, 1, 10000));
+	ASSERT_EQ(sizeof(msg), read(pollfd.fd, &msg, sizeof(msg)));
+	EXPECT_EQ(-EDQUOT, offer_too_much(self->lender, self->region, self->borrower_id,
+					  1ULL << 61));
+	zero.range.start = (uintptr_t)reader.to;
+	ASSERT_EQ(0, ioctl(pollfd.fd, UFFDIO_ZEROPAGE, &zero));
+	pthread_join(thread, NULL);
+	ASSERT_EQ(sizeof(struct otte_event), reader.got);
+	memcpy(&self->event, reader.to, sizeof(self->event));
+	EXPECT_EQ(OTTE_EVENT_QUOTA, self->event.type);
+	EXPECT_EQ(1ULL << 60, self->event.requested);
+	ASSERT_EQ(0, otte_next_event(self->lender, &self->event, 1000));
+	EXPECT_EQ(OTTE_EVENT_QUOTA, self->event.type);
+	EXPECT_EQ(1ULL << 61, self->event.requested);
+	EXPECT_EQ(-EAGAIN, otte_next_event(self->lender, &self->event, 0));
+	close(pollfd.fd);
 }
 
 TEST_F(loans, a_full_table_of_descriptors_exposes_nothing)

@@ -50,7 +50,7 @@ struct row {
 	struct otte_slot_epoch epoch[2];
 };
 
-#define GENL_ROWS_MAX	8192
+#define GENL_ROWS_MAX	16384
 
 /**
  * struct rows - one dump

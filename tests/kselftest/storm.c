@@ -10,12 +10,11 @@
 #include <dirent.h>
 #include <sys/stat.h>
 
-#include "otte_test.h"
+#include "otte_genl.h"
 #include "kselftest_harness.h"
 
 #define RETAINED	"/sys/class/misc/otte/retained"
 #define CLIENTS_MAX	200
-#define LISTED_MAX	1024	/* directories; the netlink dump has no limit */
 
 struct shared {
 	uint64_t id[CLIENTS_MAX];	/* of each client, once it is up */
@@ -85,23 +84,52 @@ static void life(unsigned int me, unsigned int seed)
 	}
 }
 
-static uint64_t read_number(const char *id, const char *name)
-{
-	char path[320], text[32] = "";
-	int fd;
+/* What the ledger said at one moment: no change came between the dumps and the charges. */
+struct moment {
+	unsigned int records;
+	uint64_t bytes;			/* of all records */
+	unsigned int exposed;		/* loans without a receipt */
+	unsigned int unlisted;		/* of these, with nothing of theirs in the list */
+	uint64_t charged, loans;
+};
 
-	snprintf(path, sizeof(path), RETAINED "/%s/%s", id, name);
-	fd = open(path, O_RDONLY);
-	if (fd < 0)
-		return 0;
-	if (read(fd, text, sizeof(text) - 1) < 0)
-		text[0] = 0;
-	close(fd);
-	return strtoull(text, NULL, 0);
+/* Loans whose borrower is dead and whose region's owner is, too, are listed by either. */
+static bool is_listed(const struct rows *retained, const struct row *loan)
+{
+	return row_find(retained, loan->num[OTTE_A_ID]) ||
+	       row_find(retained, loan->num[OTTE_A_REGION]);
 }
 
-/* Counts what sysfs lists, and releases it if @release. */
-static unsigned int walk_retained(uint64_t *bytes, bool release)
+/* True if @moment is one: the generation has not moved, and no dump was torn. */
+static bool look(struct genl *genl, int fd, struct moment *moment)
+{
+	static struct rows retained, lent;
+	struct row before, after;
+	unsigned int i;
+
+	memset(moment, 0, sizeof(*moment));
+	if (genl_status(genl, &before) || genl_dump(genl, OTTE_NL_RETAINED, &retained) ||
+	    genl_dump(genl, OTTE_NL_LOANS, &lent))
+		return false;
+	moment->charged = otte_usage(fd, OTTE_RES_RETAINED_BYTES);
+	moment->loans = otte_usage(fd, OTTE_RES_LOANS);
+	if (genl_status(genl, &after) || retained.interrupted || lent.interrupted ||
+	    before.num[OTTE_A_GENERATION] != after.num[OTTE_A_GENERATION])
+		return false;
+	moment->records = retained.count;
+	for (i = 0; i < retained.count; i++)
+		moment->bytes += retained.row[i].num[OTTE_A_BYTES];
+	for (i = 0; i < lent.count; i++) {
+		if (lent.row[i].num[OTTE_A_STATE] != OTTE_NL_LOAN_EXPOSED)
+			continue;
+		moment->exposed++;
+		moment->unlisted += !is_listed(&retained, &lent.row[i]);
+	}
+	return true;
+}
+
+/* Releases what sysfs lists; returns how many. */
+static unsigned int release_listed(void)
 {
 	DIR *dir = opendir(RETAINED);
 	struct dirent *entry;
@@ -109,14 +137,10 @@ static unsigned int walk_retained(uint64_t *bytes, bool release)
 	char path[320];
 	int fd;
 
-	*bytes = 0;
 	while (dir && (entry = readdir(dir))) {
 		if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
 			continue;
 		n++;
-		*bytes += read_number(entry->d_name, "bytes");
-		if (!release)
-			continue;
 		snprintf(path, sizeof(path), RETAINED "/%s/release", entry->d_name);
 		fd = open(path, O_WRONLY);
 		if (fd >= 0) {
@@ -147,10 +171,13 @@ FIXTURE_TEARDOWN(storm)
 TEST_F_TIMEOUT(storm, what_the_dead_leave_is_settled_or_listed_and_nothing_is_left_after_release,
 	       600)
 {
-	unsigned int i, j, seed = number("OTTE_STORM_SEED", 20261129), tries, listed = 0;
+	unsigned int i, j, seed = number("OTTE_STORM_SEED", 20261129), tries;
 	unsigned int patience = getenv("OTTE_STORM_SLOW") ? 6000 : 500;
 	bool can_release = !access(RETAINED, F_OK);
-	uint64_t bytes = 0, retained = 0, client;
+	unsigned int moments = 0, wrong = 0;
+	struct moment now = {};
+	struct genl genl;
+	uint64_t client;
 	pid_t pid[CLIENTS_MAX], swap;
 	int fd;
 
@@ -161,6 +188,7 @@ TEST_F_TIMEOUT(storm, what_the_dead_leave_is_settled_or_listed_and_nothing_is_le
 		      -1, 0);
 	fd = otte_client(&client);
 	ASSERT_TRUE(otte_all_zero(fd, 1));
+	ASSERT_EQ(0, genl_open(&genl));
 	fflush(NULL);
 	for (i = 0; i < clients; i++) {
 		pid[i] = fork();
@@ -191,25 +219,37 @@ TEST_F_TIMEOUT(storm, what_the_dead_leave_is_settled_or_listed_and_nothing_is_le
 
 	/* Loans of pinned pages settle: everybody who could map or copy is gone. */
 	for (tries = 0; tries < patience; tries++) {
-		retained = otte_usage(fd, OTTE_RES_RETAINED_BYTES);
-		listed = walk_retained(&bytes, false);
-		if (!otte_usage(fd, OTTE_RES_PINNED_BYTES) &&
-		    (!can_release || bytes == retained || listed >= LISTED_MAX))
-			break;
+		if (look(&genl, fd, &now)) {
+			/* Also while it all comes down, a moment's charges are those of its list. */
+			moments++;
+			wrong += now.bytes != now.charged;
+			if (!otte_usage(fd, OTTE_RES_PINNED_BYTES) && !now.unlisted &&
+			    now.exposed == now.loans)
+				break;
+		}
 		usleep(10000);
 	}
 	EXPECT_EQ(0, otte_usage(fd, OTTE_RES_PINNED_BYTES));
-	note("%u records, %llu bytes retained\n", listed, (unsigned long long)retained);
-	EXPECT_GT(retained, 0);
+	note("%u records, %llu bytes retained, %u loans exposed, in moment %u\n", now.records,
+	     (unsigned long long)now.bytes, now.exposed, moments);
+	EXPECT_LT(tries, patience);
+	EXPECT_EQ(0, wrong);
+	EXPECT_GT(now.records, 0);
+	EXPECT_GT(now.bytes, 0);
+	EXPECT_EQ(now.bytes, now.charged);
+	EXPECT_EQ(0, now.unlisted);
+	/* Everything else has settled: what is left to charge are those and what nobody has read. */
+	EXPECT_EQ(now.exposed, now.loans);
 	if (!can_release)
 		SKIP(return, "nothing can be released without sysfs");
-	if (listed < LISTED_MAX)
-		EXPECT_EQ(retained, bytes);
 	/* Releasing makes room for directories of those that had none. */
-	for (tries = 0; tries < 600 && (walk_retained(&bytes, true) ||
+	for (tries = 0; tries < 600 && (release_listed() ||
 					otte_usage(fd, OTTE_RES_RETAINED_BYTES)); tries++)
 		usleep(50000);
 	EXPECT_TRUE(otte_all_zero(fd, 1));
+	EXPECT_TRUE(look(&genl, fd, &now));
+	EXPECT_EQ(0, now.records);
+	close(genl.fd);
 	close(fd);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Tenants: what one container may see of another and take from it. Containers here are what the
- * kernel makes of namespaces and cgroups; nobody has a user namespace, all are root.
+ * kernel makes of namespaces and cgroups; but for one test nobody has a user namespace, all are root.
  */
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -227,6 +227,138 @@ TEST_F(tenants, a_flood_of_offers_harms_only_its_tenant)
 	peer_kill(&first);
 	peer_kill(&again);
 	peer_kill(&other);
+}
+
+/* Sends nonces to one receiver, with as many clients as it takes, until it is refused. */
+static void flood_nonces(int sock)
+{
+	uint64_t to = hear(sock), n = 0;
+	int i, fd, err = 0;
+
+	if (!cgroup_enter(tenant))
+		_exit(1);
+	for (i = 0; i < 20; i++) {
+		fd = otte_client(NULL);
+		while (!(err = otte_attest(fd, to, 1)))
+			n++;
+	}
+	say(sock, n);
+	say(sock, -err);
+	hear(sock);
+}
+
+TEST_F(tenants, a_flood_of_nonces_harms_only_its_tenant)
+{
+	struct peer first, other;
+
+	tenant = CGROUPS "/a";
+	first = peer_start(flood_nonces);
+	say(first.sock, self->client);
+	EXPECT_EQ(64, hear(first.sock));
+	EXPECT_EQ(EBUSY, hear(first.sock));
+	tenant = CGROUPS "/b";
+	other = peer_start(flood_nonces);
+	say(other.sock, self->client);
+	EXPECT_EQ(64, hear(other.sock));
+	/* What has been read makes room. */
+	otte_drain_events(self->fd);
+	EXPECT_EQ(0, otte_attest(self->fd, self->client, 1));
+	peer_kill(&first);
+	peer_kill(&other);
+}
+
+/* ---- user namespaces ---- */
+
+#define OWNER	2001	/* makes a namespace */
+#define INSIDE	3000	/* is 0 in it, and makes another one */
+
+/* Registers a page and says what its accounts of users have of it. */
+static void register_and_say(int sock, int fd)
+{
+	struct otte_quota quota;
+	uint64_t region;
+	unsigned int i;
+
+	if (otte_init_flags(fd, 0, NULL) ||
+	    otte_region(fd, OTTE_BACKING_NONE, OTTE_READ, otte_pages(PAGE), PAGE, &region))
+		_exit(5);
+	say(sock, accounts_at(fd, OTTE_LEVEL_USER));
+	for (i = 0; account(fd, i, &quota); i++) {
+		if (quota.level == OTTE_LEVEL_USER)
+			say(sock, quota.usage[OTTE_RES_REGISTERED_BYTES]);
+	}
+	hear(sock);
+}
+
+static void in_user_namespaces(int sock)
+{
+	int fd = otte_open();
+
+	if (setresuid(OWNER, OWNER, OWNER) || unshare(CLONE_NEWUSER))
+		_exit(1);
+	say(sock, 1);
+	hear(sock);
+	/* Root of a namespace of OWNER, and then of one of its own. */
+	if (setresgid(0, 0, 0) || setresuid(0, 0, 0) || unshare(CLONE_NEWUSER))
+		_exit(2);
+	register_and_say(sock, fd);
+}
+
+static void as_owner(int sock)
+{
+	int fd = otte_open();
+
+	if (setresuid(OWNER, OWNER, OWNER))
+		_exit(1);
+	register_and_say(sock, fd);
+}
+
+static void as_inside(int sock)
+{
+	int fd = otte_open();
+
+	if (setresuid(INSIDE, INSIDE, INSIDE))
+		_exit(1);
+	register_and_say(sock, fd);
+}
+
+static bool map_ids(pid_t pid, const char *file)
+{
+	char path[64], map[32];
+	int fd, n;
+	bool ok;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
+	n = snprintf(map, sizeof(map), "0 %d 10", INSIDE);
+	fd = open(path, O_WRONLY);
+	ok = fd >= 0 && write(fd, map, n) == n;
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+TEST_F(tenants, a_user_namespace_gives_no_fresh_quota)
+{
+	struct peer nested = peer_start(in_user_namespaces), owner, inside;
+
+	ASSERT_EQ(1, hear(nested.sock));
+	ASSERT_TRUE(map_ids(nested.pid, "uid_map"));
+	ASSERT_TRUE(map_ids(nested.pid, "gid_map"));
+	say(nested.sock, 0);
+	/* Itself, which also owns the inner namespace, and the owner of the outer one. */
+	ASSERT_EQ(2, hear(nested.sock));
+	EXPECT_EQ(PAGE, hear(nested.sock));
+	EXPECT_EQ(PAGE, hear(nested.sock));
+	/* Both have to do with what is left. */
+	owner = peer_start(as_owner);
+	EXPECT_EQ(1, hear(owner.sock));
+	EXPECT_EQ(2 * PAGE, hear(owner.sock));
+	inside = peer_start(as_inside);
+	EXPECT_EQ(1, hear(inside.sock));
+	EXPECT_EQ(2 * PAGE, hear(inside.sock));
+	peer_kill(&nested);
+	peer_kill(&owner);
+	peer_kill(&inside);
 }
 
 TEST_HARNESS_MAIN

@@ -215,7 +215,8 @@ struct otte_client_init {
  * Queues an %OTTE_EVENT_ATTEST for @client. The record carries @nonce and the sender's identity as
  * the module knows it. Two processes that exchange nonces over a socket and find them in these
  * events know which client is at the other end. At most 8 unread ones for each sender and
- * receiver, and 64 for each sender (EBUSY).
+ * receiver, 64 for each sender, 64 for all clients of one user in one cgroup and 1024 for everybody
+ * at one receiver (EBUSY).
  */
 struct otte_attest {
 	__u32 size;
@@ -254,6 +255,9 @@ struct otte_allow {
  * Without a limit an account still holds no more than 2^56 of a resource for a client, 2^58 for a
  * user or a cgroup, and 2^62 for the module: above that it is EDQUOT, too.
  * ENOENT past the last account.
+ *
+ * The size is settled: there is room for %OTTE_RES_MAX resources, those behind the last named one read
+ * as 0, and a new one takes the next place. It grows no further.
  */
 struct otte_quota {
 	__u32 size;

@@ -444,6 +444,8 @@ static ssize_t receive_answer(struct tcp_lane *lane, int flags, struct tcp_slice
 	lane->answer_got += (uint32_t)part;
 	if (lane->answer_got < sizeof(lane->answer))
 		return n;
+	if (!head) /* nothing was asked when the look began */
+		head = answered_next(lane, &alone);
 	ret = take_answer(lane, head, (uint64_t)n - part, done);
 	return ret ? ret : n;
 }

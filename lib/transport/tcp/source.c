@@ -386,7 +386,7 @@ static int take_request(struct source_lane *lane)
 		return ret;
 	}
 	admit(lane);
-	return 1;
+	return lane->state != SOURCE_PARKED;
 }
 
 static int take_payload(struct source_lane *lane)

@@ -10,7 +10,7 @@
 
 #define TOLD_MAX 64
 
-_Atomic bool fake_withholds, fake_refuses, fake_deaf;
+_Atomic bool fake_withholds, fake_refuses, fake_lacks, fake_deaf;
 bool fake_all;
 
 static struct sock_extended_err told[TOLD_MAX];
@@ -45,6 +45,8 @@ static ssize_t hear(struct msghdr *message)
 ssize_t __real_recvmsg(int fd, struct msghdr *message, int flags);
 ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags);
 ssize_t __wrap_otte_sys_recvmsg(int fd, struct msghdr *message, int flags);
+int __real_setsockopt(int fd, int level, int name, const void *value, socklen_t length);
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t length);
 ssize_t __real_recv(int fd, void *to, size_t length, int flags);
 ssize_t __wrap_recv(int fd, void *to, size_t length, int flags);
 ssize_t __wrap_otte_sys_recv(int fd, void *to, size_t length, int flags);
@@ -66,6 +68,15 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags)
 ssize_t __wrap_otte_sys_recvmsg(int fd, struct msghdr *message, int flags)
 {
 	return __wrap_recvmsg(fd, message, flags);
+}
+
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t length)
+{
+	if (level == SOL_SOCKET && name == SO_ZEROCOPY && fake_lacks) {
+		errno = ENOPROTOOPT;
+		return -1;
+	}
+	return __real_setsockopt(fd, level, name, value, length);
 }
 
 ssize_t __wrap_recv(int fd, void *to, size_t length, int flags)

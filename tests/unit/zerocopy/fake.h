@@ -14,6 +14,8 @@
 extern _Atomic bool fake_withholds;
 /* A send without a copy finds no room for its notification. */
 extern _Atomic bool fake_refuses;
+/* Connections that are made now cannot send without a copy. */
+extern _Atomic bool fake_lacks;
 /* Sources find nothing to read. */
 extern _Atomic bool fake_deaf;
 /* No socket at all: sends succeed, and notifications are those of fake_tell(). */

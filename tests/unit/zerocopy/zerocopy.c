@@ -14,6 +14,7 @@
 #include "fake.h"
 #include "transport/tcp/zerocopy.h"
 #include "unit/engine/pair.h"
+#include "seen.h"
 
 #define MIB (1ull << 20)
 #define AREA (32 * MIB)
@@ -237,6 +238,62 @@ static void a_request_does_not_wait_for_ever(void **state)
 	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 1000), 0);
 	fake_withholds = false;
 	assert_true(soon(idle, &pair));
+	pair_close(&pair);
+}
+
+/* So many small requests, one at a time, that their lane is served apart from its loop. */
+#define ALONE_REQUESTS 200
+
+/* The other peer's lane copies, and knows of no kernel that keeps anything. */
+static void a_request_waits_for_memory_that_another_peer_has_read(void **state)
+{
+	struct otte_request request = { .op = OTTE_WRITE, .length = 64 };
+	struct otte_engine *engine;
+	struct otte_segment *segment;
+	struct otte_batch *batch;
+	struct otte_region *region;
+	struct otte_region_desc desc = { .length = 4096 };
+	char address[OTTE_ADDRESS_MAX];
+	struct otte_task task;
+	struct pair pair;
+	int i;
+
+	(void)state;
+	open_pair(&pair);
+	assert_int_equal(otte_engine_address(pair.source, address, sizeof(address)), 0);
+	fake_lacks = true;
+	assert_int_equal(otte_engine_create(NULL, &engine), 0);
+	assert_int_equal(otte_mem_alloc(engine, 4096, 0, &desc.mem), 0);
+	assert_int_equal(otte_region_register(engine, &desc, 1, &region), 0);
+	assert_int_equal(otte_batch_create(engine, 1, &batch), 0);
+	assert_int_equal(otte_segment_open(engine, address, OTTE_EPOCH_ANY, SECOND, &segment), 0);
+	fake_lacks = false;
+	request.segment = segment;
+	request.local = region;
+	request.remote_region = otte_region_id(pair.remote);
+	request.remote_offset = 8 * MIB;
+	for (i = 0; i <= ALONE_REQUESTS; i++) {
+		if (i == ALONE_REQUESTS) {
+			fake_withholds = true;
+			assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, MIB), 0);
+			request.remote_offset = 0;
+		}
+		assert_int_equal(otte_batch_reset(batch), 0);
+		assert_int_equal(otte_batch_submit(batch, &request, 1), 0);
+		if (i < ALONE_REQUESTS)
+			assert_int_equal(otte_batch_wait(batch, SECOND), 0);
+	}
+	assert_int_equal(otte_batch_wait(batch, 100 * MS), -ETIMEDOUT);
+	fake_withholds = false;
+	assert_int_equal(otte_batch_wait(batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_task(batch, 0, &task), 0);
+	assert_int_equal(task.code, 0);
+	assert_int_equal(stats_of(pair.source).refused_requests, 0);
+	assert_int_equal(otte_batch_destroy(batch), 0);
+	assert_int_equal(otte_segment_close(segment), 0);
+	assert_int_equal(otte_region_unregister(&region, 1, SECOND, NULL), 0);
+	assert_int_equal(otte_mem_release(desc.mem), 0);
+	assert_int_equal(otte_engine_destroy(engine), 0);
 	pair_close(&pair);
 }
 
@@ -517,6 +574,7 @@ int main(void)
 		cmocka_unit_test(a_read_that_was_served_keeps_loan_and_region_until_its_memory_is_free),
 		cmocka_unit_test(a_request_behind_a_read_waits_for_its_memory),
 		cmocka_unit_test(a_request_does_not_wait_for_ever),
+		cmocka_unit_test(a_request_waits_for_memory_that_another_peer_has_read),
 		cmocka_unit_test(a_real_conflict_is_told_at_once),
 		cmocka_unit_test(a_write_that_nobody_takes_ends_with_its_deadline_once_the_kernel_has_dropped_it),
 		cmocka_unit_test(a_write_that_nobody_takes_and_the_kernel_keeps_ends_unquiesced),
