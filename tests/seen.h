@@ -12,7 +12,8 @@
  * seen(otte_batch_submit(...)) spells the same out, for a call that the macros cannot reach, e.g.
  * through a pointer: seen_as("otte_batch_submit", submit(...)). A test that defines SEEN_BY_HAND first
  * has that alone, where codes come that a page means and others that only a fault can make. The value
- * is returned unchanged and errno is kept. The name has no OTTE_ before it because the library warns about variables that do.
+ * is returned unchanged and errno is kept. The name has no OTTE_ before it because the library warns about
+ * variables that do.
  */
 #ifndef OTTE_TESTS_SEEN_H
 #define OTTE_TESTS_SEEN_H
