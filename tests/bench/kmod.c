@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the module costs beside what the kernel has without it. Each figure is measured next to its floor,
- * round by round, and the median of the rounds' ratios counts:
+ * What the module costs beside what the kernel has without it. Each figure is measured next to its
+ * floor, round by round, and the median of the rounds' ratios counts:
  *
  *	copy	LOAN_COPY beside process_vm_readv() of the same memory of the same process
  *	map	memcpy() out of a mapped loan beside memcpy() out of a shared memfd, mapping included
@@ -9,8 +9,8 @@
  *
  *	kmod [--json] [--quick]
  *
- * Exit status 1 when a figure misses its bar; --quick takes few figures once and judges none. Runs in a
- * guest on an instruction clock; see tests/bench/kmod.sh.
+ * Exit status 1 when a figure misses its bar; --quick takes few figures once and judges none. Runs
+ * in a guest on an instruction clock; see tests/bench/kmod.sh.
  */
 #include <sys/uio.h>
 
@@ -19,6 +19,7 @@
 #define KIB 1024ul
 #define MIB (1024 * KIB)
 #define ROUNDS_MAX 15
+#define SAMPLES_MAX 64 /* values that one median is taken of */
 #define MAP_USES 100 /* a mapping serves this many copies */
 #define CYCLES 64 /* between two looks at the events, which are not measured in "cycle" */
 #define GETPPIDS 2000
@@ -98,7 +99,7 @@ static int compare(const void *a, const void *b)
 
 static double median(const double *values, unsigned int count)
 {
-	double sorted[ROUNDS_MAX];
+	double sorted[SAMPLES_MAX];
 
 	memcpy(sorted, values, count * sizeof(*values));
 	qsort(sorted, count, sizeof(*sorted), compare);
@@ -232,31 +233,40 @@ static void lent_close(struct lent *lent)
 		die("the lender failed", EIO);
 }
 
-/* ---- copy ---- */
+/*
+ * ---- copy ----
+ *
+ * Each call is timed alone: a thread of the kernel that is given a tick in between, which 6.12
+ * has, would be more than all calls of a round.
+ */
 
 static double copy_floor(const struct lent *lent, void *to, size_t bytes, unsigned int times)
 {
 	struct iovec local = { to, bytes }, remote = { lender_memory, bytes };
-	double start = now_ns();
+	double spent[SAMPLES_MAX], start;
 	unsigned int i;
 
 	for (i = 0; i < times; i++) {
+		start = now_ns();
 		if (process_vm_readv(lent->lender.pid, &local, 1, &remote, 1, 0) != (ssize_t)bytes)
 			die("process_vm_readv", errno);
+		spent[i] = now_ns() - start;
 	}
-	return (now_ns() - start) / times;
+	return median(spent, times);
 }
 
 static double copy_ours(const struct lent *lent, void *to, size_t bytes, unsigned int times)
 {
-	double start = now_ns();
+	double spent[SAMPLES_MAX], start;
 	unsigned int i;
 
 	for (i = 0; i < times; i++) {
+		start = now_ns();
 		if (otte_copy(lent->fd, lent->loan[0], 0, to, bytes) != (int64_t)bytes)
 			die("LOAN_COPY", EIO);
+		spent[i] = now_ns() - start;
 	}
-	return (now_ns() - start) / times;
+	return median(spent, times);
 }
 
 static void bench_copy(const struct lent *lent, size_t bytes, double bar)

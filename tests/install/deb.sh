@@ -1,12 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# The Debian packages: built in a copy of this tree, looked at by lintian, installed, upgraded while a module
-# is loaded, and purged in a scratch root; the module that was built there is loaded in guests.
+# The Debian packages: built in a copy of this tree, looked at by lintian, installed, upgraded
+# while a module is loaded, and purged in a scratch root; the module that was built there is loaded
+# in guests.
 #
 #   tests/install/deb.sh      last line: "N passed, N failed, N skipped"
 #
-# Needs root, or a kernel that lets users make namespaces; and the packages of DEB_TOOLS in mk/deb.mk.
+# Needs root, or a kernel that lets users make namespaces; and the packages of DEB_TOOLS in
+# mk/deb.mk.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=SCRIPTDIR/../vm/lib.sh

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A mapped loan cannot be registered with an RDMA device: nobody but the module may hold the lender's pages,
- * or settling would prove nothing. Runs in a guest with otte.ko and one rxe device; see tests/verbs/run.
+ * A mapped loan cannot be registered with an RDMA device: nobody but the module may hold the
+ * lender's pages, or settling would prove nothing. Runs in a guest with otte.ko and one rxe
+ * device; see tests/verbs/run.
  *
  * Each rule has its control beside it, so that a refusal has no other cause.
  */
