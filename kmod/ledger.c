@@ -8,8 +8,11 @@
  * Callers therefore cannot forget to do it, nor do it too early.
  */
 #include <linux/atomic.h>
+#include <linux/sched.h>
 
 #include "otte_priv.h"
+
+#define STEPS_HELD	64	/* objects that a walk ends before it lets others have the ledger */
 
 static DEFINE_MUTEX(otte_ledger);
 /* Regions by doomed_link, each with a reference; under otte_ledger. */
@@ -43,6 +46,23 @@ void otte_ledger_unlock(void)
 		}
 	}
 	mutex_unlock(&otte_ledger);
+}
+
+/*
+ * Others get it: a waiter that was woken and still finds the mutex taken is handed it the next
+ * time. So the first of them waits for no more than two steps of a walk.
+ */
+void otte_ledger_yield(void)
+{
+	otte_ledger_unlock();
+	cond_resched();
+	otte_ledger_lock();
+}
+
+void otte_ledger_step(unsigned int *steps)
+{
+	if (!(++*steps % STEPS_HELD))
+		otte_ledger_yield();
 }
 
 void otte_ledger_assert_held(void)
