@@ -439,13 +439,20 @@ static u64 key_add_cgroups(struct key_list *list)
 	return leaf;
 }
 
+/*
+ * Owners of user namespaces as well, or ids that a user may take there would be fresh quota. But
+ * not the host's root: its namespaces are containers of many tenants, and one of them could fill
+ * the account that is then everybody's.
+ */
 static void key_add_users(struct key_list *list)
 {
 	const struct user_namespace *ns;
 
 	key_add(list, OTTE_LEVEL_USER, from_kuid(&init_user_ns, current_uid()));
-	for (ns = current_user_ns(); ns != &init_user_ns; ns = ns->parent)
-		key_add(list, OTTE_LEVEL_USER, from_kuid(&init_user_ns, ns->owner));
+	for (ns = current_user_ns(); ns != &init_user_ns; ns = ns->parent) {
+		if (!uid_eq(ns->owner, GLOBAL_ROOT_UID))
+			key_add(list, OTTE_LEVEL_USER, from_kuid(&init_user_ns, ns->owner));
+	}
 }
 
 static int client_capture_payer(struct otte_client *client)

@@ -130,7 +130,8 @@ enum otte_resource {
  * enum otte_level - who is charged
  * @OTTE_LEVEL_MODULE: everybody together
  * @OTTE_LEVEL_CGROUP: one cgroup (v2) among the client's ancestors, its own included
- * @OTTE_LEVEL_USER: the client's user, or the owner of a user namespace around it
+ * @OTTE_LEVEL_USER: the client's user, or the owner of a user namespace around it unless that is
+ *	the host's root
  * @OTTE_LEVEL_CLIENT: the client
  * @OTTE_LEVEL_COUNT: number of levels
  * @OTTE_LEVEL_MEMLOCK: not a level of the ledger: the user's RLIMIT_MEMLOCK, in quota events only
