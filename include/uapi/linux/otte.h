@@ -920,7 +920,8 @@ struct otte_domain_nic {
  * @size: sizeof(struct otte_domain_kick)
  * @flags: must be 0
  *
- * Makes the module sum now and at every interval until all members are idle.
+ * Makes the module sum now and at every interval until all members are idle. Where the caller's
+ * share page says what it said at the last sum there is nothing to add up, and nothing is done.
  */
 struct otte_domain_kick {
 	__u32 size;
