@@ -246,7 +246,7 @@ static void retire_regions(struct otte_client *client)
 		otte_ledger_unlock();
 		otte_region_unwatch(region);
 		otte_region_put(region);
-		cond_resched();
+		otte_ledger_give_way();
 		otte_ledger_lock();
 	}
 }

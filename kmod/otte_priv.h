@@ -10,6 +10,8 @@
  *	mmap_lock		(the caller's; held by mmap, fault and ->close)
  *	loan->map_lock		rwsem; a fault holds it shared from the check to the new PTE,
  *				revocation holds it exclusively to set loan->revoked
+ *	otte_ledger_turn	mutex; held by the first of those who wait for the next, and by nobody
+ *				else. ledger.c's
  *	otte_ledger		mutex; every state, list and registry of clients, regions, loans,
  *				holds, fences and retained records
  *	domain->lock		mutex; pages and members of a domain. Nothing is taken inside it
@@ -65,7 +67,9 @@ extern struct workqueue_struct *otte_wq;
 void otte_ledger_lock(void);
 /* Also releases the backings of the regions that ended while the lock was held. May sleep long. */
 void otte_ledger_unlock(void);
-/* Drops it for a moment: what was found under it may have ended when it returns. */
+/* Called between two holds of a loop: whoever waits for the ledger gets it first. Not held. */
+void otte_ledger_give_way(void);
+/* Drops it and gives way: what was found under it may have ended when it returns. */
 void otte_ledger_yield(void);
 /* After each object of a walk that has no bound: yields every so many @steps, counted from 0. */
 void otte_ledger_step(unsigned int *steps);
