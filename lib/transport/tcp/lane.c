@@ -61,14 +61,21 @@ static void change_queued(struct tcp_lane *lane, uint64_t more, uint64_t less)
 	atomic_store_explicit(&lane->queued_bytes, bytes + more - less, memory_order_relaxed);
 }
 
-static void add_done(struct tcp_slice **done, struct tcp_slice *slice, int code, uint8_t effect,
-		     bool leaves)
+/* Takes the slice's reference to its plan with it. */
+static void add_done(struct tcp_slice **done, struct tcp_slice *slice, int code, uint8_t effect)
 {
 	slice->code = code;
 	slice->effect = effect;
-	slice->leaves = leaves;
 	slice->done_next = *done;
 	*done = slice;
+}
+
+/* Under rx_lock: it is told, but stays in the queue for its answer, which may come before it is told. */
+static void end_early(struct tcp_slice *slice, int code, uint8_t effect, struct tcp_slice **done)
+{
+	atomic_fetch_add(&slice->plan->refs, 1);
+	slice->finished = true;
+	add_done(done, slice, code, effect);
 }
 
 /* Without locks. */
@@ -77,12 +84,10 @@ static void finish_all(struct tcp_slice *done)
 	while (done) {
 		struct tcp_slice *slice = done;
 		struct tcp_plan *plan = slice->plan;
-		bool leaves = slice->leaves;
 
 		done = slice->done_next;
 		tcp_slice_finish(slice, slice->code, slice->effect);
-		if (leaves)
-			tcp_plan_put(plan);
+		tcp_plan_put(plan);
 	}
 }
 
@@ -252,12 +257,10 @@ static void slice_proven(struct tcp_lane *lane, struct tcp_slice *slice, struct 
 	if (slice->answered) {
 		DL_DELETE(lane->unproven, slice);
 		slice->finished = true;
-		add_done(done, slice, slice->code, slice->effect, true);
+		add_done(done, slice, slice->code, slice->effect);
 	} else if (slice->abandon && !slice->finished &&
 		   slice->sent == tcp_slice_wire_bytes(slice)) {
-		/* Its answer may come whenever it likes. */
-		slice->finished = true;
-		add_done(done, slice, slice->abandon, OTTE_EFFECT_UNKNOWN, false);
+		end_early(slice, slice->abandon, OTTE_EFFECT_UNKNOWN, done);
 	}
 }
 
@@ -305,7 +308,7 @@ static void pop(struct tcp_lane *lane, struct tcp_slice *slice, int code, uint8_
 		return;
 	}
 	slice->finished = true;
-	add_done(done, slice, code, effect, true);
+	add_done(done, slice, code, effect);
 }
 
 static int bad(struct tcp_lane *lane, const char *what)
@@ -450,15 +453,10 @@ static ssize_t receive_answer(struct tcp_lane *lane, int flags, struct tcp_slice
 	return ret ? ret : n;
 }
 
-/* Local memory of the current slice went away: the rest of its payload is dropped. */
+/* Under rx_lock. Local memory of the current slice went away: the rest of its payload is dropped. */
 static void lose_memory(struct tcp_lane *lane, struct tcp_slice **done)
 {
-	struct tcp_slice *slice = lane->current;
-
-	/* The end of the payload may be dropped, and the slice leave, before it is told. */
-	atomic_fetch_add(&slice->plan->refs, 1);
-	slice->finished = true;
-	add_done(done, slice, -ESTALE, OTTE_EFFECT_NONE, true);
+	end_early(lane->current, -ESTALE, OTTE_EFFECT_NONE, done);
 }
 
 /* Under rx_lock. */
@@ -739,18 +737,16 @@ bool tcp_lane_abandon(struct tcp_lane *lane, const struct tcp_plan *plan, int co
 				lane->unsent = next;
 			DL_DELETE(lane->queue, slice);
 			change_queued(lane, 0, slice->length);
-			add_done(&done, slice, code, OTTE_EFFECT_NONE, true);
+			slice->finished = true;
+			add_done(&done, slice, code, OTTE_EFFECT_NONE);
 		} else if (plan->op == OTTE_WRITE &&
 			   (slice->sent < tcp_slice_wire_bytes(slice) || slice->claim.left)) {
 			slice->abandon = code;
 			drained = false;
-			continue;
 		} else {
-			add_done(&done, slice, code, plan->op == OTTE_WRITE ? OTTE_EFFECT_UNKNOWN :
-									     OTTE_EFFECT_NONE,
-				 false);
+			end_early(slice, code, plan->op == OTTE_WRITE ? OTTE_EFFECT_UNKNOWN :
+									OTTE_EFFECT_NONE, &done);
 		}
-		slice->finished = true;
 	}
 	pthread_mutex_unlock(&lane->lock);
 	pthread_mutex_unlock(&lane->rx_lock);

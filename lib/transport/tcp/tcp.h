@@ -66,8 +66,7 @@ struct tcp_plan;
 
 struct tcp_slice {
 	struct tcp_slice *prev, *next;   /* lane->queue, then perhaps lane->unproven */
-	struct tcp_slice *done_next;     /* a list of slices about to be finished */
-	bool leaves;                     /* on that list: it has left its lane */
+	struct tcp_slice *done_next;     /* a list of slices about to be finished, each with a reference */
 	struct tcp_plan *plan;
 	uint8_t *local;
 	uint64_t length;
