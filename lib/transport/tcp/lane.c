@@ -3,10 +3,10 @@
  * One payload connection to a peer.
  *
  * Slices are sent in the order of the queue and answered in that order. Sending is done by whoever
- * enqueues or by the loop, under `lock`; receiving by the loop, under `rx_lock`, straight into the memory of
- * the slice at the head. A receive reads exactly what is known to belong there: the rest of a payload
- * and then the next answer, or an answer and, if it is the last one expected and so nothing else can
- * follow it, its payload.
+ * enqueues or by the loop, under `lock`; receiving by the loop, or by the waiter of a lone request, who sleeps
+ * in it for TCP_ALONE_MS at a time, under `rx_lock`, straight into the memory of the slice at the head. A
+ * receive reads exactly what is known to belong there: the rest of a payload and then the next answer, or an
+ * answer and, if it is the last one expected and so nothing else can follow it, its payload.
  *
  * A WRITE that was sent without a copy ends when both have come, the answer and the kernel's notification
  * (zerocopy.h). Between the two it stands in `unproven`.
@@ -51,6 +51,19 @@ void tcp_lane_fini(struct tcp_lane *lane)
 static struct otte_loop *lane_loop(struct tcp_lane *lane)
 {
 	return lane->peer->tcp->env.loop;
+}
+
+/*
+ * Who sleeps in the connection does so with rx_lock, and would have it again before anybody else woke. So it is
+ * told that somebody waits.
+ */
+static void lock_rx(struct tcp_lane *lane)
+{
+	if (pthread_mutex_trylock(&lane->rx_lock) == 0)
+		return;
+	atomic_fetch_add(&lane->rx_wanted, 1);
+	pthread_mutex_lock(&lane->rx_lock);
+	atomic_fetch_sub(&lane->rx_wanted, 1);
 }
 
 /* Under lock, which orders the writers; pick() and idle() look without it. */
@@ -537,7 +550,7 @@ bool tcp_lane_receive_alone(struct tcp_lane *lane)
 	bool emptied = false;
 	int ret = 0;
 
-	if (pthread_mutex_trylock(&lane->rx_lock))
+	if (atomic_load(&lane->rx_wanted) || pthread_mutex_trylock(&lane->rx_lock))
 		return false;
 	if (lane->watch.fd >= 0 && !(lane->current && lane->current->finished))
 		ret = receive(lane, 0, &done, &emptied);
@@ -594,7 +607,7 @@ int tcp_lane_connect(struct tcp_lane *lane)
 	if (ret)
 		return ret;
 
-	pthread_mutex_lock(&lane->rx_lock);
+	lock_rx(lane);
 	pthread_mutex_lock(&lane->lock);
 	if (lane->state == TCP_LANE_DOWN) {
 		ret = open_socket(lane, &to);
@@ -654,7 +667,7 @@ static void connecting_ready(struct tcp_lane *lane)
 {
 	int ret = 0;
 
-	pthread_mutex_lock(&lane->rx_lock);
+	lock_rx(lane);
 	pthread_mutex_lock(&lane->lock);
 	if (lane->state == TCP_LANE_CONNECTING || lane->state == TCP_LANE_HELLO)
 		ret = shake_hands(lane);
@@ -697,7 +710,7 @@ static void lane_ready(struct otte_watch *watch, uint32_t events)
 	}
 	if (state != TCP_LANE_READY || !(events & ~(uint32_t)EPOLLOUT))
 		return;
-	pthread_mutex_lock(&lane->rx_lock);
+	lock_rx(lane);
 	if (events & EPOLLERR)
 		hear_kernel(lane, &done);
 	if (lane->watch.fd >= 0)
@@ -723,7 +736,7 @@ bool tcp_lane_abandon(struct tcp_lane *lane, const struct tcp_plan *plan, int co
 	struct tcp_slice *slice, *next, *done = NULL;
 	bool drained = true;
 
-	pthread_mutex_lock(&lane->rx_lock);
+	lock_rx(lane);
 	pthread_mutex_lock(&lane->lock);
 	if (lane->zerocopy)
 		reap(lane, &done);
@@ -840,7 +853,7 @@ void tcp_lane_kill(struct tcp_lane *lane, int code, bool retry)
 	struct tcp_zerocopy *zerocopy;
 	enum tcp_lane_state state;
 
-	pthread_mutex_lock(&lane->rx_lock);
+	lock_rx(lane);
 	pthread_mutex_lock(&lane->lock);
 	state = lane->state;
 	if (state == TCP_LANE_DOWN) {

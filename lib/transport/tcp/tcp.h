@@ -130,6 +130,7 @@ struct tcp_lane {
 	uint32_t answer_got;
 	struct tcp_slice *current;       /* READ whose payload is coming in */
 	uint64_t current_got;
+	_Atomic uint32_t rx_wanted;      /* threads that wait for rx_lock */
 
 	pthread_mutex_t lock;            /* the fields of this paragraph */
 	_Atomic enum tcp_lane_state state; /* written under lock */
@@ -155,7 +156,8 @@ int tcp_lane_connect(struct tcp_lane *lane);
 bool tcp_lane_enqueue(struct tcp_lane *lane, struct tcp_slice *slice);
 /*
  * Where the lane owes the answer to one slice and has nothing else to do: receive of it what there is, asleep
- * in the kernel until there is. False: it is not so, or nothing came for TCP_ALONE_MS.
+ * in the kernel until there is. False: it is not so, somebody else wants the lane, or nothing came for
+ * TCP_ALONE_MS.
  */
 bool tcp_lane_receive_alone(struct tcp_lane *lane);
 /*
