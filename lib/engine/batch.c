@@ -86,9 +86,9 @@ static void wait_alone(struct otte_peer *peer, uint32_t requests, struct otte_wa
 {
 	struct otte_progress *progress = &peer->engine->progress;
 
-	while (!atomic_load(&waiter->done) && otte_progress_alone(progress, requests) &&
-	       until_ns - min_u64(until_ns, otte_coarse_ns()) > ALONE_LEFT_NS &&
-	       peer->tcp->ops->receive_alone(peer->tcp))
+	while (otte_progress_alone(progress, requests) && peer->tcp->ops->receive_alone(peer->tcp) &&
+	       !atomic_load(&waiter->done) &&
+	       until_ns - min_u64(until_ns, otte_coarse_ns()) > ALONE_LEFT_NS)
 		;
 }
 
@@ -109,7 +109,8 @@ int otte_batch_wait(struct otte_batch *batch, int64_t timeout_ns)
 	if (!finished) {
 		otte_waiter_init(&waiter);
 		DL_APPEND(batch->waiters, &waiter);
-		peer = hold_only_peer(batch, &requests);
+		if (timeout_ns < 0 || timeout_ns > (int64_t)ALONE_LEFT_NS)
+			peer = hold_only_peer(batch, &requests);
 	}
 	pthread_mutex_unlock(&batch->lock);
 	if (finished)

@@ -333,17 +333,16 @@ static void set_results(struct otte_task_record *head, int code, uint8_t effect,
  */
 static void publish(struct otte_task_record *head, int code, uint8_t effect, bool drained)
 {
-	struct otte_pending_notify *due, *hopeless = NULL;
+	struct otte_pending_notify *due, *hopeless;
 	struct otte_batch *batch = head->batch;
 	struct otte_engine *engine = batch->engine;
 	uint32_t members = head->members, finished;
 
 	pthread_mutex_lock(&batch->lock);
 	set_results(head, code, effect, drained);
-	due = due_notifies(batch);
-	if (batch->ended == batch->submitted)
-		hopeless = hopeless_notifies(batch);
-	if (due || hopeless) {
+	if (batch->notifies) {
+		due = due_notifies(batch);
+		hopeless = batch->ended == batch->submitted ? hopeless_notifies(batch) : NULL;
 		pthread_mutex_unlock(&batch->lock);
 		otte_notify_send_list(due, 0);
 		otte_notify_send_list(hopeless, -ECANCELED);

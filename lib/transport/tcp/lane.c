@@ -838,7 +838,7 @@ static void bury(struct tcp_lane *lane, struct tcp_slice *slice, int code, bool 
 			if (slice->sent)
 				atomic_fetch_add(&lane->peer->tcp->counters.retries, 1);
 			slice->sent = 0;
-			tcp_peer_place(lane->peer, slice);
+			tcp_peer_place(lane->peer, slice, 0);
 			return;
 		}
 	}

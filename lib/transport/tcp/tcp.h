@@ -188,8 +188,8 @@ struct tcp_peer {
 	struct tcp_lane lanes[OTTE_TCP_LANES_MAX];
 };
 
-/* Put a slice on the lane with the least to do, or end it. */
-void tcp_peer_place(struct tcp_peer *peer, struct tcp_slice *slice);
+/* Put a slice on the lane with the least to do, of several such on the one from `first` on, or end it. */
+void tcp_peer_place(struct tcp_peer *peer, struct tcp_slice *slice, uint32_t first);
 /* A lane goes down for what the calling thread's error text says. */
 void tcp_peer_note_loss(struct tcp_peer *peer);
 
