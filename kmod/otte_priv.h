@@ -10,8 +10,7 @@
  *	mmap_lock		(the caller's; held by mmap, fault and ->close)
  *	loan->map_lock		rwsem; a fault holds it shared from the check to the new PTE,
  *				revocation holds it exclusively to set loan->revoked
- *	otte_ledger_turn	mutex; held by the first of those who wait for the next, and by nobody
- *				else. ledger.c's
+ *	otte_ledger_turn	mutex; the first of those who wait for the next has it. ledger.c's
  *	otte_ledger		mutex; every state, list and registry of clients, regions, loans,
  *				holds, fences and retained records
  *	domain->lock		mutex; pages and members of a domain. Nothing is taken inside it
