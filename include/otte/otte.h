@@ -158,6 +158,10 @@ struct otte_config {
 	uint64_t tcp_stall_ns;                  /* tcp.stall_timeout_ms: 10000 without a byte moved */
 	uint32_t tcp_zerocopy;                  /* tcp.zerocopy: enum otte_zerocopy; auto */
 	uint32_t tcp_zerocopy_bytes;            /* tcp.zerocopy_bytes: 65536; shorter ones are copied */
+
+	/* Peers of this host. */
+	uint32_t local_trusted;                 /* local.trusted: false; they may map our memory */
+	uint32_t local_maps;                    /* local.maps: 256 regions of one peer mapped at a time */
 };
 
 /* Defaults. `size` is sizeof(*config) of the caller. -EINVAL if smaller than version 1's. */

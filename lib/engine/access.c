@@ -10,6 +10,7 @@ void otte_access_map_init(struct otte_access_map *map)
 	pthread_mutex_init(&map->lock, NULL);
 	map->tree = (struct otte_itree){ 0 };
 	map->live = 0;
+	map->shared = NULL;
 }
 
 void otte_access_map_fini(struct otte_access_map *map)
@@ -21,6 +22,33 @@ static bool writes(const struct otte_inode *node, void *arg)
 {
 	(void)arg;
 	return container_of(node, struct otte_access, range)->write;
+}
+
+/* Under lock. */
+static int enter(struct otte_access_map *map, struct otte_access *access, bool check)
+{
+	access->slot = otte_uses_lend(map->shared, access->range.start, access->range.end,
+				      access->write, check);
+	return access->slot == OTTE_USES_CONFLICT ?
+		       otte_fail(-EBUSY, "bytes [%lu, %lu) are being transferred by a peer of this host",
+				 (unsigned long)access->range.start,
+				 (unsigned long)access->range.end) :
+		       0;
+}
+
+/* Told of every live range, of which it never wants one. */
+static bool enter_live(const struct otte_inode *node, void *arg)
+{
+	enter(arg, (struct otte_access *)container_of(node, struct otte_access, range), false);
+	return false;
+}
+
+void otte_access_share(struct otte_access_map *map, struct otte_uses *shared)
+{
+	pthread_mutex_lock(&map->lock);
+	map->shared = shared;
+	otte_itree_find(&map->tree, 0, UINT64_MAX, enter_live, map);
+	pthread_mutex_unlock(&map->lock);
 }
 
 int otte_access_begin(struct otte_access_map *map, struct otte_access *access, uint64_t offset,
@@ -38,7 +66,10 @@ int otte_access_begin(struct otte_access_map *map, struct otte_access *access, u
 		ret = otte_fail(-EBUSY, "bytes [%lu, %lu) are being %s", (unsigned long)other->start,
 				(unsigned long)other->end,
 				writes(other, NULL) ? "written" : "read");
-	} else {
+	} else if (map->shared) {
+		ret = enter(map, access, true);
+	}
+	if (!ret) {
 		otte_itree_insert(&map->tree, &access->range);
 		map->live++;
 	}
@@ -51,6 +82,8 @@ void otte_access_end(struct otte_access_map *map, struct otte_access *access)
 	pthread_mutex_lock(&map->lock);
 	otte_itree_remove(&map->tree, &access->range);
 	map->live--;
+	if (map->shared)
+		otte_uses_unlend(map->shared, access->slot, access->write);
 	pthread_mutex_unlock(&map->lock);
 }
 

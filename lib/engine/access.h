@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Who touches which bytes of an allocation now: readers share, a writer excludes. Every view of an
- * allocation, and every request of ours and of peers, goes through the allocation's one map.
+ * allocation, and every request of ours and of peers, goes through the allocation's one map. Once processes of
+ * this host have the memory mapped, what they touch stands in a table that is shared with them, and so does what
+ * we touch.
  */
 #ifndef OTTE_ENGINE_ACCESS_H
 #define OTTE_ENGINE_ACCESS_H
@@ -10,16 +12,19 @@
 #include <stdbool.h>
 
 #include "base/itree.h"
+#include "base/uses.h"
 
 struct otte_access {
 	struct otte_inode range;
 	bool write;
+	int slot; /* of the shared table, while there is one */
 };
 
 struct otte_access_map {
 	pthread_mutex_t lock;
 	struct otte_itree tree;
 	uint64_t live;
+	struct otte_uses *shared; /* NULL: nobody else has the memory mapped, nor has ever had */
 };
 
 void otte_access_map_init(struct otte_access_map *map);
@@ -28,6 +33,8 @@ void otte_access_map_fini(struct otte_access_map *map);
 /* Offsets are of the allocation. -EBUSY names the range in the way. */
 int otte_access_begin(struct otte_access_map *map, struct otte_access *access, uint64_t offset,
 		      uint64_t length, bool write);
+/* From now on the table is kept: what is live is entered. It must be the map's only one. */
+void otte_access_share(struct otte_access_map *map, struct otte_uses *shared);
 void otte_access_end(struct otte_access_map *map, struct otte_access *access);
 bool otte_access_any(struct otte_access_map *map);
 

@@ -39,7 +39,7 @@
 
 /* When the struct grows: version 1 keeps this size, and the loaders refuse keys beyond `size`. */
 #define VERSION_1_SIZE \
-	(offsetof(struct otte_config, tcp_zerocopy_bytes) + sizeof(uint32_t))
+	(offsetof(struct otte_config, local_maps) + sizeof(uint32_t))
 _Static_assert(sizeof(struct otte_config) == VERSION_1_SIZE, "struct otte_config is of version 1");
 
 static const char *const ledger_words[] = { "auto", "kernel", "process", NULL };
@@ -127,6 +127,9 @@ static const struct otte_config_key keys[] = {
 	     "whether payload is sent with MSG_ZEROCOPY"),
 	U32("tcp.zerocopy_bytes", tcp_zerocopy_bytes, 1, GIB, 64 * KIB,
 	    "shorter payload is copied"),
+	SWITCH("local.trusted", local_trusted, 0,
+	       "peers of this host, of the same user, may map what the engine allocates"),
+	U32("local.maps", local_maps, 1, 65536, 256, "regions of one peer that are mapped at a time"),
 };
 
 int otte_config_describe(size_t index, struct otte_config_key *key)

@@ -226,6 +226,10 @@ int otte_region_unregister(struct otte_region **regions, size_t count, int64_t t
 		return ret;
 	for (i = 0; i < count; i++)
 		hide(regions[i]);
+	/* All are asked for before any is waited for. */
+	for (i = 0; i < count; i++)
+		if (in_use(regions[i]))
+			otte_source_recall(regions[i]->engine, regions[i]->id);
 	for (i = 0; i < count; i++) {
 		if (wait_idle(regions[i], until_ns)) {
 			otte_source_forget(regions[i]->engine, regions[i]->id);

@@ -51,8 +51,9 @@ static int check_fields(const struct otte_request *request, size_t i)
 		return otte_fail(-EINVAL, "request %zu: length 0", i);
 	if (request->transport > OTTE_TRANSPORT_NVLINK)
 		return otte_fail(-EINVAL, "request %zu: transport %u", i, request->transport);
-	if (request->transport > OTTE_TRANSPORT_TCP)
-		return otte_fail(-ENOSYS, "request %zu: this build has no such transport, only tcp", i);
+	if (request->transport > OTTE_TRANSPORT_LOCAL)
+		return otte_fail(-ENOSYS, "request %zu: this build has no such transport, only tcp and local",
+				 i);
 	return 0;
 }
 
@@ -65,6 +66,8 @@ int otte_request_check(struct otte_engine *engine, const struct otte_request *re
 	ret = check_fields(request, i);
 	if (ret)
 		return ret;
+	if (request->transport == OTTE_TRANSPORT_LOCAL && !engine->config.local_trusted)
+		return otte_fail(-ENOSYS, "request %zu: transport local needs local.trusted", i);
 	if (!request->segment || request->segment->engine != engine)
 		return otte_fail(-EINVAL, "request %zu: segment is not of this engine", i);
 	if (!local || local->engine != engine)
@@ -131,7 +134,8 @@ static void fill_task(struct otte_batch *batch, uint32_t index, const struct ott
 	task->user_data = request->user_data;
 	task->submitted_ns = now_ns;
 	task->deadline_ns = absolute_deadline(batch->engine, request, now_ns);
-	task->transport = OTTE_TRANSPORT_TCP;
+	task->transport = OTTE_TRANSPORT_TCP; /* until it has ended */
+	task->work.wanted = request->transport;
 	task->work.op = request->op;
 	task->work.priority = request->priority;
 	task->work.intent = request->intent;
@@ -150,7 +154,8 @@ static bool continues(const struct otte_task_record *head, const struct otte_tas
 
 	return head->segment == task->segment && head->region == task->region &&
 	       head->work.op == task->work.op && head->work.priority == task->work.priority &&
-	       head->work.intent == task->work.intent && head->deadline_ns == task->deadline_ns &&
+	       head->work.intent == task->work.intent && head->work.wanted == task->work.wanted &&
+	       head->deadline_ns == task->deadline_ns &&
 	       head->work.region == task->work.region &&
 	       head->work.offset + length == task->work.offset &&
 	       head->access.range.start + length == task->access.range.start &&
@@ -309,6 +314,7 @@ static void set_results(struct otte_task_record *head, int code, uint8_t effect,
 
 		task->ended_ns = now_ns;
 		task->code = code;
+		task->transport = head->work.carrier ? head->work.carrier : OTTE_TRANSPORT_TCP;
 		task->effect = effect;
 		task->drained = drained;
 		task->state = terminal_state(code);
@@ -503,6 +509,7 @@ static void queue_alone(struct otte_task_record *head)
 
 	otte_progress_kick(progress);
 	if (queued == ENTERED) {
+		head->work.alone = true;
 		peer->tcp->ops->start(peer->tcp, &head->work);
 	} else if (queued == WAITS) {
 		otte_batch_dispatch(peer);

@@ -231,7 +231,11 @@ int tcp_peer_plan(struct otte_transport_peer *base, struct otte_work *work)
 
 void tcp_peer_unplan(struct otte_work *work)
 {
-	free(work->native);
+	struct tcp_plan *plan = work->native;
+
+	/* A pin may outlive it. */
+	if (atomic_fetch_sub(&plan->refs, plan->count) == plan->count)
+		free(plan);
 	work->native = NULL;
 }
 

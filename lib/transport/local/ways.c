@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * How the bytes of a grant are reached.
+ *
+ * Here: the memfd behind the source's memory, mapped. It must be sealed against shrinking: one that is cut off
+ * under a mapping would end us with SIGBUS.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "transport/local/local.h"
+
+/* `fd` has `bytes` bytes, and always will. */
+static int check_memory(int fd, uint64_t offset, uint64_t bytes)
+{
+	struct stat st;
+	int seals;
+
+	if (fd < 0)
+		return otte_fail(-EMFILE, "no descriptor came with a grant");
+	seals = fcntl(fd, F_GET_SEALS);
+	if (seals < 0 || !(seals & F_SEAL_SHRINK))
+		return otte_fail(-EPROTO, "memory that is not sealed against shrinking");
+	if (fstat(fd, &st) < 0 || st.st_size < 0 ||
+	    !range_inside(offset, bytes, (uint64_t)st.st_size))
+		return otte_fail(-EPROTO, "memory that is shorter than its grant");
+	return 0;
+}
+
+/* Not for children: what they have mapped would outlive the receipt. */
+static int map(int fd, uint64_t offset, uint64_t length, int protection, void **out)
+{
+	void *address = mmap(NULL, length, protection, MAP_SHARED, fd, (off_t)offset);
+
+	if (address == MAP_FAILED)
+		return otte_fail(-errno, "mmap of %lu lent bytes: %m", (unsigned long)length);
+	if (madvise(address, length, MADV_DONTFORK)) {
+		int ret = otte_fail(-errno, "madvise of %lu lent bytes: %m", (unsigned long)length);
+
+		munmap(address, length);
+		return ret;
+	}
+	*out = address;
+	return 0;
+}
+
+int local_way_map(struct local_grant *grant, const struct local_message *message, const int fds[LOCAL_FDS])
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), skip = message->offset % page;
+	int protection = grant->key.op == OTTE_WRITE ? PROT_READ | PROT_WRITE : PROT_READ;
+	void *uses;
+	int ret;
+
+	ret = check_memory(fds[0], message->offset, message->length);
+	if (!ret && (!message->length || !message->owner || message->owner >= 1u << 30))
+		ret = otte_fail(-EPROTO, "a grant of no bytes or no owner");
+	if (!ret)
+		ret = check_memory(fds[1], 0, sizeof(*grant->uses));
+	if (ret)
+		return ret;
+	ret = map(fds[1], 0, sizeof(*grant->uses), PROT_READ | PROT_WRITE, &uses);
+	if (ret)
+		return ret;
+	grant->map_length = message->length + skip;
+	ret = map(fds[0], message->offset - skip, grant->map_length, protection, &grant->map);
+	if (ret) {
+		munmap(uses, sizeof(*grant->uses));
+		return ret;
+	}
+	grant->uses = uses;
+	grant->bytes = (uint8_t *)grant->map + skip;
+	grant->offset = message->offset;
+	grant->length = message->length;
+	grant->owner = message->owner;
+	return 0;
+}
+
+void local_way_unmap(struct local_grant *grant)
+{
+	munmap(grant->map, grant->map_length);
+	munmap(grant->uses, sizeof(*grant->uses));
+}
