@@ -155,6 +155,16 @@ int otte_fd_peer_pid(int socket)
 	return fd;
 }
 
+int otte_fd_dup(int fd)
+{
+	int copy;
+
+	pthread_mutex_lock(&lock);
+	copy = mark(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+	pthread_mutex_unlock(&lock);
+	return copy;
+}
+
 void otte_fd_close(int fd)
 {
 	if (fd < 0)

@@ -25,6 +25,7 @@ int otte_fd_timer(void);
 int otte_fd_memfd(const char *name, uint64_t length);
 /* The process that opened the other end of a UNIX socket: readable once it has ended. */
 int otte_fd_peer_pid(int socket);
+int otte_fd_dup(int fd);
 void otte_fd_close(int fd);
 
 /* Around fork(); who forks calls them, see engine/fork.c. */

@@ -36,6 +36,7 @@ struct otte_work {
 	uint64_t offset;
 	uint32_t retries;        /* of a READ that is proven drained */
 	uint32_t wanted;         /* enum otte_transport_kind that the caller named; ANY */
+	bool firm;               /* `local` cannot go away: it is memory of the engine's own */
 	bool alone;              /* started by who submitted it, and nothing came with it */
 	void (*done)(struct otte_work *work);
 

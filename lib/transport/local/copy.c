@@ -8,7 +8,6 @@
  * drained: nobody else touches the local range.
  */
 #include <errno.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include <utlist.h>
@@ -115,17 +114,16 @@ static int admit(struct local_peer *peer, struct otte_work *work)
 /* Without lock, of a running work: true when there is nothing left to do. */
 static bool step(struct otte_work *work)
 {
-	const struct local_grant *grant = work->own.way;
 	uint64_t n = min_u64(STEP_BYTES, work->length - work->own.moved);
-	uint8_t *theirs = grant->bytes + work->offset + work->own.moved;
+	int ret;
 
 	if (atomic_load(&work->own.abandon))
 		return true;
-	if (work->op == OTTE_READ)
-		memcpy(work->local + work->own.moved, theirs, n);
-	else
-		memcpy(theirs, work->local + work->own.moved, n);
-	work->own.moved += n;
+	ret = local_way_move(work->own.way, work, n);
+	if (ret) {
+		atomic_store(&work->own.abandon, ret);
+		return true;
+	}
 	return work->own.moved == work->length;
 }
 

@@ -127,6 +127,7 @@ struct local_grant {
 	uint64_t id;
 	uint64_t offset, length; /* of the region in the allocation */
 	uint8_t *bytes;         /* of the region */
+	int fd;                 /* of the allocation */
 	struct otte_uses *uses;
 	void *map;
 	uint64_t map_length;
@@ -178,6 +179,8 @@ void local_peer_count(struct local_peer *peer, const struct otte_work *work);
 /* Map what a GRANT brought; the descriptors stay the caller's. */
 int local_way_map(struct local_grant *grant, const struct local_message *message, const int fds[LOCAL_FDS]);
 void local_way_unmap(struct local_grant *grant);
+/* Move `length` bytes of the work from own.moved on, and count them there. 0, or -ESTALE: local memory went away. */
+int local_way_move(const struct local_grant *grant, struct otte_work *work, uint64_t length);
 
 /* ---- Copying ---- */
 

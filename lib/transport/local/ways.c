@@ -3,15 +3,18 @@
  * How the bytes of a grant are reached.
  *
  * Here: the memfd behind the source's memory, mapped. It must be sealed against shrinking: one that is cut off
- * under a mapping would end us with SIGBUS.
+ * under a mapping would end us with SIGBUS. Our own side may be a file or the application's memory, which can go
+ * away at any moment; the kernel copies that.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "transport/local/local.h"
 
 /* `fd` has `bytes` bytes, and always will. */
@@ -67,9 +70,12 @@ int local_way_map(struct local_grant *grant, const struct local_message *message
 		return ret;
 	grant->map_length = message->length + skip;
 	ret = map(fds[0], message->offset - skip, grant->map_length, protection, &grant->map);
-	if (ret) {
-		munmap(uses, sizeof(*grant->uses));
-		return ret;
+	if (ret)
+		goto unmap_uses;
+	grant->fd = otte_fd_dup(fds[0]);
+	if (grant->fd < 0) {
+		ret = otte_fail(-errno, "a descriptor of lent memory: %m");
+		goto unmap;
 	}
 	grant->uses = uses;
 	grant->bytes = (uint8_t *)grant->map + skip;
@@ -77,10 +83,53 @@ int local_way_map(struct local_grant *grant, const struct local_message *message
 	grant->length = message->length;
 	grant->owner = message->owner;
 	return 0;
+
+unmap:
+	munmap(grant->map, grant->map_length);
+unmap_uses:
+	munmap(uses, sizeof(*grant->uses));
+	return ret;
 }
 
 void local_way_unmap(struct local_grant *grant)
 {
 	munmap(grant->map, grant->map_length);
 	munmap(grant->uses, sizeof(*grant->uses));
+	otte_fd_close(grant->fd);
+}
+
+/* What has no page any more is an error to the kernel, where it would be the end of us. */
+static int move_by_kernel(const struct local_grant *grant, struct otte_work *work, uint64_t length)
+{
+	ssize_t n;
+
+	while (length) {
+		uint8_t *ours = work->local + work->own.moved;
+		off_t theirs = (off_t)(grant->offset + work->offset + work->own.moved);
+
+		n = work->op == OTTE_READ ? pread(grant->fd, ours, length, theirs) :
+					    pwrite(grant->fd, ours, length, theirs);
+		if (n <= 0 && errno != EINTR)
+			return otte_fail(-ESTALE, "local memory went away: %m");
+		if (n <= 0)
+			continue;
+		work->own.moved += (uint64_t)n;
+		length -= (uint64_t)n;
+	}
+	return 0;
+}
+
+int local_way_move(const struct local_grant *grant, struct otte_work *work, uint64_t length)
+{
+	uint8_t *theirs = grant->bytes + work->offset + work->own.moved;
+	uint8_t *ours = work->local + work->own.moved;
+
+	if (!work->firm)
+		return move_by_kernel(grant, work, length);
+	if (work->op == OTTE_READ)
+		memcpy(ours, theirs, length);
+	else
+		memcpy(theirs, ours, length);
+	work->own.moved += length;
+	return 0;
 }

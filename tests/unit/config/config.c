@@ -90,6 +90,8 @@ static void defaults_are_those_of_the_header(void **state)
 	assert_int_equal(c.tcp_stall_ns, 10 * NSEC_PER_SEC);
 	assert_int_equal(c.tcp_zerocopy, OTTE_ZEROCOPY_AUTO);
 	assert_int_equal(c.tcp_zerocopy_bytes, 65536);
+	assert_int_equal(c.local_trusted, 0);
+	assert_int_equal(c.local_maps, 256);
 	assert_int_equal(c.stats_socket, 1);
 	assert_int_equal(otte_config_check(&c), 0);
 }
@@ -110,6 +112,7 @@ static void every_json_key_reaches_its_field(void **state)
 		"\"max_slices\":17,"
 		"\"send_buffer_bytes\":180000,\"receive_buffer_bytes\":190000,\"stall_timeout_ms\":20,"
 		"\"zerocopy\":\"always\",\"zerocopy_bytes\":21},"
+		"\"local\":{\"trusted\":true,\"maps\":22},"
 		"\"stats\":{\"socket\":false}}";
 	struct otte_config c;
 
@@ -148,6 +151,8 @@ static void every_json_key_reaches_its_field(void **state)
 	assert_int_equal(c.tcp_stall_ns, 20 * NSEC_PER_MSEC);
 	assert_int_equal(c.tcp_zerocopy, OTTE_ZEROCOPY_ALWAYS);
 	assert_int_equal(c.tcp_zerocopy_bytes, 21);
+	assert_int_equal(c.local_trusted, 1);
+	assert_int_equal(c.local_maps, 22);
 	assert_int_equal(c.stats_socket, 0);
 }
 
@@ -516,7 +521,7 @@ static void check_names_every_key_that_was_set_out_of_range(void **state)
 		assert_int_equal(otte_config_check(&c), -EINVAL);
 		assert_int_equal(strncmp(otte_error_text(), key.key, strlen(key.key)), 0);
 	}
-	assert_int_equal(named, 33);
+	assert_int_equal(named, 35);
 	fresh(&c);
 	c.control_timeout_ns = 999999;
 	assert_int_equal(otte_config_check(&c), -EINVAL);

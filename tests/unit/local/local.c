@@ -5,10 +5,17 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 #include <cmocka.h>
 
+#include "engine/engine.h"
+#include "engine/segment.h"
+#include "transport/local/local.h"
 #include "unit/engine/pair.h"
 
 static const uint64_t sizes[] = { 1, 17, 4096, 65537, 256 << 10, (256 << 10) + 1, (1 << 20) + 3, 16 << 20 };
@@ -17,6 +24,19 @@ static void trusted(struct otte_config *config)
 {
 	config->local_trusted = 1;
 }
+
+static void few_maps(struct otte_config *config)
+{
+	config->local_trusted = 1;
+	config->local_maps = 3;
+}
+
+struct crossing {
+	struct otte_uses *uses;
+	_Atomic int *bytes;
+	uint32_t owner;
+	unsigned seed, held, wrong;
+};
 
 static uint32_t route(struct pair *pair)
 {
@@ -61,12 +81,532 @@ static void a_write_brings_the_exact_range_by_local(void **state)
 	bytes_arrive_whole_and_nothing_beside_them(OTTE_WRITE);
 }
 
+static int run_by(struct pair *pair, uint8_t transport, uint8_t op, uint64_t offset, uint64_t length)
+{
+	struct otte_request request = pair_request(pair, op, offset, offset, length);
+	struct otte_task task;
+
+	request.transport = transport;
+	assert_int_equal(otte_batch_reset(pair->batch), 0);
+	assert_int_equal(otte_batch_submit(pair->batch, &request, 1), 0);
+	assert_int_equal(otte_batch_wait(pair->batch, 20 * SECOND), 0);
+	assert_int_equal(otte_batch_task(pair->batch, 0, &task), 0);
+	assert_true(task.locally_drained);
+	return task.code;
+}
+
+static struct otte_stats stats_of(struct otte_engine *engine)
+{
+	struct otte_stats stats = { .size = sizeof(stats) };
+
+	assert_int_equal(otte_engine_stats(engine, &stats), 0);
+	return stats;
+}
+
+static struct local_peer *peer_of(struct pair *pair)
+{
+	return container_of(pair->segment->peer->tcp, struct local_peer, base);
+}
+
+static struct local_grant *grant_of(struct pair *pair, uint8_t op)
+{
+	struct local_grant *grant, *next;
+
+	HASH_ITER(hh, peer_of(pair)->grants, grant, next)
+		if (grant->key.region == otte_region_id(pair->remote) && grant->key.op == op)
+			return grant;
+	return NULL;
+}
+
+static void nothing_is_mapped_unless_both_sides_said_so(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, NULL);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(route(&pair), OTTE_TRANSPORT_TCP);
+	assert_int_equal(pair.remote_mem->fd, -1);
+	pair_close(&pair);
+}
+
+static void a_request_may_name_its_transport(void **state)
+{
+	struct otte_request request;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, trusted);
+	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_TCP, OTTE_READ, 0, 4096), 0);
+	assert_int_equal(route(&pair), OTTE_TRANSPORT_TCP);
+	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 4096), 0);
+	assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
+	pair_close(&pair);
+	pair_open(&pair, 1 << 20, NULL);
+	request = pair_request(&pair, OTTE_READ, 0, 0, 64);
+	request.transport = OTTE_TRANSPORT_LOCAL;
+	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), -ENOSYS);
+	assert_non_null(strstr(otte_error_text(), "local.trusted"));
+	pair_close(&pair);
+}
+
+/* What cannot be mapped goes over TCP, whose answers are the same as ever. */
+static void what_cannot_be_moved_here_is_handed_on(void **state)
+{
+	static uint8_t bytes[65536];
+	struct otte_region_desc desc = { .length = sizeof(bytes), .access = OTTE_REMOTE_READ };
+	struct otte_request request;
+	struct otte_region *adopted;
+	struct otte_mem *mem;
+	struct otte_task task;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, trusted);
+	assert_int_equal(otte_mem_adopt(pair.source, bytes, sizeof(bytes), &mem), 0);
+	desc.mem = mem;
+	assert_int_equal(otte_region_register(pair.source, &desc, 1, &adopted), 0);
+	request = pair_request(&pair, OTTE_READ, 0, 0, sizeof(bytes));
+	request.remote_region = otte_region_id(adopted);
+	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
+	request.transport = OTTE_TRANSPORT_LOCAL;
+	request.local_offset = sizeof(bytes);
+	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
+	request.transport = OTTE_TRANSPORT_ANY;
+	request.op = OTTE_WRITE;
+	request.local_offset = 2 * sizeof(bytes);
+	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
+	request.remote_region += 1000;
+	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
+	assert_int_equal(otte_batch_wait(pair.batch, 20 * SECOND), 0);
+	assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
+	assert_int_equal(task.code, 0);
+	assert_int_equal(task.transport, OTTE_TRANSPORT_TCP);
+	assert_int_equal(otte_batch_task(pair.batch, 1, &task), 0);
+	assert_int_equal(task.code, -EOPNOTSUPP);
+	assert_int_equal(otte_batch_task(pair.batch, 2, &task), 0);
+	assert_int_equal(task.code, -EACCES);
+	assert_int_equal(task.transport, OTTE_TRANSPORT_TCP);
+	assert_int_equal(otte_batch_task(pair.batch, 3, &task), 0);
+	assert_int_equal(task.code, -ENOENT);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, pair.size - 8, 9), -ERANGE);
+	assert_int_equal(otte_region_unregister(&adopted, 1, 10 * SECOND, NULL), 0);
+	assert_int_equal(otte_mem_release(mem), 0);
+	pair_close(&pair);
+}
+
+/* A use of the source's own, of a peer that came by TCP, or of another that has the memory mapped. */
+static void an_overlapping_write_is_refused_whoever_is_there(void **state)
+{
+	static const uint8_t routes[] = { OTTE_TRANSPORT_ANY, OTTE_TRANSPORT_TCP, OTTE_TRANSPORT_LOCAL };
+	struct otte_access access;
+	struct pair pair;
+	unsigned i, held, op;
+	int slot;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, trusted);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	for (i = 0; i < 3; i++) {
+		for (held = OTTE_READ; held <= OTTE_WRITE; held++) {
+			for (op = OTTE_READ; op <= OTTE_WRITE; op++) {
+				int expected = held || op ? -EBUSY : 0;
+
+				assert_int_equal(otte_access_begin(&pair.remote_mem->access, &access, 4096,
+								   4096, held), 0);
+				assert_int_equal(run_by(&pair, routes[i], op, 8191, 64), expected);
+				assert_int_equal(run_by(&pair, routes[i], op, 8192, 64), 0);
+				assert_int_equal(run_by(&pair, routes[i], op, 4032, 64), 0);
+				otte_access_end(&pair.remote_mem->access, &access);
+				slot = otte_uses_begin(pair.remote_mem->uses, 77, 4096, 8192, held);
+				assert_in_range(slot, 0, OTTE_USES_SLOTS - 1);
+				assert_int_equal(run_by(&pair, routes[i], op, 8191, 64), expected);
+				assert_int_equal(run_by(&pair, routes[i], op, 8192, 64), 0);
+				/* Left behind by one that died. */
+				otte_uses_clear(pair.remote_mem->uses, 77);
+				assert_int_equal(run_by(&pair, routes[i], op, 8191, 64), 0);
+			}
+		}
+	}
+	pair_close(&pair);
+}
+
+/* What is under way when the memory is lent for the first time counts as well. */
+static void uses_from_before_the_first_grant_are_seen(void **state)
+{
+	struct otte_access access;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, trusted);
+	assert_int_equal(otte_access_begin(&pair.remote_mem->access, &access, 0, 100, true), 0);
+	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 99, 1), -EBUSY);
+	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 100, 1), 0);
+	otte_access_end(&pair.remote_mem->access, &access);
+	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 99, 1), 0);
+	pair_close(&pair);
+}
+
+static void a_full_or_senseless_table_sends_requests_over_tcp(void **state)
+{
+	struct otte_access access;
+	struct otte_uses *uses;
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, trusted);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	uses = pair.remote_mem->uses;
+	for (i = 0; i < OTTE_USES_SLOTS; i++)
+		assert_int_equal(otte_uses_begin(uses, 77, 1 << 19, (1 << 19) + 1, false), (int)i);
+	assert_int_equal(pair_run(&pair, OTTE_WRITE, 0, 0, 4096), 0);
+	assert_int_equal(route(&pair), OTTE_TRANSPORT_TCP);
+	/* The source's use is of all bytes then, for those who have the memory mapped. */
+	assert_int_equal(otte_access_begin(&pair.remote_mem->access, &access, 0, 100, true), 0);
+	assert_int_equal(access.slot, OTTE_USES_COARSE);
+	otte_uses_end(uses, 5);
+	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 200, 64), -EBUSY);
+	otte_access_end(&pair.remote_mem->access, &access);
+	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 200, 64), 0);
+	/* Whatever stands there, calls end; here, as a use of all bytes by nobody in particular. */
+	memset(uses, 0xff, sizeof(*uses));
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(route(&pair), OTTE_TRANSPORT_TCP);
+	memset(uses, 0, sizeof(*uses));
+	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 4096), 0);
+	pair_close(&pair);
+}
+
+static void unregistering_waits_for_the_receipt_and_nothing_moves_after(void **state)
+{
+	struct local_grant *grant;
+	struct local_peer *peer;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, trusted);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(pair_run(&pair, OTTE_WRITE, 0, 0, 4096), 0);
+	assert_int_equal(stats_of(pair.source).loans, 2);
+	/* A copy that does not end keeps its grant, and so the region. */
+	peer = peer_of(&pair);
+	pthread_mutex_lock(&peer->lock);
+	grant = grant_of(&pair, OTTE_READ);
+	grant->users++;
+	pthread_mutex_unlock(&peer->lock);
+	assert_int_equal(otte_region_unregister(&pair.remote, 1, SECOND / 5, NULL), -ETIMEDOUT);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), -ENOENT);
+	assert_int_equal(stats_of(pair.source).loans, 1);
+	pthread_mutex_lock(&peer->lock);
+	local_grant_put(peer, grant);
+	pthread_mutex_unlock(&peer->lock);
+	assert_int_equal(otte_region_unregister(&pair.remote, 1, 10 * SECOND, NULL), 0);
+	assert_int_equal(stats_of(pair.source).loans, 0);
+	pair_close_requester(&pair);
+	assert_int_equal(otte_mem_release(pair.remote_mem), 0);
+	assert_int_equal(otte_engine_destroy(pair.source), 0);
+}
+
+static void closing_the_source_takes_back_what_is_lent(void **state)
+{
+	struct otte_close_report report = { .size = sizeof(report) };
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, trusted);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(otte_engine_close(pair.source, OTTE_CLOSE_SOURCE, 10 * SECOND, &report), 0);
+	assert_int_equal(report.loans, 0);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), -ESHUTDOWN);
+	pair_close(&pair);
+}
+
+static void what_is_lent_for_reading_cannot_be_mapped_for_writing(void **state)
+{
+	struct pair pair;
+	void *map;
+	int fd;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, trusted);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	fd = grant_of(&pair, OTTE_READ)->fd;
+	map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_equal(map, MAP_FAILED);
+	assert_int_equal(errno, EACCES);
+	assert_int_equal(pwrite(fd, "x", 1, 0), -1);
+	pair_close(&pair);
+}
+
+static void mappings_are_bounded_and_the_oldest_goes_first(void **state)
+{
+	struct otte_region_desc descs[6];
+	struct otte_region *regions[6];
+	struct otte_request request;
+	struct otte_task task;
+	struct pair pair;
+	unsigned i, round;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, few_maps);
+	for (i = 0; i < 6; i++)
+		descs[i] = (struct otte_region_desc){
+			.mem = pair.remote_mem, .offset = i * 8192 + 100, .length = 8192,
+			.access = OTTE_REMOTE_READ,
+		};
+	assert_int_equal(otte_region_register(pair.source, descs, 6, regions), 0);
+	pair_fill(pair.remote_bytes, pair.size, 3);
+	for (round = 0; round < 20; round++) {
+		for (i = 0; i < 6; i++) {
+			request = pair_request(&pair, OTTE_READ, 0, 50, 4096);
+			request.remote_region = otte_region_id(regions[i]);
+			assert_int_equal(otte_batch_reset(pair.batch), 0);
+			assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
+			assert_int_equal(otte_batch_wait(pair.batch, 20 * SECOND), 0);
+			assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
+			assert_int_equal(task.transport, OTTE_TRANSPORT_LOCAL);
+			assert_memory_equal(pair.local_bytes, pair.remote_bytes + descs[i].offset + 50, 4096);
+			assert_in_range(HASH_COUNT(peer_of(&pair)->grants), 1, 3);
+		}
+	}
+	assert_int_equal(otte_region_unregister(regions, 6, 10 * SECOND, NULL), 0);
+	assert_int_equal(stats_of(pair.source).loans, 0);
+	pair_close(&pair);
+}
+
+static void the_source_is_told_what_was_done(void **state)
+{
+	struct otte_stats stats;
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, trusted);
+	for (i = 0; i < 100; i++)
+		assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 1000), 0);
+	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_WRITE, 0, 10), 0);
+	for (i = 0; i < 5000 && stats_of(pair.source).served_requests < 101; i++)
+		usleep(1000);
+	stats = stats_of(pair.source);
+	assert_int_equal(stats.served_requests, 101);
+	assert_int_equal(stats.served_read_bytes, 100 * 1000);
+	assert_int_equal(stats.served_write_bytes, 10);
+	assert_int_equal(stats_of(pair.requester).completed, 101);
+	pair_close(&pair);
+}
+
+/* Each ends as what it is, and what was completed is whole. */
+static void a_cancelled_batch_ends_exactly(void **state)
+{
+	struct otte_request requests[16];
+	const uint64_t each = 4 << 20;
+	struct otte_task task;
+	struct pair pair;
+	unsigned i, round, op;
+
+	(void)state;
+	pair_open(&pair, 16 * each, trusted);
+	pair_fill(pair.remote_bytes, pair.size, 1);
+	for (round = 0; round < 20; round++) {
+		op = round % 2;
+		memset(pair.local_bytes, round, pair.size);
+		for (i = 0; i < 16; i++) {
+			requests[i] = pair_request(&pair, (uint8_t)op, i * each, i * each, each);
+			requests[i].transport = OTTE_TRANSPORT_LOCAL;
+		}
+		assert_int_equal(otte_batch_reset(pair.batch), 0);
+		assert_int_equal(otte_batch_submit(pair.batch, requests, 16), 0);
+		usleep(round * 300);
+		assert_int_equal(otte_batch_cancel(pair.batch), 0);
+		assert_int_equal(otte_batch_wait(pair.batch, 20 * SECOND), 0);
+		for (i = 0; i < 16; i++) {
+			assert_int_equal(otte_batch_task(pair.batch, i, &task), 0);
+			assert_true(task.locally_drained);
+			if (task.state == OTTE_TASK_COMPLETED)
+				assert_memory_equal(pair.local_bytes + i * each,
+						    pair.remote_bytes + i * each, each);
+			else
+				assert_int_equal(task.code, -ECANCELED);
+			if (op == OTTE_READ)
+				assert_int_equal(task.remote_effect, OTTE_EFFECT_NONE);
+		}
+	}
+	assert_int_equal(atomic_load(&pair.remote_mem->uses->coarse_writers), 0);
+	for (i = 0; i < OTTE_USES_SLOTS; i++)
+		assert_int_equal(pair.remote_mem->uses->slots[i].word & 3, 0);
+	pair_close(&pair);
+}
+
+/* A connection that says it is a lane of the pair's session. */
+static int forge_lane(struct pair *pair)
+{
+	struct otte_control_client *control = peer_of(pair)->control;
+	struct otte_frame frame = { .type = OTTE_FRAME_LANE, .length = OTTE_LANE_HELLO_BYTES };
+	uint8_t bytes[OTTE_FRAME_HEADER + OTTE_LANE_HELLO_BYTES];
+	struct otte_client_address unused;
+	struct otte_lane_hello hello;
+	struct sockaddr_un address;
+	unsigned length;
+	int fd;
+
+	assert_int_equal(otte_control_client_lane(control, &hello, &unused), 0);
+	otte_frame_encode(&frame, bytes);
+	otte_lane_hello_encode(&hello, bytes + OTTE_FRAME_HEADER, OTTE_LANE_HELLO_BYTES);
+	length = local_address(&control->welcome.identity, &address);
+	fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&address, length), 0);
+	assert_int_equal(send(fd, bytes, sizeof(bytes), 0), sizeof(bytes));
+	assert_int_equal(recv(fd, bytes, OTTE_FRAME_HEADER, MSG_WAITALL), OTTE_FRAME_HEADER);
+	return fd;
+}
+
+/* Messages of random bytes, or nearly right ones with descriptors that nobody wants. */
+static void garbage_on_the_socket_harms_nobody(void **state)
+{
+	struct local_message message;
+	unsigned seed = 4711, i, k;
+	struct pair pair;
+	int fd, fds[2];
+
+	(void)state;
+	printf("seed %u\n", seed);
+	pair_open(&pair, 1 << 20, trusted);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(pipe(fds), 0);
+	for (i = 0; i < 300; i++) {
+		fd = forge_lane(&pair);
+		for (k = 0; k < 20; k++) {
+			uint8_t *bytes = (uint8_t *)&message;
+			unsigned b;
+
+			for (b = 0; b < sizeof(message); b++)
+				bytes[b] = (uint8_t)(rand_r(&seed) >> 8);
+			if (i % 3) {
+				memset(&message, 0, sizeof(message));
+				message.magic = LOCAL_MAGIC;
+				message.type = (uint16_t)(rand_r(&seed) % 7);
+				message.op = (uint16_t)(rand_r(&seed) % 3);
+				message.id = rand_r(&seed) % 4;
+				message.region = rand_r(&seed) % 4;
+			}
+			if (local_send(fd, &message, rand_r(&seed) % 2 ? fds : NULL))
+				break;
+		}
+		shutdown(fd, SHUT_RDWR);
+		close(fd);
+		if (i % 50 == 0)
+			assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 4096), 0);
+	}
+	close(fds[0]);
+	close(fds[1]);
+	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 4096), 0);
+	assert_true(stats_of(pair.source).bad_frames > 0);
+	/*
+	 * What such a lane was lent and has not returned stays lent: its process, which is this one, lives.
+	 */
+	pair_close_requester(&pair);
+}
+
+static void only_a_lane_of_a_session_is_let_in(void **state)
+{
+	uint8_t bytes[OTTE_FRAME_HEADER + OTTE_LANE_HELLO_BYTES];
+	struct otte_frame frame = { .type = OTTE_FRAME_LANE, .length = OTTE_LANE_HELLO_BYTES };
+	struct otte_lane_hello hello = { .session = 4711, .counter = 1 };
+	struct sockaddr_un address;
+	struct pair pair;
+	unsigned length;
+	int fd;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, trusted);
+	length = local_address(&peer_of(&pair)->control->welcome.identity, &address);
+	otte_frame_encode(&frame, bytes);
+	otte_lane_hello_encode(&hello, bytes + OTTE_FRAME_HEADER, OTTE_LANE_HELLO_BYTES);
+	fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&address, length), 0);
+	assert_int_equal(send(fd, bytes, sizeof(bytes), 0), sizeof(bytes));
+	assert_int_equal(recv(fd, bytes, OTTE_FRAME_HEADER, MSG_WAITALL), OTTE_FRAME_HEADER);
+	assert_int_equal(otte_frame_decode(bytes, 4096, &frame), 0);
+	assert_int_equal(frame.type, OTTE_FRAME_ERROR);
+	assert_int_equal(frame.status, -ESTALE);
+	close(fd);
+	pair_close(&pair);
+}
+
+/* Both cross the same bytes; a reader's bytes are never half a writer's. */
+static void *cross(void *arg)
+{
+	struct crossing *crossing = arg;
+	unsigned i, seed = crossing->seed;
+
+	for (i = 0; i < 200000; i++) {
+		uint64_t start = (uint64_t)rand_r(&seed) % 8, end = start + 1 + (uint64_t)rand_r(&seed) % 4;
+		bool write = rand_r(&seed) % 2;
+		int slot;
+		uint64_t k;
+
+		slot = otte_uses_begin(crossing->uses, crossing->owner, start, end, write);
+		if (slot < 0) {
+			assert_int_equal(slot, OTTE_USES_CONFLICT);
+			continue;
+		}
+		crossing->held++;
+		for (k = start; k < end; k++) {
+			int there = atomic_fetch_add(&crossing->bytes[k], write ? 1000 : 1);
+
+			if (write ? there : there >= 1000)
+				crossing->wrong++;
+		}
+		for (k = start; k < end; k++)
+			atomic_fetch_sub(&crossing->bytes[k], write ? 1000 : 1);
+		otte_uses_end(crossing->uses, slot);
+	}
+	return NULL;
+}
+
+static void a_writer_is_alone_whoever_comes_at_the_same_time(void **state)
+{
+	static struct otte_uses uses;
+	static _Atomic int bytes[16];
+	struct crossing crossings[4];
+	pthread_t threads[4];
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 4; i++) {
+		crossings[i] = (struct crossing){ &uses, bytes, i + 2, 4711 + i, 0, 0 };
+		assert_int_equal(pthread_create(&threads[i], NULL, cross, &crossings[i]), 0);
+	}
+	printf("seed 4711\n");
+	for (i = 0; i < 4; i++) {
+		pthread_join(threads[i], NULL);
+		assert_int_equal(crossings[i].wrong, 0);
+		assert_true(crossings[i].held > 1000);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_read_brings_the_exact_range_by_local),
 		cmocka_unit_test(a_write_brings_the_exact_range_by_local),
+		cmocka_unit_test(nothing_is_mapped_unless_both_sides_said_so),
+		cmocka_unit_test(a_request_may_name_its_transport),
+		cmocka_unit_test(what_cannot_be_moved_here_is_handed_on),
+		cmocka_unit_test(an_overlapping_write_is_refused_whoever_is_there),
+		cmocka_unit_test(uses_from_before_the_first_grant_are_seen),
+		cmocka_unit_test(a_full_or_senseless_table_sends_requests_over_tcp),
+		cmocka_unit_test(unregistering_waits_for_the_receipt_and_nothing_moves_after),
+		cmocka_unit_test(closing_the_source_takes_back_what_is_lent),
+		cmocka_unit_test(what_is_lent_for_reading_cannot_be_mapped_for_writing),
+		cmocka_unit_test(mappings_are_bounded_and_the_oldest_goes_first),
+		cmocka_unit_test(the_source_is_told_what_was_done),
+		cmocka_unit_test(a_cancelled_batch_ends_exactly),
+		cmocka_unit_test(garbage_on_the_socket_harms_nobody),
+		cmocka_unit_test(only_a_lane_of_a_session_is_let_in),
+		cmocka_unit_test(a_writer_is_alone_whoever_comes_at_the_same_time),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("local", tests, NULL, NULL);
 }
