@@ -38,3 +38,15 @@ bench: tools ## speed and latency beside plain sockets, fails below the bars; RE
 		--duration 6s --rounds 31 --require 64K=0.90,1M=0.95,16M=0.95 --require-latency 4K=1.25 \
 		--note "commit $$(git describe --always --dirty)" \
 		$(if $(REPORT),--report $(REPORT)) $(BENCH_FLAGS)
+
+# Transport local beside TCP, process_vm_readv() and memcpy() from shared memory.
+$(B)/bench/local: $(B)/tests/bench/local.o $(B)/libotte.a
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE)
+	@mv $@.tmp $@
+
+-include $(B)/tests/bench/local.d
+
+.PHONY: bench-local
+bench-local: $(B)/bench/local ## READs within this host beside memcpy() and the others, fails below the bars
+	@$(B)/bench/local --check

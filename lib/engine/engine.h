@@ -11,10 +11,10 @@
  *   register_lock              the order of region ids
  *   peer_lock                  the table of peers
  *   source_lock                the table of sessions
- *   (transport, source side: tcp.sending)
+ *   (transport, source side: tcp.sending; local.lock, local_lane.lock)
  *   source_peer.lock           standing loans
  *   otte_peer.lock             state, window, live tasks
- *   (transport: tcp_peer.lock, rx_lock, lane lock; otte_control_client.lock)
+ *   (transport: local_peer.lock; tcp_peer.lock, rx_lock, lane lock; otte_control_client.lock)
  *   batch.lock
  *   region_lock, memory_lock, region_wait_lock, access maps, notify_lock, progress.lock, ledger,
  *   and the transport's tcp.lock, tcp_express.lock, tcp_zerocopies.lock
