@@ -14,8 +14,9 @@
 #   state            what the monitor told of its processors before a guest was ended
 #
 # Every wait has an end. A guest has vm_boot seconds to come to its init and vm_timeout from then on to have
-# a result, however long its boot took; then it says itself what it is waiting for and switches itself off, within vm_grace more. What it does
-# not do itself the guard does, and `timeout` ends QEMU should the guard fail.
+# a result, however long its boot took; then it says itself what it is waiting for and switches itself off,
+# within vm_grace more. What it does not do itself the guard does, and `timeout` ends QEMU should the guard
+# fail.
 
 # What makes a run fail though its command succeeded. Only lines after "otte-vm: begin" count.
 # shellcheck disable=SC2034
