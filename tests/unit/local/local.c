@@ -195,6 +195,13 @@ static void what_cannot_be_moved_here_is_handed_on(void **state)
 	pair_close(&pair);
 }
 
+/* The source has a READ's range for a moment after its last byte has come. */
+static void wait_idle(struct pair *pair)
+{
+	while (otte_access_any(&pair->remote_mem->access))
+		usleep(100);
+}
+
 /* A use of the source's own, of a peer that came by TCP, or of another that has the memory mapped. */
 static void an_overlapping_write_is_refused_whoever_is_there(void **state)
 {
@@ -212,12 +219,14 @@ static void an_overlapping_write_is_refused_whoever_is_there(void **state)
 			for (op = OTTE_READ; op <= OTTE_WRITE; op++) {
 				int expected = held || op ? -EBUSY : 0;
 
+				wait_idle(&pair);
 				assert_int_equal(otte_access_begin(&pair.remote_mem->access, &access, 4096,
 								   4096, held), 0);
 				assert_int_equal(run_by(&pair, routes[i], op, 8191, 64), expected);
 				assert_int_equal(run_by(&pair, routes[i], op, 8192, 64), 0);
 				assert_int_equal(run_by(&pair, routes[i], op, 4032, 64), 0);
 				otte_access_end(&pair.remote_mem->access, &access);
+				wait_idle(&pair);
 				slot = otte_uses_begin(pair.remote_mem->uses, 77, 4096, 8192, held);
 				assert_in_range(slot, 0, OTTE_USES_SLOTS - 1);
 				assert_int_equal(run_by(&pair, routes[i], op, 8191, 64), expected);
@@ -253,8 +262,7 @@ static void scribble(struct pair *pair, uint64_t what)
 	struct otte_uses *uses = pair->remote_mem->uses;
 	unsigned i;
 
-	while (otte_access_any(&pair->remote_mem->access))
-		usleep(100);
+	wait_idle(pair);
 	for (i = 0; i < OTTE_USES_SLOTS; i++) {
 		atomic_store(&uses->slots[i].word, what);
 		atomic_store(&uses->slots[i].start, what);
@@ -324,6 +332,54 @@ static void unregistering_waits_for_the_receipt_and_nothing_moves_after(void **s
 	pair_close_requester(&pair);
 	assert_int_equal(otte_mem_release(pair.remote_mem), 0);
 	assert_int_equal(otte_engine_destroy(pair.source), 0);
+}
+
+/* A SIGBUS would be the end of the program. */
+static void memory_of_ours_that_goes_away_fails_the_request_alone(void **state)
+{
+	struct otte_region_desc desc = { .length = 65536 };
+	struct otte_region *region;
+	struct otte_request request;
+	struct otte_task task;
+	struct otte_mem *mem;
+	struct pair pair;
+	uint8_t *bytes;
+	unsigned op;
+	int fd;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, trusted);
+	pair_fill(pair.remote_bytes, pair.size, 9);
+	fd = memfd_create("ours", 0);
+	assert_int_equal(ftruncate(fd, 65536), 0);
+	assert_int_equal(otte_mem_map_file(pair.requester, fd, 0, 0, 0, &mem), 0);
+	bytes = otte_mem_address(mem);
+	desc.mem = mem;
+	assert_int_equal(otte_region_register(pair.requester, &desc, 1, &region), 0);
+	for (op = OTTE_READ; op <= OTTE_WRITE; op++) {
+		request = pair_request(&pair, (uint8_t)op, 0, 0, 65536);
+		request.local = region;
+		request.transport = OTTE_TRANSPORT_LOCAL;
+		assert_int_equal(ftruncate(fd, 65536), 0);
+		assert_int_equal(otte_batch_reset(pair.batch), 0);
+		assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
+		assert_int_equal(otte_batch_wait(pair.batch, 20 * SECOND), 0);
+		assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
+		assert_int_equal(task.code, 0);
+		assert_memory_equal(bytes, pair.remote_bytes, 65536);
+		assert_int_equal(ftruncate(fd, 4096), 0);
+		assert_int_equal(otte_batch_reset(pair.batch), 0);
+		assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
+		assert_int_equal(otte_batch_wait(pair.batch, 20 * SECOND), 0);
+		assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
+		assert_int_equal(task.code, -ESTALE);
+		assert_int_equal(task.remote_effect, op == OTTE_WRITE ? OTTE_EFFECT_UNKNOWN : OTTE_EFFECT_NONE);
+		assert_true(task.locally_drained);
+	}
+	close(fd);
+	assert_int_equal(otte_region_unregister(&region, 1, 10 * SECOND, NULL), 0);
+	assert_int_equal(otte_mem_release(mem), 0);
+	pair_close(&pair);
 }
 
 static void closing_the_source_takes_back_what_is_lent(void **state)
@@ -616,6 +672,7 @@ int main(void)
 		cmocka_unit_test(uses_from_before_the_first_grant_are_seen),
 		cmocka_unit_test(a_full_or_senseless_table_sends_requests_over_tcp),
 		cmocka_unit_test(unregistering_waits_for_the_receipt_and_nothing_moves_after),
+		cmocka_unit_test(memory_of_ours_that_goes_away_fails_the_request_alone),
 		cmocka_unit_test(closing_the_source_takes_back_what_is_lent),
 		cmocka_unit_test(what_is_lent_for_reading_cannot_be_mapped_for_writing),
 		cmocka_unit_test(mappings_are_bounded_and_the_oldest_goes_first),
