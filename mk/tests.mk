@@ -17,8 +17,6 @@ LDFLAGS_unit_alone := $(addprefix -Wl$(comma)--wrap=,recv recvmsg otte_sys_recv 
 # The end of a request stops where the test wants it to.
 LDFLAGS_unit_ends := -Wl,--wrap=otte_access_end,--wrap=otte_notify_send_list
 
-UNIT_WITH_local := tests/unit/engine/pair.o
-
 UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
 
 $(B)/tests/%.o: CPPFLAGS_OTTE += -Itests

@@ -785,6 +785,12 @@ static void use_zerocopy(struct otte_config *config)
 	config->tcp_zerocopy_bytes = 4096;
 }
 
+static void use_local(struct otte_config *config)
+{
+	use_keys_and_stats(config);
+	config->local_trusted = 1;
+}
+
 /* A life with the nth call of the others failing, then everything that ought to work. True: one did. */
 static bool one_fault_elsewhere(enum fault_kind kind, long nth,
 				void (*adjust)(struct otte_config *config))
@@ -833,6 +839,12 @@ static void a_fault_while_the_kernel_refers_to_memory_is_survived(void **state)
 {
 	(void)state;
 	survives_each_fault_elsewhere(use_zerocopy);
+}
+
+static void a_fault_while_memory_is_lent_within_the_host_is_survived(void **state)
+{
+	(void)state;
+	survives_each_fault_elsewhere(use_local);
 }
 
 /* ---- Calls that have to be asked again ---- */
@@ -983,6 +995,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_is_set_up_once_is_tried_again),
 		cmocka_unit_test(a_fault_in_the_librarys_threads_is_survived),
 		cmocka_unit_test(a_fault_while_the_kernel_refers_to_memory_is_survived),
+		cmocka_unit_test(a_fault_while_memory_is_lent_within_the_host_is_survived),
 		cmocka_unit_test(calls_that_are_cut_short_move_the_same_bytes),
 		cmocka_unit_test(calls_that_are_cut_short_move_the_same_bytes_without_a_copy),
 	};

@@ -121,8 +121,7 @@ static void counters(struct otte_transport *transport, struct otte_stats *stats)
 	struct local *local = to_local(transport);
 
 	local->next->ops->counters(local->next, stats);
-	stats->lanes += atomic_load(&local->counters.lanes);
-	stats->bad_frames += atomic_load(&local->counters.bad_frames);
+	stats->bad_frames += atomic_load(&local->bad_frames);
 }
 
 const struct otte_transport_ops otte_local_transport = {

@@ -44,7 +44,7 @@ enum local_type {
 	LOCAL_ASK = 1,    /* op, region */
 	LOCAL_GRANT = 2,  /* op, region, status; 0: id, owner, offset, length, and LOCAL_FDS descriptors */
 	LOCAL_RECALL = 3, /* id */
-	LOCAL_RETURN = 4, /* id; 0: of everything, and nothing follows */
+	LOCAL_RETURN = 4, /* id; 0: of everything that ever came, by earlier connections of the session too */
 	LOCAL_COUNT = 5,  /* id: requests, offset: bytes read, length: bytes written */
 };
 
@@ -65,8 +65,8 @@ _Static_assert(sizeof(struct local_message) == 64, "a message has 64 bytes");
 /* 0, -EAGAIN: no room; else the connection is dead. */
 int local_send(int fd, const struct local_message *message, const int *fds);
 /*
- * 1: *message is there; its descriptors, which are the caller's, are in fds, else -1. 0: nothing yet. -ECONNRESET,
- * or -EPROTO with the text set.
+ * 1: *message is there; its descriptors, which are the caller's, are in fds, else -1. 0: nothing yet. -ECONNRESET:
+ * nothing will come any more; -EIO: nothing has come; -EPROTO: something else has. All with the text set.
  */
 int local_receive(int fd, struct local_message *message, int fds[LOCAL_FDS]);
 
@@ -92,9 +92,8 @@ struct local {
 	struct local_lane *lanes;
 	uint32_t owners;
 
-	struct {
-		_Atomic uint64_t lanes, bad_frames;
-	} counters;
+	/* Its connections carry no payload, and are not counted as lanes. */
+	_Atomic uint64_t bad_frames;
 };
 
 /* ---- Requester ---- */

@@ -88,9 +88,10 @@ int local_receive(int fd, struct local_message *message, int fds[LOCAL_FDS])
 	do
 		n = recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	while (n < 0 && errno == EINTR);
+	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+		return 0;
 	if (n < 0)
-		return errno == EAGAIN || errno == EWOULDBLOCK ?
-			       0 : otte_fail(-ECONNRESET, "the connection to a peer of this host: %m");
+		return otte_fail(-EIO, "the connection to a peer of this host: %m");
 	take_fds(&header, fds);
 	if (n == (ssize_t)sizeof(*message) && message->magic == LOCAL_MAGIC)
 		return 1;

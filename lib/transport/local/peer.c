@@ -28,7 +28,8 @@
 /* What was done is told at once after so many requests, and else with the next tick. */
 #define COUNT_REQUESTS 64
 /* The last receipt may wait so long for room in the socket. */
-#define LAST_MS 200
+#define LAST_MS 50
+#define LAST_TRIES 4
 
 static struct local_peer *to_peer(struct otte_transport_peer *peer)
 {
@@ -88,14 +89,27 @@ static int tell_returned(struct local_peer *peer, uint64_t id)
 static void close_lane(struct local_peer *peer)
 {
 	struct pollfd room = { .fd = peer->lane.fd, .events = POLLOUT };
+	int i, ret;
 
 	if (peer->lane.fd < 0)
 		return;
-	if (tell_returned(peer, 0) == -EAGAIN && poll(&room, 1, LAST_MS) == 1)
-		tell_returned(peer, 0);
+	/* What fails for any reason but the source's end is tried again: without it the source waits for ours. */
+	for (i = 0; i < LAST_TRIES; i++) {
+		ret = tell_returned(peer, 0);
+		if (ret == 0 || ret == -EPIPE || ret == -ECONNRESET)
+			break;
+		poll(&room, 1, LAST_MS);
+	}
 	otte_fd_close(peer->lane.fd);
 	peer->lane.fd = -1;
 	peer->requests = peer->read_bytes = peer->write_bytes = 0;
+}
+
+/* Under lock. Where a receipt cannot be sent the connection ends instead, with the receipt of all. */
+static void return_one(struct local_peer *peer, uint64_t id)
+{
+	if (tell_returned(peer, id))
+		shutdown(peer->lane.fd, SHUT_RD);
 }
 
 /* Under lock: the last user of a grant that leaves has gone. */
@@ -103,9 +117,8 @@ static void give_back(struct local_peer *peer, struct local_grant *grant)
 {
 	local_way_unmap(grant);
 	peer->leaving--;
-	/* Where there is no room for a receipt the connection ends instead, with the receipt of all. */
-	if (peer->state == LOCAL_READY && tell_returned(peer, grant->id) == -EAGAIN)
-		shutdown(peer->lane.fd, SHUT_RD);
+	if (peer->state == LOCAL_READY)
+		return_one(peer, grant->id);
 	free(grant);
 	if (!peer->leaving && peer->state == LOCAL_DOWN)
 		close_lane(peer);
@@ -134,17 +147,18 @@ void local_grant_put(struct local_peer *peer, struct local_grant *grant)
 /* Under lock. -> DOWN, and tried again in time unless stopped. */
 static void take_down(struct local_peer *peer)
 {
+	const struct otte_config *config = peer->local->env.config;
 	struct local_grant *grant, *next;
+	uint64_t again_ns;
 
 	if (peer->state == LOCAL_DOWN)
 		return;
+	again_ns = peer->state == LOCAL_READY ? config->reconnect_min_ns : config->reconnect_max_ns;
 	if (peer->state == LOCAL_HELLO)
 		otte_stream_fini(&peer->hello);
-	else
-		atomic_fetch_sub(&peer->local->counters.lanes, 1);
 	otte_loop_remove(loop_of(peer), &peer->lane);
 	peer->state = LOCAL_DOWN;
-	peer->since_ns = otte_now_ns() + peer->local->env.config->reconnect_max_ns;
+	peer->since_ns = otte_now_ns() + again_ns;
 	peer->leaving++; /* so that none of them closes what the others need */
 	HASH_ITER(hh, peer->grants, grant, next)
 		leave(peer, grant);
@@ -277,7 +291,7 @@ static int take_grant(struct local_peer *peer, const struct local_message *messa
 		grant->id = message->id;
 		ret = local_way_map(grant, message, fds);
 		if (ret)
-			tell_returned(peer, message->id);
+			return_one(peer, message->id);
 	}
 	grant->state = ret ? LOCAL_REFUSED : LOCAL_LIVE;
 	grant->code = ret;
@@ -334,7 +348,8 @@ static int take_welcome(struct local_peer *peer)
 		return otte_fail(-EPROTO, "a lane's hello is answered with frame type %u", frame.type);
 	otte_stream_fini(&peer->hello);
 	peer->state = LOCAL_READY;
-	atomic_fetch_add(&peer->local->counters.lanes, 1);
+	/* The last connection may have been lost with its receipts; all that it brought is unmapped. */
+	return_one(peer, 0);
 	local_copy_kick(peer);
 	return 1;
 }
@@ -351,7 +366,7 @@ static void lane_ready(struct otte_watch *watch, uint32_t events)
 		ret = peer->state == LOCAL_HELLO ? take_welcome(peer) : take_message(peer);
 	if (ret < 0) {
 		if (ret == -EPROTO)
-			atomic_fetch_add(&peer->local->counters.bad_frames, 1);
+			atomic_fetch_add(&peer->local->bad_frames, 1);
 		said = !peer->said;
 		peer->said = true;
 		/* It may be dead: what is written into its memory now nobody may ever see. */

@@ -9,7 +9,7 @@
  *
  * CLOSING: its session has ended; nothing more is lent, everything is asked for. DYING: the connection has ended
  * with grants unreturned; they wait for the end of the process, which the pidfd tells. Without grants a lane goes at
- * once.
+ * once. A peer that lives and connects again says what it has given back of what it was lent before.
  *
  * Locks: local.lock > lane.lock > source_peer.lock and below. An ASK is answered under lane.lock, so that who asks
  * back finds every grant whose region was still to be found when it was made.
@@ -30,6 +30,7 @@
 #define BACKLOG 64
 /* One lane is heard so often before the others have their turn. */
 #define ROUND_MESSAGES 64
+#define FAILURES 16
 
 enum lane_state {
 	LANE_OPEN = 0,
@@ -57,6 +58,8 @@ struct local_lane {
 	pthread_mutex_t lock;
 	enum lane_state state;
 	uint64_t last_id;
+	unsigned failures;      /* to receive */
+	bool returned_all;      /* and what earlier lanes of the session were lent is to be settled, too */
 	bool recalling;         /* some recall has found no room */
 	struct lent *lents;
 };
@@ -111,7 +114,7 @@ static void recall(struct local_lane *lane, uint64_t region)
 		if (lent->recalled ||
 		    (region && lane->local->env.source.granted(lent->grant) != region))
 			continue;
-		lent->recalled = local_send(lane->watch.fd, &message, NULL) != -EAGAIN;
+		lent->recalled = !local_send(lane->watch.fd, &message, NULL);
 		lane->recalling |= !lent->recalled;
 	}
 }
@@ -127,6 +130,15 @@ void local_source_recall(struct local *local, uint64_t region)
 		pthread_mutex_unlock(&lane->lock);
 	}
 	pthread_mutex_unlock(&local->lock);
+}
+
+/*
+ * Under lane.lock: nothing more is lent or said. The peer sees the end of it, and still sends its receipts.
+ */
+static void hang_up(struct local_lane *lane)
+{
+	lane->state = LANE_CLOSING;
+	shutdown(lane->watch.fd, SHUT_WR);
 }
 
 /* Under lane.lock. Its descriptor is closed by the caller. */
@@ -171,7 +183,8 @@ static void answer_ask(struct local_lane *lane, const struct local_message *aske
 	message.status = lane->state == LANE_OPEN ?
 				 lend(lane, asked->region, (uint8_t)asked->op, &lent) : -ESHUTDOWN;
 	if (message.status) {
-		local_send(lane->watch.fd, &message, NULL);
+		if (local_send(lane->watch.fd, &message, NULL))
+			hang_up(lane);
 		return;
 	}
 	message.id = lane->last_id;
@@ -184,6 +197,7 @@ static void answer_ask(struct local_lane *lane, const struct local_message *aske
 		/* It never left us. */
 		HASH_FIND(hh, lane->lents, &message.id, sizeof(message.id), record);
 		give_back(lane, record, true);
+		hang_up(lane);
 	}
 	close(lent.fd);
 }
@@ -195,6 +209,7 @@ static int take_return(struct local_lane *lane, uint64_t id)
 
 	if (!id) {
 		give_back_all(lane, true);
+		lane->returned_all = true;
 		return 0;
 	}
 	HASH_FIND(hh, lane->lents, &id, sizeof(id), lent);
@@ -240,7 +255,6 @@ static void end_lane(struct local_lane *lane)
 		otte_loop_remove(loop_of(local), &lane->process);
 	otte_fd_close(lane->process.fd);
 	lane->state = LANE_GONE;
-	atomic_fetch_sub(&local->counters.lanes, 1);
 	local->env.source.lane_closed(lane->peer);
 	otte_loop_retire(loop_of(local), &lane->retired);
 }
@@ -259,6 +273,21 @@ static void begin_to_die(struct local_lane *lane)
 	if (otte_loop_add(loop_of(local), &lane->process, EPOLLIN))
 		otte_log(OTTE_LOG_ERROR, "the end of process %d will not be seen: %s", lane->pid,
 			 otte_error_text());
+}
+
+/* By its word on `lane`, the peer has nothing any more of what its lost lanes were lent. */
+static void settle_earlier(struct local_lane *lane)
+{
+	struct local_lane *each, *next;
+
+	DL_FOREACH_SAFE(lane->local->lanes, each, next) {
+		if (each->peer != lane->peer || each->state != LANE_DYING)
+			continue;
+		pthread_mutex_lock(&each->lock);
+		give_back_all(each, true);
+		pthread_mutex_unlock(&each->lock);
+		end_lane(each);
+	}
 }
 
 static void lane_ready(struct otte_watch *watch, uint32_t events)
@@ -281,10 +310,16 @@ static void lane_ready(struct otte_watch *watch, uint32_t events)
 		if (ret == 1 && take_message(lane, &message))
 			ret = -EPROTO;
 	}
+	/* Nothing was lost, and receipts may still be there: it is tried again, in vain only so often. */
+	if (ret == -EIO && lane->failures++ < FAILURES)
+		ret = 0;
 	idle = !lane->lents;
 	pthread_mutex_unlock(&lane->lock);
+	if (lane->returned_all)
+		settle_earlier(lane);
+	lane->returned_all = false;
 	if (ret == -EPROTO) {
-		atomic_fetch_add(&lane->local->counters.bad_frames, 1);
+		atomic_fetch_add(&lane->local->bad_frames, 1);
 		otte_log(OTTE_LOG_WARNING, "process %d of this host is cut off: %s", lane->pid,
 			 otte_error_text());
 	}
@@ -357,7 +392,6 @@ int local_source_accept(struct local *local, void *peer, int fd)
 		free_lane(&lane->retired);
 		return ret;
 	}
-	atomic_fetch_add(&local->counters.lanes, 1);
 	otte_log(OTTE_LOG_INFO,
 		 "process %d may map memory of this engine, whole allocations (local.trusted)", lane->pid);
 	return 0;
