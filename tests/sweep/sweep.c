@@ -817,12 +817,17 @@ static bool one_fault_elsewhere(enum fault_kind kind, long nth,
 
 static void survives_each_fault_elsewhere(void (*adjust)(struct otte_config *config))
 {
-	static const enum fault_kind kinds[] = { FAULT_MEMORY, FAULT_RESET, FAULT_SCARCE };
+	static const enum fault_kind kinds[] = { FAULT_MEMORY, FAULT_SCARCE, FAULT_RESET };
+	/*
+	 * Nobody resets a UNIX socket between two processes that live. Were one to be, at the end, what was lent
+	 * would stay so until the borrower has ended, as it should: here that is this process.
+	 */
+	unsigned count = adjust == use_local ? 2 : 3;
 	unsigned fds = count_fds(), i;
 	long nth, live = fault_live();
 
 	doing = "elsewhere";
-	for (i = 0; i < 3; i++)
+	for (i = 0; i < count; i++)
 		for (nth = 1; one_fault_elsewhere(kinds[i], nth, adjust); nth += STRIDE)
 			;
 	HOLDS(fault_live() == live, "%ld allocations are left", fault_live() - live);
