@@ -561,18 +561,20 @@ struct answer {
 	const char *text; /* "": hang up at once */
 };
 
-static void *answer_once(void *arg)
+/* Whoever comes, until the listener is shut down: the port may have been another program's before. */
+static void *answer_all(void *arg)
 {
 	struct answer *answer = arg;
 	char dropped[256];
-	int fd = accept(answer->listener, NULL, NULL);
+	int fd;
 
-	if (*answer->text && send(fd, answer->text, strlen(answer->text), MSG_NOSIGNAL) < 0)
-		return arg;
-	/* Until the other side has hung up: closed with words unread, a socket takes back its own. */
-	while (*answer->text && recv(fd, dropped, sizeof(dropped), 0) > 0)
-		;
-	close(fd);
+	while ((fd = accept(answer->listener, NULL, NULL)) >= 0) {
+		/* Until the other side has hung up: closed with words unread, a socket takes back its own. */
+		if (*answer->text && send(fd, answer->text, strlen(answer->text), MSG_NOSIGNAL) > 0)
+			while (recv(fd, dropped, sizeof(dropped), 0) > 0)
+				;
+		close(fd);
+	}
 	return NULL;
 }
 
@@ -584,8 +586,9 @@ static int open_one_that_says(struct otte_engine *engine, const char *text)
 	pthread_t thread;
 	int rc;
 
-	assert_int_equal(pthread_create(&thread, NULL, answer_once, &answer), 0);
+	assert_int_equal(pthread_create(&thread, NULL, answer_all, &answer), 0);
 	rc = otte_segment_open(engine, address, 0, 5 * SECOND, &segment);
+	shutdown(answer.listener, SHUT_RDWR);
 	pthread_join(thread, NULL);
 	close(answer.listener);
 	return rc;
