@@ -11,7 +11,6 @@
  *   register_lock              the order of region ids
  *   peer_lock                  the table of peers
  *   source_lock                the table of sessions
- *   (transport, source side: tcp.sending)
  *   source_peer.lock           standing loans
  *   otte_peer.lock             state, window, live tasks
  *   (transport: tcp_peer.lock, rx_lock, lane lock; otte_control_client.lock)
@@ -39,7 +38,6 @@
 #include "transport/transport.h"
 
 #define OTTE_SOURCE_LANES_MAX 16
-#define OTTE_WORKERS_MAX 16
 
 struct source_peer;
 struct otte_notify_queue;
