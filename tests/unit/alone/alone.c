@@ -416,14 +416,22 @@ static void a_cancel_or_a_deadline_ends_a_run(void **state)
 static void who_sleeps_alone_leads_when_nobody_has_for_a_while(void **state)
 {
 	_Atomic uint64_t live = 1;
-	struct otte_progress progress = { .live = &live, .ran_ns = otte_coarse_ns() };
+	struct otte_progress progress = { .live = &live, .ran_ns = NSEC_PER_SEC };
 
 	(void)state;
+	otte_clock_fake(NSEC_PER_SEC + 10 * NSEC_PER_MSEC);
 	assert_true(otte_progress_alone(&progress, 1));
-	usleep(60000);
+	otte_clock_fake(NSEC_PER_SEC + 60 * NSEC_PER_MSEC);
 	assert_false(otte_progress_alone(&progress, 1));
 	progress.ran_ns = otte_coarse_ns();
 	assert_true(otte_progress_alone(&progress, 1));
+}
+
+static int go_back_to_the_real_clock(void **state)
+{
+	(void)state;
+	otte_clock_fake(0);
+	return 0;
 }
 
 /* A connection that the requester opened to `port`: it is one whose receives have a limit. */
@@ -665,7 +673,8 @@ int main(void)
 		cmocka_unit_test(a_cancel_or_a_deadline_ends_a_wait_whose_bytes_trickle_in),
 		cmocka_unit_test(a_run_keeps_its_limit_and_goes_on),
 		cmocka_unit_test(a_cancel_or_a_deadline_ends_a_run),
-		cmocka_unit_test(who_sleeps_alone_leads_when_nobody_has_for_a_while),
+		cmocka_unit_test_teardown(who_sleeps_alone_leads_when_nobody_has_for_a_while,
+					  go_back_to_the_real_clock),
 		cmocka_unit_test(a_lost_connection_is_made_again_beside_lone_waits),
 		cmocka_unit_test(a_connection_that_is_lost_afterwards_is_made_again),
 		cmocka_unit_test(a_second_request_shares_the_connection_of_a_lone_one),
