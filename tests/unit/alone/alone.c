@@ -588,6 +588,7 @@ static void a_second_request_shares_the_connection_of_a_run(void **state)
 {
 	struct otte_request request;
 	struct second second = { 0 };
+	struct otte_task task;
 	pthread_t thread;
 	struct pair pair;
 	unsigned i;
@@ -595,16 +596,25 @@ static void a_second_request_shares_the_connection_of_a_run(void **state)
 	(void)state;
 	open_pair(&pair);
 	second.pair = &pair;
-	request = pair_request(&pair, OTTE_READ, 0, 0, BLOCK);
 	assert_int_equal(otte_batch_create(pair.requester, 1, &second.batch), 0);
 	for (i = 0; i < 20; i++) {
+		bool refused = i % 2;
+
+		request = pair_request(&pair, OTTE_READ, 0, 0, BLOCK);
+		/* Where the payload would be, the other's answer must not be taken for it. */
+		if (refused)
+			request.remote_region = UINT64_MAX;
 		stall_source(&pair);
 		memset(pair.local_bytes, 0, SIZE);
 		assert_int_equal(pthread_create(&thread, NULL, second_request_then_go_on, &second),
 				 0);
-		assert_int_equal(otte_batch_run(pair.batch, &request, 1, 30 * SECOND), 0);
+		assert_int_equal(otte_batch_run(pair.batch, &request, 1, 30 * SECOND), refused);
 		pthread_join(thread, NULL);
-		assert_memory_equal(pair.local_bytes, pair.remote_bytes, 2 * BLOCK);
+		assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
+		assert_int_equal(task.code, refused ? -ENOENT : 0);
+		if (!refused)
+			assert_memory_equal(pair.local_bytes, pair.remote_bytes, BLOCK);
+		assert_memory_equal(pair.local_bytes + BLOCK, pair.remote_bytes + BLOCK, BLOCK);
 	}
 	assert_int_equal(otte_batch_destroy(second.batch), 0);
 	pair_close(&pair);
