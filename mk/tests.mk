@@ -15,7 +15,8 @@ LDFLAGS_unit_zerocopy := $(addprefix -Wl$(comma)--wrap=,setsockopt send recv rec
 LDFLAGS_unit_alone := $(addprefix -Wl$(comma)--wrap=,recv recvmsg otte_sys_recv otte_sys_recvmsg)
 
 # The end of a request stops where the test wants it to.
-LDFLAGS_unit_ends := -Wl,--wrap=otte_access_end,--wrap=otte_notify_send_list
+LDFLAGS_unit_ends := $(addprefix -Wl$(comma)--wrap=,otte_access_end otte_notify_send_list otte_batch_start \
+	otte_peer_check_region)
 
 UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
 

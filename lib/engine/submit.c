@@ -278,6 +278,7 @@ static void tell_all_finished(struct otte_batch *batch)
 	}
 	while ((waiter = batch->waiters)) {
 		DL_DELETE(batch->waiters, waiter);
+		waiter->failed = batch->failed;
 		otte_progress_wake(progress, waiter);
 	}
 }
