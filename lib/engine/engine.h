@@ -16,7 +16,7 @@
  *   (transport: tcp_peer.lock, rx_lock, lane lock; otte_control_client.lock)
  *   batch.lock
  *   region_lock, memory_lock, region_wait_lock, access maps, notify_lock, progress.lock, ledger,
- *   and the transport's tcp.lock, tcp_express.lock, tcp_zerocopies.lock
+ *   and the transport's tcp.lock, tcp_express.lock, tcp_zerocopies.lock, the loops' locks
  */
 #ifndef OTTE_ENGINE_ENGINE_H
 #define OTTE_ENGINE_ENGINE_H
