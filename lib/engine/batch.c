@@ -198,7 +198,7 @@ int otte_batch_eventfd(struct otte_batch *batch)
 	return ret;
 }
 
-/* Of a request that exists; under batch->lock, or all of the batch's are finished. */
+/* Of a request that exists; under batch->lock, without which the batch may begin anew. */
 static void describe_task(const struct otte_task_record *task, struct otte_task *out)
 {
 	const struct otte_task_record *head = task;
@@ -220,7 +220,6 @@ static void describe_task(const struct otte_task_record *task, struct otte_task 
 
 int otte_batch_task(struct otte_batch *batch, uint32_t index, struct otte_task *out)
 {
-	uint32_t finished;
 	int ret;
 
 	ret = check(batch, "otte_batch_task");
@@ -228,11 +227,6 @@ int otte_batch_task(struct otte_batch *batch, uint32_t index, struct otte_task *
 		return ret;
 	if (!out)
 		return otte_fail(-EINVAL, "otte_batch_task: task must not be NULL");
-	finished = atomic_load_explicit(&batch->finished, memory_order_acquire);
-	if (index < finished && finished == batch->submitted) {
-		describe_task(&batch->tasks[index], out);
-		return 0;
-	}
 	pthread_mutex_lock(&batch->lock);
 	if (index < batch->submitted)
 		describe_task(&batch->tasks[index], out);

@@ -80,7 +80,8 @@ struct otte_batch {
 	/*
 	 * `lock`: the rest, and the tasks' last four fields. Of these, `submitted` is written under submit_lock
 	 * and, once there is an eventfd, under `lock` too; `finished` is the last thing that is written under
-	 * `lock`: who sees it equal to `submitted` may look at the results, and begin anew, without it.
+	 * `lock`: who sees it equal to `submitted` there may begin anew, and then fills in the tasks under
+	 * submit_lock alone. So nobody looks at a task from `submitted` on.
 	 */
 	pthread_mutex_t lock;
 	/* ended: have a result; finished: and nothing of ours will touch them. */

@@ -328,6 +328,56 @@ static void a_write_may_follow_a_read_at_once(void **state)
 	pair_close(&pair);
 }
 
+/* ---- One runs a batch, others look at it ---- */
+
+#define LOOKS 2000
+
+static _Atomic bool looking;
+
+static void *look_at_tasks(void *arg)
+{
+	struct pair *pair = arg;
+	struct otte_task task;
+	uint32_t i;
+	int ret;
+
+	while (atomic_load_explicit(&looking, memory_order_relaxed)) {
+		for (i = 0; i < 2; i++) {
+			ret = otte_batch_task(pair->batch, i, &task);
+			CHECK(ret == 0 || ret == -EINVAL, ret);
+			CHECK(ret || task.user_data == i, (int)task.user_data);
+			CHECK(ret || task.code == 0, task.code);
+		}
+	}
+	return NULL;
+}
+
+static void tasks_may_be_looked_at_while_their_batch_is_run_again(void **state)
+{
+	struct otte_request requests[2];
+	pthread_t threads[2];
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	pair_open(&pair, SHARE, NULL);
+	for (i = 0; i < 2; i++) {
+		/* Neighbours: the second is part of the first one's group. */
+		requests[i] = pair_request(&pair, OTTE_READ, i * 4096, i * 4096, 4096);
+		requests[i].user_data = i;
+	}
+	atomic_store(&looking, true);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, look_at_tasks, &pair), 0);
+	for (i = 0; i < LOOKS; i++)
+		assert_int_equal(otte_batch_run(pair.batch, requests, 2, 60 * SECOND), 0);
+	atomic_store(&looking, false);
+	for (i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	nothing_was_wrong();
+	pair_close(&pair);
+}
+
 /* ---- The library's own threads ---- */
 
 /* A thread begins with every signal blocked, and is listed for a moment after it was joined. */
@@ -474,6 +524,7 @@ int main(void)
 		cmocka_unit_test(sixty_four_threads_each_find_their_bytes),
 		cmocka_unit_test(busy_is_said_only_of_bytes_that_are_in_use),
 		cmocka_unit_test(a_write_may_follow_a_read_at_once),
+		cmocka_unit_test(tasks_may_be_looked_at_while_their_batch_is_run_again),
 		cmocka_unit_test(threads_leave_signals_to_the_program_but_for_their_own_faults),
 		cmocka_unit_test(threads_do_not_depend_on_the_number_of_peers),
 	};
