@@ -545,8 +545,11 @@ static void let_go_early(struct tcp_lane *lane)
  */
 static int receive(struct tcp_lane *lane, int flags, struct tcp_slice **done, bool *emptied)
 {
-	int ret = receive_some(lane, flags, done, emptied);
+	int ret;
 
+	if (lane->garbled)
+		return otte_fail(-EPROTO, "a peer's answer is malformed, or to no request of ours");
+	ret = receive_some(lane, flags, done, emptied);
 	if (lane->held)
 		let_go_early(lane);
 	return ret;
@@ -632,8 +635,11 @@ static void end_exchange(struct tcp_lane *lane, int ret)
 {
 	if (lane->held)
 		let_go_early(lane);
-	if (ret < 0) /* not killed here: without rx_lock others may end the slice, and the peer be gone */
-		tcp_lane_break(lane);
+	if (ret >= 0)
+		return;
+	/* Not killed here: without rx_lock others may end the slice, and the peer be gone. */
+	lane->garbled = ret == -EPROTO;
+	tcp_lane_break(lane);
 }
 
 bool tcp_lane_exchange(struct tcp_lane *lane, struct tcp_slice *slice)
@@ -981,6 +987,7 @@ void tcp_lane_kill(struct tcp_lane *lane, int code, bool retry)
 	lane->unsent = NULL;
 	lane->current = NULL;
 	lane->answer_got = 0;
+	lane->garbled = false;
 	atomic_store(&lane->queued_bytes, 0);
 	pthread_mutex_unlock(&lane->lock);
 	pthread_mutex_unlock(&lane->rx_lock);

@@ -131,6 +131,7 @@ struct tcp_lane {
 	uint32_t answer_got;
 	struct tcp_slice *current;       /* READ whose payload is coming in */
 	uint64_t current_got;
+	bool garbled;                    /* an answer was none, nor is what comes after; to be killed */
 	_Atomic uint32_t rx_wanted;      /* threads that wait for rx_lock */
 
 	pthread_mutex_t lock;            /* the fields of this paragraph */

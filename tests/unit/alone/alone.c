@@ -31,6 +31,8 @@ static _Atomic bool stalled; /* a source that was asleep does not go on */
 static _Atomic bool late;    /* a requester that does not sleep looks late */
 static _Atomic bool trickles; /* a requester gets one byte a millisecond */
 
+static _Atomic bool garbles; /* the next answer that a requester sleeps for is none; its payload waits */
+
 static void note(_Atomic unsigned *slept, int flags)
 {
 	if (!(flags & MSG_DONTWAIT))
@@ -74,6 +76,24 @@ static bool look(int flags, struct msghdr *message, struct iovec *one)
 	return true;
 }
 
+/* As look(). True: garble() what comes. */
+static bool cut_off(int flags, struct msghdr *message)
+{
+	if (flags & MSG_DONTWAIT || !atomic_exchange(&garbles, false))
+		return false;
+	message->msg_iovlen = 1;
+	return true;
+}
+
+static ssize_t garble(const struct msghdr *message, ssize_t n)
+{
+	if (n > 0)
+		memset(message->msg_iov[0].iov_base, 0xff, (size_t)n);
+	else
+		atomic_store(&garbles, true); /* it came to nothing */
+	return n;
+}
+
 static ssize_t nothing_yet(void)
 {
 	errno = EAGAIN;
@@ -85,8 +105,14 @@ ssize_t __wrap_otte_sys_recvmsg(int fd, struct msghdr *message, int flags);
 ssize_t __wrap_otte_sys_recvmsg(int fd, struct msghdr *message, int flags)
 {
 	struct iovec one;
+	ssize_t n;
+	bool cut;
 
-	return look(flags, message, &one) ? __real_otte_sys_recvmsg(fd, message, flags) : nothing_yet();
+	if (!look(flags, message, &one))
+		return nothing_yet();
+	cut = cut_off(flags, message);
+	n = __real_otte_sys_recvmsg(fd, message, flags);
+	return cut ? garble(message, n) : n;
 }
 
 ssize_t __real_otte_sys_recv(int fd, void *data, size_t length, int flags) __attribute__((weak));
@@ -107,8 +133,14 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags);
 ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags)
 {
 	struct iovec one;
+	ssize_t n;
+	bool cut;
 
-	return look(flags, message, &one) ? __real_recvmsg(fd, message, flags) : nothing_yet();
+	if (!look(flags, message, &one))
+		return nothing_yet();
+	cut = cut_off(flags, message);
+	n = __real_recvmsg(fd, message, flags);
+	return cut ? garble(message, n) : n;
 }
 
 ssize_t __real_recv(int fd, void *data, size_t length, int flags);
@@ -473,6 +505,30 @@ static unsigned near_port(unsigned port)
 	return fd < 0 || getsockname(fd, (struct sockaddr *)&near, &length) ? 0 : ntohs(near.sin_port);
 }
 
+/* The stream is of no use after it, whatever the next bytes look like. */
+static void an_answer_that_is_none_is_the_last_of_its_connection(void **state)
+{
+	struct otte_stats stats = { .size = sizeof(stats) };
+	uint64_t begun_ns = otte_now_ns();
+	struct pair pair;
+
+	(void)state;
+	open_pair(&pair);
+	read_many(&pair);
+	atomic_store(&garbles, true);
+	/* The request is sent once more, if there is a connection by then. */
+	while (atomic_load(&garbles)) {
+		run_one(&pair, OTTE_READ, 0, BLOCK, BLOCK);
+		assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
+	}
+	while (run_one(&pair, OTTE_READ, 0, BLOCK, BLOCK))
+		assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
+	assert_memory_equal(pair.local_bytes, pair.remote_bytes + BLOCK, BLOCK);
+	assert_int_equal(otte_engine_stats(pair.requester, &stats), 0);
+	assert_int_equal(stats.bad_frames, 1);
+	pair_close(&pair);
+}
+
 static uint64_t lanes_of(struct otte_engine *engine)
 {
 	struct otte_stats stats = { .size = sizeof(stats) };
@@ -707,6 +763,7 @@ int main(void)
 					  go_back_to_the_real_clock),
 		cmocka_unit_test(a_lost_connection_is_made_again_beside_lone_waits),
 		cmocka_unit_test(a_connection_that_is_lost_afterwards_is_made_again),
+		cmocka_unit_test(an_answer_that_is_none_is_the_last_of_its_connection),
 		cmocka_unit_test(a_second_request_shares_the_connection_of_a_lone_one),
 		cmocka_unit_test(a_second_request_shares_the_connection_of_a_run),
 		cmocka_unit_test(a_peer_that_falls_silent_does_not_hold_up_another),
