@@ -31,10 +31,17 @@ CHECK_PARTS += unit
 CHECK_FAST_PARTS += unit
 budget-unit := 2
 
-.PHONY: unit-programs check-part-unit
+# The ledger's suite once more, over otte.ko in a guest.
+CHECK_PARTS += ledger-kernel
+budget-ledger-kernel := 2
+
+.PHONY: unit-programs check-part-unit check-part-ledger-kernel
 unit-programs: $(UNIT_BIN)
 
 check-part-unit: $(UNIT_BIN)
 	@tests/run-programs.sh $(UNIT_BIN)
+
+check-part-ledger-kernel: $(B)/unit/ledger
+	@tests/vm/ledger --kernel 6.12 $<
 
 -include $(foreach n,$(UNIT_NAMES),$(patsubst %.c,$(B)/%.d,$(wildcard tests/unit/$(n)/*.c)))

@@ -5,7 +5,7 @@
  *
  * One interface, two back ends (DESIGN section 3 is the agreement, docs/architecture.md the prose):
  *   process.c  the rules inside one process
- *   kernel.c   the same rules in otte.ko, through /dev/otte
+ *   kernel.c   the same rules in otte.ko, through /dev/otte (kernel.h says where it differs)
  * tests/unit/ledger holds one conformance suite that drives every state and event over each.
  *
  * Loan states, moved only by the calls below:
@@ -152,6 +152,7 @@ struct otte_loan_info {
 enum otte_retained_kind {
 	OTTE_RETAINED_REGION = 1, /* the owner left while loans lacked evidence */
 	OTTE_RETAINED_HOLD = 2,   /* a native object that its owner could not prove drained */
+	OTTE_RETAINED_LOAN = 3,   /* kernel only: its borrower left without accepted evidence */
 };
 
 struct otte_retained_info {
@@ -275,9 +276,15 @@ const char *otte_evidence_name(uint32_t evidence);
 int otte_ledger_process_open(const struct otte_ledger_limits *limits, struct otte_ledger **ledger);
 
 /*
- * By kind: enum otte_ledger_kind. KERNEL fails closed, naming what is missing (-ENODEV no node,
- * -EACCES no permission, -EPROTONOSUPPORT another ABI, -ENOSYS no kernel back end in this build).
- * AUTO logs which it took.
+ * The kernel back end, over /dev/otte. Of `limits` it takes `regions`, the words on its status page
+ * (NULL: as many as there can be): all else is the module's to limit. Fails closed: -ENODEV no
+ * node, -EACCES no permission, -EPROTONOSUPPORT another ABI or a missing feature, named.
+ */
+int otte_ledger_kernel_open(const struct otte_ledger_limits *limits, struct otte_ledger **ledger);
+
+/*
+ * By kind: enum otte_ledger_kind. AUTO takes the kernel's where it can be had, else the
+ * process's, and logs which, and why.
  */
 int otte_ledger_open(uint32_t kind, const struct otte_ledger_limits *limits,
 		     struct otte_ledger **ledger);

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the kernel back end does where it differs from the process's: each departure that
+ * docs/architecture.md names is one test here. Run in a guest with the module, as root.
+ */
+#include "suite.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "ledger/open.h"
+
+#define BOTH (OTTE_REMOTE_READ | OTTE_REMOTE_WRITE)
+#define SYSFS "/sys/class/misc/otte/"
+
+static void write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+/* ---- Which ----------------------------------------------------------------------------------- */
+
+static char logged[256];
+
+static void keep(void *arg, enum otte_log_level level, const char *line)
+{
+	(void)arg;
+	(void)level;
+	snprintf(logged, sizeof(logged), "%s", line);
+}
+
+static void auto_takes_the_module_where_it_is_and_says_so(void **unused)
+{
+	struct otte_ledger *ledger;
+
+	(void)unused;
+	otte_log_set(keep, NULL, OTTE_LOG_INFO);
+	assert_int_equal(otte_ledger_open(OTTE_LEDGER_AUTO, NULL, &ledger), 0);
+	otte_log_set(NULL, NULL, OTTE_LOG_ERROR);
+	assert_string_equal(ledger->ops->name, "kernel");
+	assert_string_equal(logged, "ledger: kernel (/dev/otte)");
+	ledger->ops->close(ledger);
+}
+
+static void without_permission_kernel_is_refused_and_auto_says_why_not(void **unused)
+{
+	struct otte_ledger *ledger;
+	char why[256];
+	int rc, taken;
+
+	(void)unused;
+	assert_int_equal(setegid(65534), 0);
+	assert_int_equal(seteuid(65534), 0);
+	rc = otte_ledger_open(OTTE_LEDGER_KERNEL, NULL, &ledger);
+	snprintf(why, sizeof(why), "%s", otte_error_text());
+	otte_log_set(keep, NULL, OTTE_LOG_INFO);
+	taken = otte_ledger_open(OTTE_LEDGER_AUTO, NULL, &ledger);
+	otte_log_set(NULL, NULL, OTTE_LOG_ERROR);
+	assert_int_equal(seteuid(0), 0);
+	assert_int_equal(setegid(0), 0);
+	assert_int_equal(rc, -EACCES);
+	assert_string_equal(why, "ledger: /dev/otte: no permission to read and write it");
+	assert_int_equal(taken, 0);
+	assert_string_equal(ledger->ops->name, "process");
+	assert_string_equal(
+		logged,
+		"ledger: process, since ledger: /dev/otte: no permission to read and write it");
+	ledger->ops->close(ledger);
+}
+
+/* ---- Limits ---------------------------------------------------------------------------------- */
+
+static void a_limit_of_the_administrators_refuses_by_level_and_resource(void **unused)
+{
+	struct otte_region_claim claim = { 0x900000, 100, BOTH, OTTE_BACKING_NONE };
+	static struct picture before;
+	struct world w;
+	uint64_t id;
+	int rc;
+
+	(void)unused;
+	open_world(&w, NULL);
+	take_picture(&w, &before);
+	write_file(SYSFS "limit_client/registered_bytes", "4100");
+	rc = w.ops->region_add(w.client[LENDER], &claim, &id);
+	write_file(SYSFS "limit_client/registered_bytes", "max");
+	expect_refused(rc, -EDQUOT,
+		       "limit_client/registered_bytes: 4096 of 4100 charged, 100 more asked for");
+	expect_same(&w, &before);
+	expect_no_event(&w, LENDER); /* the refusal's own was taken along */
+	assert_int_equal(w.ops->region_add(w.client[LENDER], &claim, &id), 0);
+	close_world(&w);
+}
+
+static void what_the_lender_settles_is_not_charged_any_more(void **unused)
+{
+	struct otte_loan_terms terms;
+	struct world w;
+	int i;
+
+	(void)unused;
+	open_world(&w, NULL);
+	terms = usual_terms(&w, remote(1));
+	write_file(SYSFS "limit_client/loans", "2");
+	for (i = 0; i < 8; i++)
+		assert_int_equal(w.ops->loan_settle(w.client[LENDER], expose(&w, &terms),
+						    OTTE_EVIDENCE_RETURNED),
+				 0);
+	write_file(SYSFS "limit_client/loans", "131072");
+	close_world(&w);
+}
+
+static void the_status_page_has_room_for_the_callers_regions(void **unused)
+{
+	struct otte_ledger_limits limits = { .regions = 1000 };
+	struct otte_region_claim claim = { 0x900000, 100, BOTH, OTTE_BACKING_NONE };
+	struct world w;
+	uint64_t id;
+	int i, rc = 0;
+
+	(void)unused;
+	open_world(&w, &limits);
+	for (i = 0; i < 1000; i++)
+		assert_int_equal(w.ops->region_add(w.client[LENDER], &claim, &id), 0);
+	for (; !rc && i < 2000; i++) /* whole pages of words */
+		rc = w.ops->region_add(w.client[LENDER], &claim, &id);
+	expect_refused(rc, -EDQUOT, "limits.regions: the status page");
+	close_world(&w);
+}
+
+/* ---- Death ----------------------------------------------------------------------------------- */
+
+static void what_a_leaving_owner_lent_is_retained_for_its_borrower(void **unused)
+{
+	struct otte_retained_info info;
+	struct otte_loan_terms terms;
+	struct world w;
+	uint64_t loan;
+
+	(void)unused;
+	open_world(&w, NULL);
+	terms = usual_terms(&w, local(&w, BORROWER));
+	terms.length = 10;
+	loan = expose(&w, &terms);
+	close_client(&w, LENDER);
+	assert_int_equal(retained_of(&w, &info, 1), 1);
+	assert_int_equal(info.kind, OTTE_RETAINED_REGION);
+	assert_int_equal(info.id, w.region);
+	assert_int_equal(info.loans, 1);
+	assert_int_equal(info.bytes, REGION_LENGTH);
+	assert_int_equal(info.owner, w.id[LENDER]);
+	assert_int_equal(info.owner_pid, getpid());
+	assert_non_null(strstr(info.reason, " left before its loans had evidence"));
+	assert_int_equal(counters_of(&w).retained_bytes, REGION_LENGTH);
+	assert_int_equal(counters_of(&w).registered_bytes, REGION_LENGTH);
+	assert_int_equal(counters_of(&w).lent_bytes, 10);
+	expect_event(&w, BORROWER, OTTE_EVENT_OWNER_GONE, 0, loan);
+	assert_int_equal(w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED), 0);
+	assert_int_equal(counters_of(&w).retained, 0);
+	assert_int_equal(counters_of(&w).regions, 0);
+	close_world(&w);
+}
+
+/* A client is a descriptor; only its process's end is an exit. */
+static void a_borrower_that_closes_leaves_a_record_until_the_lender_revokes(void **unused)
+{
+	struct otte_retained_info info;
+	struct otte_loan_terms terms;
+	struct world w;
+	uint64_t loan;
+
+	(void)unused;
+	open_world(&w, NULL);
+	terms = usual_terms(&w, local(&w, BORROWER)); /* its exit would be accepted */
+	loan = expose(&w, &terms);
+	close_client(&w, BORROWER);
+	assert_int_equal(retained_of(&w, &info, 1), 1);
+	assert_int_equal(info.kind, OTTE_RETAINED_LOAN);
+	assert_int_equal(info.id, loan);
+	assert_int_equal(info.loans, 1);
+	assert_int_equal(info.owner, w.id[LENDER]);
+	assert_int_equal(state_of(&w, loan), OTTE_LOAN_EXPOSED);
+	expect_no_event(&w, LENDER);
+	assert_int_equal(w.ops->loan_revoke(w.client[LENDER], loan), 0);
+	assert_int_equal(retained_of(&w, &info, 1), 0);
+	close_world(&w);
+}
+
+/* In a child, another process; 0 where it accepted what it was offered. */
+static int borrow_and_die(int ids, int loans)
+{
+	struct otte_ledger *ledger;
+	struct otte_ledger_client *client;
+	uint64_t id, loan;
+
+	if (otte_ledger_kernel_open(NULL, &ledger) ||
+	    ledger->ops->client_open(ledger, "child", &client))
+		return 1;
+	id = ledger->ops->client_id(client);
+	if (write(ids, &id, sizeof(id)) != sizeof(id) ||
+	    read(loans, &loan, sizeof(loan)) != sizeof(loan))
+		return 2;
+	return ledger->ops->loan_accept(client, loan) ? 3 : 0;
+}
+
+static void a_borrowers_exit_is_evidence_where_the_lender_accepts_it(void **unused)
+{
+	struct otte_loan_terms terms;
+	int ids[2], loans[2], status, accepted, i;
+	struct otte_event event;
+	struct world w;
+	uint64_t loan;
+	pid_t child;
+
+	(void)unused;
+	for (accepted = 0; accepted < 2; accepted++) {
+		assert_int_equal(pipe(ids), 0);
+		assert_int_equal(pipe(loans), 0);
+		child = fork();
+		assert_true(child >= 0);
+		if (!child)
+			_exit(borrow_and_die(ids[1], loans[0]));
+		open_world(&w, NULL);
+		terms = usual_terms(&w, local(&w, BORROWER));
+		if (!accepted)
+			terms.accepted = 0;
+		assert_int_equal(read(ids[0], &terms.borrower.client, sizeof(uint64_t)),
+				 sizeof(uint64_t));
+		loan = must_offer(&w, &terms);
+		assert_int_equal(write(loans[1], &loan, sizeof(loan)), sizeof(loan));
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_int_equal(status, 0);
+		/* The module sees the last of it a moment later. */
+		for (i = 0; i < 500 && counters_of(&w).loans != (uint64_t)!accepted; i++)
+			usleep(10000);
+		for (i = 0; i < 500 && counters_of(&w).retained != (uint64_t)!accepted; i++)
+			usleep(10000);
+		assert_int_equal(counters_of(&w).loans, !accepted);
+		assert_int_equal(counters_of(&w).retained, !accepted);
+		if (accepted) {
+			assert_int_equal(w.ops->event_next(w.client[LENDER], &event), 0);
+			assert_int_equal(event.kind, OTTE_EVENT_SETTLED);
+			assert_int_equal(event.evidence, OTTE_EVIDENCE_BORROWER_EXITED);
+			assert_int_equal(counters_of(&w).loans_settled, 1);
+		}
+		close_world(&w);
+		for (i = 0; i < 2; i++) {
+			close(ids[i]);
+			close(loans[i]);
+		}
+	}
+}
+
+/* ---- Fork ------------------------------------------------------------------------------------ */
+
+static void a_child_is_not_its_parents_client(void **unused)
+{
+	struct otte_region_claim claim = { 0x900000, 100, BOTH, OTTE_BACKING_NONE };
+	int status;
+	struct world w;
+	uint64_t id;
+	pid_t child;
+
+	(void)unused;
+	open_world(&w, NULL);
+	child = fork();
+	assert_true(child >= 0);
+	if (!child)
+		_exit(w.ops->region_add(w.client[LENDER], &claim, &id) != -EPERM);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(counters_of(&w).regions, 1);
+	close_world(&w);
+}
+
+/* ---- Events ---------------------------------------------------------------------------------- */
+
+static void of_an_offer_that_was_read_its_end_is_told(void **unused)
+{
+	struct otte_loan_terms terms;
+	uint64_t loan, declined;
+	struct world w;
+
+	(void)unused;
+	open_world(&w, NULL);
+	terms = usual_terms(&w, local(&w, BORROWER));
+	loan = must_offer(&w, &terms);
+	expect_event(&w, BORROWER, OTTE_EVENT_OFFERED, 0, loan);
+	assert_int_equal(w.ops->loan_withdraw(w.client[LENDER], loan), 0);
+	expect_event(&w, BORROWER, OTTE_EVENT_WITHDRAWN, 0, loan);
+	declined = must_offer(&w, &terms);
+	close_client(&w, BORROWER);
+	expect_event(&w, LENDER, OTTE_EVENT_WITHDRAWN, 0, declined);
+	expect_no_event(&w, LENDER);
+	assert_int_equal(state_of(&w, declined), NOTHING);
+	close_world(&w);
+}
+
+/* ---- Offers to peers ------------------------------------------------------------------------- */
+
+/* Another ledger of this process sees what the module knows, not what this one adds. */
+static void an_offer_to_a_peer_counts_as_exposed_in_the_module(void **unused)
+{
+	struct otte_loan_terms terms;
+	struct otte_loan_info row;
+	struct otte_ledger *other;
+	struct world w;
+	uint64_t loan;
+
+	(void)unused;
+	open_world(&w, NULL);
+	assert_int_equal(backend->open(NULL, &other), 0);
+	terms = usual_terms(&w, remote(1));
+	loan = must_offer(&w, &terms);
+	assert_int_equal(state_of(&w, loan), OTTE_LOAN_OFFERED);
+	assert_int_equal(other->ops->dump_loans(other, &row, 1), 1);
+	assert_int_equal(row.id, loan);
+	assert_int_equal(row.state, OTTE_LOAN_EXPOSED);
+	assert_memory_equal(row.terms.borrower.incarnation, terms.borrower.incarnation, 16);
+	assert_int_equal(row.terms.borrower.epoch, terms.borrower.epoch);
+	assert_int_equal(w.ops->loan_withdraw(w.client[LENDER], loan), 0);
+	assert_int_equal(other->ops->dump_loans(other, &row, 1), 0);
+	loan = must_offer(&w, &terms);
+	close_client(&w, LENDER); /* an offer, so nothing is retained */
+	assert_int_equal(other->ops->dump_retained(other, NULL, 0), 0);
+	assert_int_equal(other->ops->dump_loans(other, &row, 1), 0);
+	other->ops->close(other);
+	close_world(&w);
+}
+
+const struct CMUnitTest kernel_tests[] = {
+	cmocka_unit_test(auto_takes_the_module_where_it_is_and_says_so),
+	cmocka_unit_test(without_permission_kernel_is_refused_and_auto_says_why_not),
+	cmocka_unit_test(a_limit_of_the_administrators_refuses_by_level_and_resource),
+	cmocka_unit_test(what_the_lender_settles_is_not_charged_any_more),
+	cmocka_unit_test(the_status_page_has_room_for_the_callers_regions),
+	cmocka_unit_test(what_a_leaving_owner_lent_is_retained_for_its_borrower),
+	cmocka_unit_test(a_borrower_that_closes_leaves_a_record_until_the_lender_revokes),
+	cmocka_unit_test(a_borrowers_exit_is_evidence_where_the_lender_accepts_it),
+	cmocka_unit_test(a_child_is_not_its_parents_client),
+	cmocka_unit_test(of_an_offer_that_was_read_its_end_is_told),
+	cmocka_unit_test(an_offer_to_a_peer_counts_as_exposed_in_the_module),
+};
+const size_t kernel_count_tests = ARRAY_SIZE(kernel_tests);
