@@ -31,7 +31,7 @@ CHECK_PARTS += unit
 CHECK_FAST_PARTS += unit
 budget-unit := 2
 
-# The ledger's suite once more, over otte.ko in a guest.
+# The ledger's suite once more, over otte.ko in a guest; and the program with it.
 CHECK_PARTS += ledger-kernel
 budget-ledger-kernel := 2
 
@@ -41,7 +41,12 @@ unit-programs: $(UNIT_BIN)
 check-part-unit: $(UNIT_BIN)
 	@tests/run-programs.sh $(UNIT_BIN)
 
-check-part-ledger-kernel: $(B)/unit/ledger
-	@tests/vm/ledger --kernel 6.12 $<
+check-part-ledger-kernel: $(B)/unit/ledger $(B)/otte $(B)/guest/dump
+	@tests/vm/ledger --kernel 6.12 $(B)
+
+$(B)/guest/%: $(B)/tests/e2e/guest/%.o $(B)/libotte.a
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE)
+	@mv $@.tmp $@
 
 -include $(foreach n,$(UNIT_NAMES),$(patsubst %.c,$(B)/%.d,$(wildcard tests/unit/$(n)/*.c)))
