@@ -18,8 +18,8 @@
 #include "base/util.h"
 #include "ledger/open.h"
 
-/* What this library cannot do without: nothing that revision 1 has as an option. */
-#define NEEDED 0
+/* What this library cannot do without: several peers of one region. */
+#define NEEDED OTTE_MODULE_FEAT_STANDING
 
 static struct kernel_ledger *to_ledger(struct otte_ledger *ledger)
 {

@@ -203,6 +203,7 @@ static int publish(struct kernel_client *lender, const struct otte_loan_terms *t
 		wanted.evidence = terms->accepted >> 1; /* bit n there is bit n + 1 here */
 		return otte_module_loan_offer(lender->fd, &wanted, id);
 	}
+	wanted.flags = terms->flags & OTTE_LOAN_STANDING ? OTTE_MODULE_STANDING : 0;
 	wanted.incarnation = terms->borrower.epoch;
 	kernel_peer_encode(&terms->borrower, wanted.peer);
 	return otte_module_loan_expose(lender->fd, &wanted, id);

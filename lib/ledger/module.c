@@ -20,6 +20,8 @@ static_assert(OTTE_MODULE_PEER_LEN == OTTE_PEER_LEN, "peers are as long");
 static_assert(OTTE_MODULE_READ == OTTE_READ && OTTE_MODULE_WRITE == OTTE_WRITE, "directions");
 static_assert(OTTE_MODULE_REVOCABLE == OTTE_LOAN_REVOCABLE, "flags");
 static_assert(OTTE_MODULE_MAPPABLE == OTTE_LOAN_MAPPABLE, "flags");
+static_assert(OTTE_MODULE_STANDING == OTTE_LOAN_STANDING, "flags");
+static_assert(OTTE_MODULE_FEAT_STANDING == OTTE_FEAT_STANDING, "features");
 static_assert(OTTE_MODULE_EVIDENCE_BIT(1) == OTTE_EVIDENCE_NEVER_EXPOSED, "evidence");
 static_assert(OTTE_MODULE_EVIDENCE_BIT(6) == OTTE_EVIDENCE_FORCED, "evidence");
 static_assert((int)OTTE_MODULE_SETTLED == (int)OTTE_EVENT_SETTLED, "events");
@@ -56,8 +58,8 @@ int otte_module_query(int fd, struct otte_module_facts *facts)
 
 int otte_module_check(const struct otte_module_facts *facts, uint64_t needed)
 {
-	static const char *const names[] = { "PAGES",	"FILE",	  "CGROUP",
-					     "BOOT_ID", "DOMAIN", "TIME_NS" };
+	static const char *const names[] = { "PAGES",  "FILE",	  "CGROUP",  "BOOT_ID",
+					     "DOMAIN", "TIME_NS", "STANDING" };
 	unsigned bit;
 
 	if (facts->revision != OTTE_MODULE_REVISION)
@@ -151,6 +153,7 @@ int otte_module_loan_expose(int fd, const struct otte_module_terms *terms, uint6
 {
 	struct otte_loan_expose expose = {
 		.size = sizeof(expose),
+		.flags = terms->flags,
 		.region = terms->region,
 		.offset = terms->offset,
 		.length = terms->length,

@@ -21,9 +21,12 @@ enum otte_module_direction {
 	OTTE_MODULE_WRITE = 1u << 1,
 };
 
-/* Flags of an offer. */
+/* Flags of offers. */
 #define OTTE_MODULE_REVOCABLE (1u << 0)
 #define OTTE_MODULE_MAPPABLE (1u << 1)
+#define OTTE_MODULE_STANDING (1u << 2) /* of an exposure */
+
+#define OTTE_MODULE_FEAT_STANDING (1ull << 6)
 
 /* Evidence n of the ABI is bit n; ledger.h counts from 1. */
 #define OTTE_MODULE_EVIDENCE_BIT(e) (1u << ((e)-1))
@@ -50,7 +53,7 @@ struct otte_module_terms {
 	uint64_t length;
 	uint64_t borrower;
 	uint32_t direction; /* OTTE_MODULE_* */
-	uint32_t flags; /* of an offer */
+	uint32_t flags; /* OTTE_MODULE_* */
 	uint32_t evidence; /* OTTE_MODULE_EVIDENCE_BIT; 0: its default */
 	uint64_t tag;
 	uint64_t incarnation;

@@ -177,19 +177,27 @@ static inline int otte_revoke(int fd, uint64_t loan, uint32_t *draining)
 	return err;
 }
 
-static inline int otte_expose(int fd, uint64_t region, uint64_t offset, uint64_t length,
-			      uint8_t peer, uint64_t incarnation, uint32_t direction,
-			      uint64_t *loan)
+static inline int otte_expose_flags(int fd, uint64_t region, uint64_t offset, uint64_t length,
+				    uint8_t peer, uint64_t incarnation, uint32_t direction,
+				    uint32_t flags, uint64_t *loan)
 {
 	struct otte_loan_expose arg = {
-		.size = sizeof(arg), .region = region, .offset = offset, .length = length,
-		.incarnation = incarnation, .peer = { peer }, .direction = direction,
+		.size = sizeof(arg), .flags = flags, .region = region, .offset = offset,
+		.length = length, .incarnation = incarnation, .peer = { peer },
+		.direction = direction,
 	};
 	int err = otte_call(fd, OTTE_IOC_LOAN_EXPOSE, &arg);
 
 	if (!err)
 		*loan = arg.loan;
 	return err;
+}
+
+static inline int otte_expose(int fd, uint64_t region, uint64_t offset, uint64_t length,
+			      uint8_t peer, uint64_t incarnation, uint32_t direction,
+			      uint64_t *loan)
+{
+	return otte_expose_flags(fd, region, offset, length, peer, incarnation, direction, 0, loan);
 }
 
 /* Bytes copied, or -errno. */

@@ -93,6 +93,18 @@ the_dump_shows_the_standing_loan_while_it_lives() {
     nothing_left
 }
 
+several_peers_read_and_write_one_region_at_a_time() {
+    serve
+    pull_and_stop
+    dd if=/dev/urandom of=/tmp/in bs=1M count=1 2>/dev/null
+    /t/otte push --set ledger=kernel /tmp/in "$endpoint/blocks" || fail "push: $?"
+    until_true uses loans 1 || fail "loans"
+    kill -CONT "$puller"
+    wait "$puller" || fail "pull: $(cat /tmp/pull.err)"
+    stop_serving
+    nothing_left
+}
+
 # A peer's death says nothing, but this process can attest that its side is over.
 a_requester_that_is_killed_leaves_nothing() {
     serve

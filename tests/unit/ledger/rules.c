@@ -123,8 +123,7 @@ static const struct kind kinds[] = {
 
 static int excludes(const struct kind *a, const struct kind *b)
 {
-	/* The module has no standing loans yet: they exclude like others. */
-	if (!is_kernel() && a->flags & b->flags & OTTE_LOAN_STANDING)
+	if (a->flags & b->flags & OTTE_LOAN_STANDING)
 		return 0;
 	return a->right == OTTE_LOAN_WRITE || b->right == OTTE_LOAN_WRITE;
 }
