@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The kernel back end: the rules are otte.ko's, reached through /dev/otte. What is kept here is what
- * the module does not keep, or does not say to a caller: a region's claim, the terms of what this
+ * The kernel back end: the rules are otte.ko's, reached through /dev/otte. What is kept here is
+ * what the module does not keep, or does not say to a caller: a region's claim, the terms of what this
  * process lent, texts. Nothing here decides whether a loan may be: the module does.
  *
  * Who owns what (each in the file of its name):
@@ -14,8 +14,8 @@
  *
  * Locks, in this order: client->lock (its descriptor's calls, its tables), netlink.lock,
  * ledger->lock (who the clients are, counts). What dumps add to the module's rows, client->lent and
- * client->holds, changes under both of the first and last and may be read under either. A call into the module never waits for a user, so holding
- * client->lock over it is bounded.
+ * client->holds, changes under both the first and the last, and may be read under either. A call
+ * into the module never waits for a user, so holding client->lock over it is bounded.
  *
  * What differs from the process back end is in docs/architecture.md, "The kernel back end".
  */
@@ -90,7 +90,7 @@ struct kernel_client {
 	struct kernel_region *regions;
 	struct kernel_loan *lent, *accepted;
 	struct kernel_hold *holds;
-	TAILQ_HEAD(, kernel_event) events;
+	TAILQ_HEAD(kernel_events, kernel_event) events;
 	unsigned event_count;
 	struct otte_module_event refusal; /* the last one for want of budget; `level` NULL: none */
 };
@@ -103,7 +103,8 @@ static inline struct kernel_ledger *kernel_ledger_of(const struct kernel_client 
 /* ---- kernel.c -------------------------------------------------------------------------------- */
 
 /* Whether this is an open client of this ledger; and whether it ever was one and left something. */
-struct kernel_member *kernel_member_find(struct kernel_ledger *ledger, uint64_t client); /* locked */
+/* Under ledger->lock. */
+struct kernel_member *kernel_member_find(struct kernel_ledger *ledger, uint64_t client);
 bool kernel_client_is_open(struct kernel_ledger *ledger, uint64_t client);
 bool kernel_client_is_ours(struct kernel_ledger *ledger, uint64_t client);
 void kernel_count_settled(struct kernel_ledger *ledger, uint64_t loans);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Owns what the module told a client and nobody has asked for yet. The module keeps a loan's record,
- * and its charge, until both sides read what they were told of it. So this reads along whenever the
+ * Owns what the module told a client and nobody has asked for yet. The module keeps a loan's
+ * record, and its charge, until both sides read what they were told of it. So this reads along whenever the
  * client itself ended something, passes on what the interface knows, and keeps the rest to itself.
  * What it has taken in and not passed on is bounded: beyond that it stays in the module, charged.
  * Caller's lock: the client's.

@@ -6,8 +6,8 @@
  * where something was refused. Caller's lock: the client's.
  *
  * Remote loans: the module has no offer to a peer, only an exposure. It is made when the loan is
- * offered, so that the ledger never knows of less than could have left, and loan_expose() only opens
- * it here. What is withdrawn before that is settled as REVOKED: nobody holds it.
+ * offered, so that the ledger never knows of less than could have left, and loan_expose() only
+ * opens it here. What is withdrawn before that is settled as REVOKED: nobody holds it.
  */
 #include "ledger/kernel.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Owns what this process knows of a client's regions: their claims, and that one is hidden until the
- * module says that it is gone. Caller's lock: the client's.
+ * Owns what this process knows of a client's regions: their claims, and that one is hidden until
+ * the module says that it is gone. Caller's lock: the client's.
  */
 #include "ledger/kernel.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Owns the texts of a client's holds (the module keeps numbers), and the way to release a record,
- * which is an administrator's and goes through sysfs. Caller's lock: the client's; none for release.
+ * which is an administrator's and goes through sysfs. Caller's lock: the client's; none for
+ * release.
  */
 #include "ledger/kernel.h"
 

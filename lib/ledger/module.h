@@ -21,12 +21,15 @@ enum otte_module_direction {
 	OTTE_MODULE_WRITE = 1u << 1,
 };
 
-/* Flags of offers. */
-#define OTTE_MODULE_REVOCABLE (1u << 0)
-#define OTTE_MODULE_MAPPABLE (1u << 1)
-#define OTTE_MODULE_STANDING (1u << 2) /* of an exposure */
+enum otte_module_flag {
+	OTTE_MODULE_REVOCABLE = 1u << 0,
+	OTTE_MODULE_MAPPABLE = 1u << 1,
+	OTTE_MODULE_STANDING = 1u << 2, /* of an exposure */
+};
 
-#define OTTE_MODULE_FEAT_STANDING (1ull << 6)
+enum otte_module_feature {
+	OTTE_MODULE_FEAT_STANDING = 1u << 6,
+};
 
 /* Evidence n of the ABI is bit n; ledger.h counts from 1. */
 #define OTTE_MODULE_EVIDENCE_BIT(e) (1u << ((e)-1))
@@ -53,7 +56,7 @@ struct otte_module_terms {
 	uint64_t length;
 	uint64_t borrower;
 	uint32_t direction; /* OTTE_MODULE_* */
-	uint32_t flags; /* OTTE_MODULE_* */
+	uint32_t flags; /* enum otte_module_flag */
 	uint32_t evidence; /* OTTE_MODULE_EVIDENCE_BIT; 0: its default */
 	uint64_t tag;
 	uint64_t incarnation;
