@@ -14,6 +14,9 @@ LDFLAGS_unit_zerocopy := $(addprefix -Wl$(comma)--wrap=,setsockopt send recv rec
 # Who sleeps in a receive, and for how long a source does not answer.
 LDFLAGS_unit_alone := $(addprefix -Wl$(comma)--wrap=,recv recvmsg otte_sys_recv otte_sys_recvmsg)
 
+# The end of a request stops where the test wants it to.
+LDFLAGS_unit_ends := -Wl,--wrap=otte_access_end,--wrap=otte_notify_send_list
+
 UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
 
 $(B)/tests/%.o: CPPFLAGS_OTTE += -Itests

@@ -12,7 +12,7 @@ DEPS_VM := qemu-system-x86 busybox-static cpio kmod xz-utils zstd util-linux cor
 CHECK_PARTS := vm-cache $(CHECK_PARTS)
 CHECK_PARTS += vm-selftest vm-selftest-debug
 budget-vm-cache := 20
-budget-vm-selftest := 3
+budget-vm-selftest := 6
 budget-vm-selftest-debug := 3
 
 # Suites there are, once there is a module.

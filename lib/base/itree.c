@@ -60,6 +60,10 @@ void otte_itree_insert(struct otte_itree *tree, struct otte_inode *node)
 	node->weight = tree->seed;
 	node->left = node->right = NULL;
 	node->max_end = node->end;
+	if (!tree->root) {
+		tree->root = node;
+		return;
+	}
 	split(tree->root, node, &low, &high);
 	tree->root = merge(merge(low, node), high);
 }

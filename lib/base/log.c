@@ -2,7 +2,8 @@
 /*
  * The hook, its argument and its level belong together: a message reads them under the lock and calls
  * the hook after it, so that a hook may log and even set another hook. A message that nobody wants
- * costs one load and takes no lock.
+ * costs one load and takes no lock. A hook may call the library, and fail: the error text of the thread, which
+ * is often what is logged, is the same after the message as before.
  */
 #include "base/log.h"
 
@@ -10,6 +11,8 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+
+#include "base/error.h"
 
 #define SILENT (-1) /* below every level */
 
@@ -67,7 +70,7 @@ static struct sink current(void)
 void otte_log(enum otte_log_level level, const char *format, ...)
 {
 	struct sink to;
-	char line[512];
+	char line[512], text[OTTE_ERROR_BYTES];
 	va_list args;
 
 	if ((int)level > atomic_load_explicit(&wanted, memory_order_relaxed))
@@ -78,5 +81,7 @@ void otte_log(enum otte_log_level level, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
+	snprintf(text, sizeof(text), "%s", otte_error_text());
 	to.hook(to.arg, level, line);
+	otte_fail(0, "%s", text);
 }

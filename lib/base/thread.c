@@ -5,14 +5,27 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/util.h"
+
+/* What a thread brings upon itself, in a log's hook for example. Blocked, it would pass by a handler of crashes. */
+static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT };
+
+static void fill_mask(sigset_t *mask)
+{
+	size_t i;
+
+	sigfillset(mask);
+	for (i = 0; i < ARRAY_SIZE(faults); i++)
+		sigdelset(mask, faults[i]);
+}
 
 int otte_thread_start(pthread_t *thread, const char *name, void *(*run)(void *arg), void *arg)
 {
-	sigset_t all, before;
+	sigset_t mask, before;
 	int ret;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	fill_mask(&mask);
+	pthread_sigmask(SIG_SETMASK, &mask, &before);
 	ret = pthread_create(thread, NULL, run, arg);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (ret)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Threads of the library: named, and deaf to signals, which are for the program's own. */
+/* Threads of the library: named, and deaf to signals, which are for the program's own, but for their own faults. */
 #ifndef OTTE_BASE_THREAD_H
 #define OTTE_BASE_THREAD_H
 

@@ -441,13 +441,10 @@ static void turn_away(struct otte_control_server *server, int fd, int code)
 {
 	uint8_t bytes[OTTE_FRAME_HEADER + OTTE_TEXT_MAX];
 	struct otte_frame frame = { .type = OTTE_FRAME_ERROR, .status = code };
-	char text[OTTE_ERROR_BYTES];
 	ssize_t length;
 
-	/* Before a log's hook could replace it. */
-	snprintf(text, sizeof(text), "%s", otte_error_text());
 	tell(server, "a peer is turned away");
-	length = otte_text_encode(text, bytes + OTTE_FRAME_HEADER, OTTE_TEXT_MAX);
+	length = otte_text_encode(otte_error_text(), bytes + OTTE_FRAME_HEADER, OTTE_TEXT_MAX);
 	frame.length = length < 0 ? 0 : (uint32_t)length;
 	otte_frame_encode(&frame, bytes);
 	if (send(fd, bytes, OTTE_FRAME_HEADER + frame.length, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)

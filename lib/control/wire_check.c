@@ -10,24 +10,18 @@
 
 #define ERRNO_MAX 4095 /* the largest that Linux returns as -errno */
 
-int otte_wire_zero(const char *what, const char *field, uint64_t value)
+int otte_wire_bad_set(const char *what, const char *field, uint64_t value)
 {
-	if (!value)
-		return 0;
 	return otte_fail(-EPROTO, "%s: %s is 0x%" PRIx64 ", not 0", what, field, value);
 }
 
-int otte_wire_not_zero(const char *what, const char *field, uint64_t value)
+int otte_wire_bad_zero(const char *what, const char *field)
 {
-	if (value)
-		return 0;
 	return otte_fail(-EPROTO, "%s: %s is 0", what, field);
 }
 
-int otte_wire_at_most(const char *what, const char *field, uint64_t value, uint64_t limit)
+int otte_wire_bad_above(const char *what, const char *field, uint64_t value, uint64_t limit)
 {
-	if (value <= limit)
-		return 0;
 	return otte_fail(-EPROTO, "%s: %s is %" PRIu64 ", above %" PRIu64, what, field, value, limit);
 }
 

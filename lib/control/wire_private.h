@@ -6,10 +6,31 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/util.h"
+
+/* -EPROTO with text; for the checks below, which every request makes. */
+int otte_wire_bad_set(const char *what, const char *field, uint64_t value) OTTE_COLD;
+int otte_wire_bad_zero(const char *what, const char *field) OTTE_COLD;
+int otte_wire_bad_above(const char *what, const char *field, uint64_t value,
+			uint64_t limit) OTTE_COLD;
+
 /* A field is named as "what field", e.g. "hello" "flags". 0 or -EPROTO. */
-int otte_wire_zero(const char *what, const char *field, uint64_t value);
-int otte_wire_not_zero(const char *what, const char *field, uint64_t value);
-int otte_wire_at_most(const char *what, const char *field, uint64_t value, uint64_t limit);
+static inline int otte_wire_zero(const char *what, const char *field, uint64_t value)
+{
+	return value ? otte_wire_bad_set(what, field, value) : 0;
+}
+
+static inline int otte_wire_not_zero(const char *what, const char *field, uint64_t value)
+{
+	return value ? 0 : otte_wire_bad_zero(what, field);
+}
+
+static inline int otte_wire_at_most(const char *what, const char *field, uint64_t value,
+				    uint64_t limit)
+{
+	return value > limit ? otte_wire_bad_above(what, field, value, limit) : 0;
+}
+
 int otte_wire_zeros(const char *what, const char *field, const uint8_t *bytes, size_t count);
 int otte_wire_status(const char *what, int32_t status);
 

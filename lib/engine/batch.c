@@ -65,12 +65,13 @@ int otte_batch_submit(struct otte_batch *batch, const struct otte_request *reque
 	return otte_batch_admit(batch, &from, count);
 }
 
-/* Under batch->lock: the peer, held, of a batch whose requests are one group that has not ended. */
-static struct otte_peer *hold_only_peer(struct otte_batch *batch)
+/* Under batch->lock: the peer, held, of a batch whose requests are one group that has not ended; how many. */
+static struct otte_peer *hold_only_peer(struct otte_batch *batch, uint32_t *requests)
 {
 	struct otte_task_record *head = batch->tasks;
 
-	if (head->members != batch->submitted || batch->ended)
+	*requests = batch->submitted;
+	if (head->members != *requests || batch->ended)
 		return NULL;
 	otte_peer_hold(head->peer);
 	return head->peer;
@@ -85,9 +86,9 @@ static void wait_alone(struct otte_peer *peer, uint32_t requests, struct otte_wa
 {
 	struct otte_progress *progress = &peer->engine->progress;
 
-	while (!atomic_load(&waiter->done) && otte_progress_alone(progress, requests) &&
-	       until_ns - min_u64(until_ns, otte_coarse_ns()) > ALONE_LEFT_NS &&
-	       peer->tcp->ops->receive_alone(peer->tcp))
+	while (otte_progress_alone(progress, requests) && peer->tcp->ops->receive_alone(peer->tcp) &&
+	       !atomic_load(&waiter->done) &&
+	       until_ns - min_u64(until_ns, otte_coarse_ns()) > ALONE_LEFT_NS)
 		;
 }
 
@@ -96,6 +97,7 @@ int otte_batch_wait(struct otte_batch *batch, int64_t timeout_ns)
 	uint64_t until_ns = otte_deadline_after(timeout_ns);
 	struct otte_peer *peer = NULL;
 	struct otte_waiter waiter;
+	uint32_t requests;
 	bool finished;
 	int ret;
 
@@ -107,13 +109,14 @@ int otte_batch_wait(struct otte_batch *batch, int64_t timeout_ns)
 	if (!finished) {
 		otte_waiter_init(&waiter);
 		DL_APPEND(batch->waiters, &waiter);
-		peer = hold_only_peer(batch);
+		if (timeout_ns < 0 || timeout_ns > (int64_t)ALONE_LEFT_NS)
+			peer = hold_only_peer(batch, &requests);
 	}
 	pthread_mutex_unlock(&batch->lock);
 	if (finished)
 		return 0;
 	if (peer) {
-		wait_alone(peer, batch->submitted, &waiter, until_ns);
+		wait_alone(peer, requests, &waiter, until_ns);
 		otte_peer_put(peer);
 	}
 	otte_progress_wait(&batch->engine->progress, &waiter, until_ns);

@@ -11,11 +11,13 @@
  *   register_lock              the order of region ids
  *   peer_lock                  the table of peers
  *   source_lock                the table of sessions
+ *   (transport, source side: tcp.sending)
  *   source_peer.lock           standing loans
  *   otte_peer.lock             state, window, live tasks
  *   (transport: tcp_peer.lock, rx_lock, lane lock; otte_control_client.lock)
  *   batch.lock
- *   region_lock, memory_lock, region_wait_lock, access maps, notify_lock, progress.lock, ledger
+ *   region_lock, memory_lock, region_wait_lock, access maps, notify_lock, progress.lock, ledger,
+ *   and the transport's tcp.lock, tcp_express.lock, tcp_zerocopies.lock
  */
 #ifndef OTTE_ENGINE_ENGINE_H
 #define OTTE_ENGINE_ENGINE_H

@@ -17,6 +17,8 @@
 /* A leader looks up from its loop this often, whatever its limit. */
 #define LEAD_MS 100
 #define LEAD_TICKS (LEAD_MS / TICK_MS)
+/* Who sleeps in one connection leads instead this often: the others, with nothing live on them, have news too. */
+#define ALONE_NS (20 * NSEC_PER_MSEC)
 
 static bool take_lead(struct otte_progress *progress)
 {
@@ -36,6 +38,13 @@ static void give_lead(struct otte_progress *progress)
 	pthread_mutex_unlock(&progress->lock);
 }
 
+/* With the lead. */
+static void run_lanes(struct otte_progress *progress, int timeout_ms)
+{
+	otte_loop_run(&progress->lanes, timeout_ms);
+	atomic_store_explicit(&progress->ran_ns, otte_coarse_ns(), memory_order_relaxed);
+}
+
 static void disarm(struct otte_progress *progress)
 {
 	if (progress->armed)
@@ -53,7 +62,7 @@ static void lanes_ready(struct otte_watch *watch, uint32_t events)
 		disarm(progress);
 		return;
 	}
-	otte_loop_run(&progress->lanes, 0);
+	run_lanes(progress, 0);
 	give_lead(progress);
 }
 
@@ -195,6 +204,8 @@ bool otte_progress_alone(struct otte_progress *progress, uint64_t mine)
 	if (atomic_load(progress->live) != mine || atomic_load(&progress->follower_count) ||
 	    atomic_load(&progress->attention))
 		return false;
+	if (otte_coarse_ns() - atomic_load_explicit(&progress->ran_ns, memory_order_relaxed) > ALONE_NS)
+		return false;
 	/* One that is lost to another's is no loss: they only have to change. */
 	atomic_store_explicit(&progress->rounds, rounds + 1, memory_order_relaxed);
 	return true;
@@ -230,7 +241,7 @@ static void lead(struct otte_progress *progress, struct otte_waiter *waiter, uin
 	atomic_store(&waiter->leading, true);
 	atomic_fetch_add_explicit(&progress->rounds, 1, memory_order_relaxed);
 	if (!atomic_load(&waiter->done))
-		otte_loop_run(&progress->lanes, lead_ms(progress, until_ns));
+		run_lanes(progress, lead_ms(progress, until_ns));
 	atomic_store_explicit(&waiter->leading, false, memory_order_release);
 	give_lead(progress);
 }
@@ -308,6 +319,6 @@ void otte_progress_poll(struct otte_progress *progress)
 	if (!take_lead(progress))
 		return;
 	atomic_fetch_add(&progress->rounds, 1);
-	otte_loop_run(&progress->lanes, 0);
+	run_lanes(progress, 0);
 	give_lead(progress);
 }

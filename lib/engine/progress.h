@@ -53,6 +53,7 @@ struct otte_progress {
 	 */
 	_Atomic bool led;
 	_Atomic uint64_t rounds;         /* led by waiters */
+	_Atomic uint64_t ran_ns;         /* when the lanes' loop last ran */
 	pthread_mutex_t lock;            /* the followers */
 	_Atomic uint32_t follower_count;
 	struct otte_waiter *followers;
@@ -75,8 +76,8 @@ void otte_progress_unattend(struct otte_progress *progress);
 void otte_progress_poll(struct otte_progress *progress);
 
 /*
- * Nothing is live but `mine` requests, and nobody waits for others: the caller, who does for these, may sleep in
- * a connection instead of leading. Counts as a round led.
+ * Nothing is live but `mine` requests, nobody waits for others, and the loop has run lately: the caller, who waits
+ * for these, may sleep in a connection instead of leading. Counts as a round led.
  */
 bool otte_progress_alone(struct otte_progress *progress, uint64_t mine);
 

@@ -13,10 +13,13 @@
 
 int otte_region_use(struct otte_region *region)
 {
+	int ret;
+
 	if (!(atomic_fetch_add(&region->uses, 1) & OTTE_REGION_HIDDEN))
 		return 0;
+	ret = otte_fail(-ENOENT, "region %lu is unregistered", (unsigned long)region->id);
 	otte_region_unuse(region);
-	return otte_fail(-ENOENT, "region %lu is unregistered", (unsigned long)region->id);
+	return ret;
 }
 
 int otte_region_use_id(struct otte_engine *engine, uint64_t id, struct otte_region **out)

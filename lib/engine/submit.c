@@ -328,25 +328,28 @@ static void set_results(struct otte_task_record *head, int code, uint8_t effect,
 
 /*
  * The last thing done to a group: once its members are counted as finished the batch may be gone. What
- * hangs on them is sent before, so that a caller who saw the batch finish may close the segment.
+ * hangs on them is sent before, so that a caller who saw the batch finish may close the segment. Their budget
+ * is given back in between: who sees it free, like close(), finds the batch finished.
  */
 static void publish(struct otte_task_record *head, int code, uint8_t effect, bool drained)
 {
-	struct otte_pending_notify *due, *hopeless = NULL;
+	struct otte_pending_notify *due, *hopeless;
 	struct otte_batch *batch = head->batch;
+	struct otte_engine *engine = batch->engine;
 	uint32_t members = head->members, finished;
 
 	pthread_mutex_lock(&batch->lock);
 	set_results(head, code, effect, drained);
-	due = due_notifies(batch);
-	if (batch->ended == batch->submitted)
-		hopeless = hopeless_notifies(batch);
-	if (due || hopeless) {
+	if (batch->notifies) {
+		due = due_notifies(batch);
+		hopeless = batch->ended == batch->submitted ? hopeless_notifies(batch) : NULL;
 		pthread_mutex_unlock(&batch->lock);
 		otte_notify_send_list(due, 0);
 		otte_notify_send_list(hopeless, -ECANCELED);
 		pthread_mutex_lock(&batch->lock);
 	}
+	atomic_fetch_sub(&engine->bytes, head->work.length);
+	atomic_fetch_sub(&engine->requests, members);
 	finished = atomic_load_explicit(&batch->finished, memory_order_relaxed) + members;
 	if (finished == atomic_load_explicit(&batch->submitted, memory_order_relaxed))
 		tell_all_finished(batch);
@@ -370,7 +373,6 @@ static void count(struct otte_request_counts *counts, const struct otte_task_rec
 static void end_group(struct otte_task_record *head, int code, uint8_t effect, bool drained,
 		      bool sent)
 {
-	struct otte_engine *engine = head->batch->engine;
 	struct otte_peer *peer = head->peer;
 	bool more;
 
@@ -381,20 +383,16 @@ static void end_group(struct otte_task_record *head, int code, uint8_t effect, b
 	if (sent)
 		otte_window_done(&peer->window, &head->entry);
 	more = sent && otte_window_waiting(&peer->window);
-	/* The segment may be closed as soon as it is let go; the peer is needed a little longer. */
-	if (more)
-		otte_peer_hold(peer);
+	/* The segment may be closed as soon as it is let go; who finds the group not ended wants its peer. */
+	otte_peer_hold(peer);
 	head->segment->uses--;
 	count(&peer->counts, head, code);
 	pthread_mutex_unlock(&peer->lock);
 	release_group(head);
-	atomic_fetch_sub(&engine->bytes, head->work.length);
-	atomic_fetch_sub(&engine->requests, head->members);
 	publish(head, code, effect, drained);
-	if (more) {
+	if (more)
 		otte_batch_dispatch(peer);
-		otte_peer_put(peer);
-	}
+	otte_peer_put(peer);
 }
 
 static void work_done(struct otte_work *work)

@@ -3,10 +3,10 @@
  * One payload connection to a peer.
  *
  * Slices are sent in the order of the queue and answered in that order. Sending is done by whoever
- * enqueues or by the loop, under `lock`; receiving by the loop, under `rx_lock`, straight into the memory of
- * the slice at the head. A receive reads exactly what is known to belong there: the rest of a payload
- * and then the next answer, or an answer and, if it is the last one expected and so nothing else can
- * follow it, its payload.
+ * enqueues or by the loop, under `lock`; receiving by the loop, or by the waiter of a lone request, who sleeps
+ * in it for TCP_ALONE_MS at a time, under `rx_lock`, straight into the memory of the slice at the head. A
+ * receive reads exactly what is known to belong there: the rest of a payload and then the next answer, or an
+ * answer and, if it is the last one expected and so nothing else can follow it, its payload.
  *
  * A WRITE that was sent without a copy ends when both have come, the answer and the kernel's notification
  * (zerocopy.h). Between the two it stands in `unproven`.
@@ -53,6 +53,19 @@ static struct otte_loop *lane_loop(struct tcp_lane *lane)
 	return lane->peer->tcp->env.loop;
 }
 
+/*
+ * Who sleeps in the connection does so with rx_lock, and would have it again before anybody else woke. So it is
+ * told that somebody waits.
+ */
+static void lock_rx(struct tcp_lane *lane)
+{
+	if (pthread_mutex_trylock(&lane->rx_lock) == 0)
+		return;
+	atomic_fetch_add(&lane->rx_wanted, 1);
+	pthread_mutex_lock(&lane->rx_lock);
+	atomic_fetch_sub(&lane->rx_wanted, 1);
+}
+
 /* Under lock, which orders the writers; pick() and idle() look without it. */
 static void change_queued(struct tcp_lane *lane, uint64_t more, uint64_t less)
 {
@@ -61,14 +74,21 @@ static void change_queued(struct tcp_lane *lane, uint64_t more, uint64_t less)
 	atomic_store_explicit(&lane->queued_bytes, bytes + more - less, memory_order_relaxed);
 }
 
-static void add_done(struct tcp_slice **done, struct tcp_slice *slice, int code, uint8_t effect,
-		     bool leaves)
+/* Takes the slice's reference to its plan with it. */
+static void add_done(struct tcp_slice **done, struct tcp_slice *slice, int code, uint8_t effect)
 {
 	slice->code = code;
 	slice->effect = effect;
-	slice->leaves = leaves;
 	slice->done_next = *done;
 	*done = slice;
+}
+
+/* Under rx_lock: it is told, but stays in the queue for its answer, which may come before it is told. */
+static void end_early(struct tcp_slice *slice, int code, uint8_t effect, struct tcp_slice **done)
+{
+	atomic_fetch_add(&slice->plan->refs, 1);
+	slice->finished = true;
+	add_done(done, slice, code, effect);
 }
 
 /* Without locks. */
@@ -77,12 +97,10 @@ static void finish_all(struct tcp_slice *done)
 	while (done) {
 		struct tcp_slice *slice = done;
 		struct tcp_plan *plan = slice->plan;
-		bool leaves = slice->leaves;
 
 		done = slice->done_next;
 		tcp_slice_finish(slice, slice->code, slice->effect);
-		if (leaves)
-			tcp_plan_put(plan);
+		tcp_plan_put(plan);
 	}
 }
 
@@ -252,12 +270,10 @@ static void slice_proven(struct tcp_lane *lane, struct tcp_slice *slice, struct 
 	if (slice->answered) {
 		DL_DELETE(lane->unproven, slice);
 		slice->finished = true;
-		add_done(done, slice, slice->code, slice->effect, true);
+		add_done(done, slice, slice->code, slice->effect);
 	} else if (slice->abandon && !slice->finished &&
 		   slice->sent == tcp_slice_wire_bytes(slice)) {
-		/* Its answer may come whenever it likes. */
-		slice->finished = true;
-		add_done(done, slice, slice->abandon, OTTE_EFFECT_UNKNOWN, false);
+		end_early(slice, slice->abandon, OTTE_EFFECT_UNKNOWN, done);
 	}
 }
 
@@ -305,7 +321,7 @@ static void pop(struct tcp_lane *lane, struct tcp_slice *slice, int code, uint8_
 		return;
 	}
 	slice->finished = true;
-	add_done(done, slice, code, effect, true);
+	add_done(done, slice, code, effect);
 }
 
 static int bad(struct tcp_lane *lane, const char *what)
@@ -450,15 +466,10 @@ static ssize_t receive_answer(struct tcp_lane *lane, int flags, struct tcp_slice
 	return ret ? ret : n;
 }
 
-/* Local memory of the current slice went away: the rest of its payload is dropped. */
+/* Under rx_lock. Local memory of the current slice went away: the rest of its payload is dropped. */
 static void lose_memory(struct tcp_lane *lane, struct tcp_slice **done)
 {
-	struct tcp_slice *slice = lane->current;
-
-	/* The end of the payload may be dropped, and the slice leave, before it is told. */
-	atomic_fetch_add(&slice->plan->refs, 1);
-	slice->finished = true;
-	add_done(done, slice, -ESTALE, OTTE_EFFECT_NONE, true);
+	end_early(lane->current, -ESTALE, OTTE_EFFECT_NONE, done);
 }
 
 /* Under rx_lock. */
@@ -539,7 +550,7 @@ bool tcp_lane_receive_alone(struct tcp_lane *lane)
 	bool emptied = false;
 	int ret = 0;
 
-	if (pthread_mutex_trylock(&lane->rx_lock))
+	if (atomic_load(&lane->rx_wanted) || pthread_mutex_trylock(&lane->rx_lock))
 		return false;
 	if (lane->watch.fd >= 0 && !(lane->current && lane->current->finished))
 		ret = receive(lane, 0, &done, &emptied);
@@ -596,7 +607,7 @@ int tcp_lane_connect(struct tcp_lane *lane)
 	if (ret)
 		return ret;
 
-	pthread_mutex_lock(&lane->rx_lock);
+	lock_rx(lane);
 	pthread_mutex_lock(&lane->lock);
 	if (lane->state == TCP_LANE_DOWN) {
 		ret = open_socket(lane, &to);
@@ -656,7 +667,7 @@ static void connecting_ready(struct tcp_lane *lane)
 {
 	int ret = 0;
 
-	pthread_mutex_lock(&lane->rx_lock);
+	lock_rx(lane);
 	pthread_mutex_lock(&lane->lock);
 	if (lane->state == TCP_LANE_CONNECTING || lane->state == TCP_LANE_HELLO)
 		ret = shake_hands(lane);
@@ -699,7 +710,7 @@ static void lane_ready(struct otte_watch *watch, uint32_t events)
 	}
 	if (state != TCP_LANE_READY || !(events & ~(uint32_t)EPOLLOUT))
 		return;
-	pthread_mutex_lock(&lane->rx_lock);
+	lock_rx(lane);
 	if (events & EPOLLERR)
 		hear_kernel(lane, &done);
 	if (lane->watch.fd >= 0)
@@ -725,7 +736,7 @@ bool tcp_lane_abandon(struct tcp_lane *lane, const struct tcp_plan *plan, int co
 	struct tcp_slice *slice, *next, *done = NULL;
 	bool drained = true;
 
-	pthread_mutex_lock(&lane->rx_lock);
+	lock_rx(lane);
 	pthread_mutex_lock(&lane->lock);
 	if (lane->zerocopy)
 		reap(lane, &done);
@@ -739,18 +750,16 @@ bool tcp_lane_abandon(struct tcp_lane *lane, const struct tcp_plan *plan, int co
 				lane->unsent = next;
 			DL_DELETE(lane->queue, slice);
 			change_queued(lane, 0, slice->length);
-			add_done(&done, slice, code, OTTE_EFFECT_NONE, true);
+			slice->finished = true;
+			add_done(&done, slice, code, OTTE_EFFECT_NONE);
 		} else if (plan->op == OTTE_WRITE &&
 			   (slice->sent < tcp_slice_wire_bytes(slice) || slice->claim.left)) {
 			slice->abandon = code;
 			drained = false;
-			continue;
 		} else {
-			add_done(&done, slice, code, plan->op == OTTE_WRITE ? OTTE_EFFECT_UNKNOWN :
-									     OTTE_EFFECT_NONE,
-				 false);
+			end_early(slice, code, plan->op == OTTE_WRITE ? OTTE_EFFECT_UNKNOWN :
+									OTTE_EFFECT_NONE, &done);
 		}
-		slice->finished = true;
 	}
 	pthread_mutex_unlock(&lane->lock);
 	pthread_mutex_unlock(&lane->rx_lock);
@@ -829,7 +838,7 @@ static void bury(struct tcp_lane *lane, struct tcp_slice *slice, int code, bool 
 			if (slice->sent)
 				atomic_fetch_add(&lane->peer->tcp->counters.retries, 1);
 			slice->sent = 0;
-			tcp_peer_place(lane->peer, slice);
+			tcp_peer_place(lane->peer, slice, 0);
 			return;
 		}
 	}
@@ -844,7 +853,7 @@ void tcp_lane_kill(struct tcp_lane *lane, int code, bool retry)
 	struct tcp_zerocopy *zerocopy;
 	enum tcp_lane_state state;
 
-	pthread_mutex_lock(&lane->rx_lock);
+	lock_rx(lane);
 	pthread_mutex_lock(&lane->lock);
 	state = lane->state;
 	if (state == TCP_LANE_DOWN) {

@@ -164,14 +164,18 @@ void tcp_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
 	}
 }
 
-/* The READY lane with the fewest bytes ahead; lower numbers win ties, so that an idle peer stays on one. */
-static struct tcp_lane *pick(struct tcp_peer *peer, uint32_t refused)
+/*
+ * The lane with the fewest bytes ahead. The first of several from `first` on: requests of one slice stay on one
+ * lane of an idle peer, and those of many go to all, even if the first slices are gone before the last is placed.
+ */
+static struct tcp_lane *pick(struct tcp_peer *peer, uint32_t first, uint32_t refused)
 {
 	uint64_t least = UINT64_MAX;
 	struct tcp_lane *best = NULL;
-	uint32_t i;
+	uint32_t k;
 
-	for (i = 0; i < peer->lane_count; i++) {
+	for (k = 0; k < peer->lane_count; k++) {
+		uint32_t i = first + k < peer->lane_count ? first + k : first + k - peer->lane_count;
 		uint64_t bytes = atomic_load_explicit(&peer->lanes[i].queued_bytes,
 						      memory_order_relaxed);
 
@@ -198,14 +202,14 @@ static void say_lost(struct tcp_peer *peer)
 	pthread_mutex_unlock(&peer->lock);
 }
 
-void tcp_peer_place(struct tcp_peer *peer, struct tcp_slice *slice)
+void tcp_peer_place(struct tcp_peer *peer, struct tcp_slice *slice, uint32_t first)
 {
 	struct tcp_plan *plan = slice->plan;
 	struct tcp_lane *lane;
 	uint32_t refused = 0;
 	int code;
 
-	while (!atomic_load(&plan->abandon) && (lane = pick(peer, refused))) {
+	while (!atomic_load(&plan->abandon) && (lane = pick(peer, first, refused))) {
 		if (tcp_lane_enqueue(lane, slice))
 			return;
 		refused |= 1u << (lane - peer->lanes);
@@ -237,13 +241,13 @@ void tcp_peer_start(struct otte_transport_peer *base, struct otte_work *work)
 	uint32_t i, count = plan->count;
 
 	if (count == 1) {
-		tcp_peer_place(to_peer(base), &plan->slices[0]);
+		tcp_peer_place(to_peer(base), &plan->slices[0], 0);
 		return;
 	}
 	/* The last slice may end the work and its plan before this returns from placing it. */
 	atomic_fetch_add(&plan->refs, 1);
 	for (i = 0; i < count; i++)
-		tcp_peer_place(to_peer(base), &plan->slices[i]);
+		tcp_peer_place(to_peer(base), &plan->slices[i], i);
 	tcp_plan_put(plan);
 }
 

@@ -612,6 +612,7 @@ static void give_back(struct source_lane *lane)
 	int ret;
 
 	lane->lone_rounds = 0;
+	lane->progress_ns = otte_coarse_ns();
 	pthread_mutex_lock(&tcp->lock);
 	atomic_store(&lane->alone, false);
 	ret = otte_loop_add(lane->loop, &lane->watch,
@@ -630,7 +631,6 @@ static void serve_alone(struct source_lane *lane)
 
 	do {
 		ret = step(lane);
-		lane->progress_ns = otte_coarse_ns();
 	} while (ret > 0);
 	if (ret < 0) {
 		otte_log(OTTE_LOG_DEBUG, "a peer's lane ends: %s", otte_error_text());

@@ -66,8 +66,7 @@ struct tcp_plan;
 
 struct tcp_slice {
 	struct tcp_slice *prev, *next;   /* lane->queue, then perhaps lane->unproven */
-	struct tcp_slice *done_next;     /* a list of slices about to be finished */
-	bool leaves;                     /* on that list: it has left its lane */
+	struct tcp_slice *done_next;     /* a list of slices about to be finished, each with a reference */
 	struct tcp_plan *plan;
 	uint8_t *local;
 	uint64_t length;
@@ -131,6 +130,7 @@ struct tcp_lane {
 	uint32_t answer_got;
 	struct tcp_slice *current;       /* READ whose payload is coming in */
 	uint64_t current_got;
+	_Atomic uint32_t rx_wanted;      /* threads that wait for rx_lock */
 
 	pthread_mutex_t lock;            /* the fields of this paragraph */
 	_Atomic enum tcp_lane_state state; /* written under lock */
@@ -156,7 +156,8 @@ int tcp_lane_connect(struct tcp_lane *lane);
 bool tcp_lane_enqueue(struct tcp_lane *lane, struct tcp_slice *slice);
 /*
  * Where the lane owes the answer to one slice and has nothing else to do: receive of it what there is, asleep
- * in the kernel until there is. False: it is not so, or nothing came for TCP_ALONE_MS.
+ * in the kernel until there is. False: it is not so, somebody else wants the lane, or nothing came for
+ * TCP_ALONE_MS.
  */
 bool tcp_lane_receive_alone(struct tcp_lane *lane);
 /*
@@ -187,8 +188,8 @@ struct tcp_peer {
 	struct tcp_lane lanes[OTTE_TCP_LANES_MAX];
 };
 
-/* Put a slice on the lane with the least to do, or end it. */
-void tcp_peer_place(struct tcp_peer *peer, struct tcp_slice *slice);
+/* Put a slice on the lane with the least to do, of several such on the one from `first` on, or end it. */
+void tcp_peer_place(struct tcp_peer *peer, struct tcp_slice *slice, uint32_t first);
 /* A lane goes down for what the calling thread's error text says. */
 void tcp_peer_note_loss(struct tcp_peer *peer);
 

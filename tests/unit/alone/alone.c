@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Threads that sleep in a connection: the waiter of a lone request, and who answers it. */
 #include <errno.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -14,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "engine/progress.h"
 #include "unit/engine/pair.h"
 
 #define SIZE (64u << 10)
@@ -26,6 +29,7 @@ static _Atomic unsigned requester_slept, source_slept;
 static _Atomic bool asleep;  /* a source, in a lane */
 static _Atomic bool stalled; /* a source that was asleep does not go on */
 static _Atomic bool late;    /* a requester that does not sleep looks late */
+static _Atomic bool trickles; /* a requester gets one byte a millisecond */
 
 static void note(_Atomic unsigned *slept, int flags)
 {
@@ -49,14 +53,40 @@ static void end_sleep(int flags)
 	atomic_store(&asleep, false);
 }
 
+/* When a requester looks, and how much it finds then; false: nothing yet. */
+static bool look(int flags, struct msghdr *message, struct iovec *one)
+{
+	static _Atomic uint64_t next_ns;
+
+	note(&requester_slept, flags);
+	if (atomic_load(&late) && flags & MSG_DONTWAIT)
+		usleep(500);
+	if (!atomic_load(&trickles))
+		return true;
+	if (flags & MSG_DONTWAIT && otte_now_ns() < atomic_load(&next_ns))
+		return false;
+	while (otte_now_ns() < atomic_load(&next_ns))
+		usleep(100);
+	atomic_store(&next_ns, otte_now_ns() + NSEC_PER_MSEC);
+	*one = (struct iovec){ message->msg_iov[0].iov_base, 1 };
+	message->msg_iov = one;
+	message->msg_iovlen = 1;
+	return true;
+}
+
+static ssize_t nothing_yet(void)
+{
+	errno = EAGAIN;
+	return -1;
+}
+
 ssize_t __real_otte_sys_recvmsg(int fd, struct msghdr *message, int flags) __attribute__((weak));
 ssize_t __wrap_otte_sys_recvmsg(int fd, struct msghdr *message, int flags);
 ssize_t __wrap_otte_sys_recvmsg(int fd, struct msghdr *message, int flags)
 {
-	note(&requester_slept, flags);
-	if (atomic_load(&late) && flags & MSG_DONTWAIT)
-		usleep(500);
-	return __real_otte_sys_recvmsg(fd, message, flags);
+	struct iovec one;
+
+	return look(flags, message, &one) ? __real_otte_sys_recvmsg(fd, message, flags) : nothing_yet();
 }
 
 ssize_t __real_otte_sys_recv(int fd, void *data, size_t length, int flags) __attribute__((weak));
@@ -76,10 +106,9 @@ ssize_t __real_recvmsg(int fd, struct msghdr *message, int flags);
 ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags);
 ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags)
 {
-	note(&requester_slept, flags);
-	if (atomic_load(&late) && flags & MSG_DONTWAIT)
-		usleep(500);
-	return __real_recvmsg(fd, message, flags);
+	struct iovec one;
+
+	return look(flags, message, &one) ? __real_recvmsg(fd, message, flags) : nothing_yet();
 }
 
 ssize_t __real_recv(int fd, void *data, size_t length, int flags);
@@ -261,6 +290,114 @@ static void a_cancel_ends_a_lone_wait(void **state)
 	pair_close(&pair);
 }
 
+/* Bytes come, one after another: whoever sleeps for them has the connection nearly all of the time. */
+static void a_cancel_or_a_deadline_ends_a_wait_whose_bytes_trickle_in(void **state)
+{
+	struct otte_request request;
+	struct otte_task task;
+	uint64_t begun_ns;
+	pthread_t thread;
+	struct pair pair;
+	int i;
+
+	(void)state;
+	open_pair(&pair);
+	for (i = 0; i < 2; i++) {
+		read_many(&pair);
+		assert_int_equal(otte_batch_reset(pair.batch), 0);
+		begun_ns = otte_now_ns();
+		request = pair_request(&pair, OTTE_READ, 0, 0, SIZE);
+		if (i)
+			request.deadline_ns = begun_ns + 100 * NSEC_PER_MSEC;
+		atomic_store(&trickles, true);
+		assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
+		if (!i)
+			assert_int_equal(pthread_create(&thread, NULL, cancel_soon, pair.batch), 0);
+		assert_int_equal(otte_batch_wait(pair.batch, 20 * SECOND), 0);
+		assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
+		assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
+		assert_int_equal(task.code, i ? -ETIMEDOUT : -ECANCELED);
+		if (!i)
+			pthread_join(thread, NULL);
+		atomic_store(&trickles, false);
+	}
+	pair_close(&pair);
+}
+
+static void who_sleeps_alone_leads_when_nobody_has_for_a_while(void **state)
+{
+	_Atomic uint64_t live = 1;
+	struct otte_progress progress = { .live = &live, .ran_ns = otte_coarse_ns() };
+
+	(void)state;
+	assert_true(otte_progress_alone(&progress, 1));
+	usleep(60000);
+	assert_false(otte_progress_alone(&progress, 1));
+	progress.ran_ns = otte_coarse_ns();
+	assert_true(otte_progress_alone(&progress, 1));
+}
+
+/* A connection that the requester opened to `port`: it is one whose receives have a limit. */
+static int lane_to(unsigned port)
+{
+	struct sockaddr_in peer;
+	struct timeval limit;
+	socklen_t length;
+	int fd;
+
+	for (fd = 3; fd < 1024; fd++) {
+		length = sizeof(peer);
+		if (getpeername(fd, (struct sockaddr *)&peer, &length) || peer.sin_family != AF_INET ||
+		    ntohs(peer.sin_port) != port)
+			continue;
+		length = sizeof(limit);
+		if (!getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, &length) && limit.tv_usec)
+			return fd;
+	}
+	fail_msg("no lane to port %u", port);
+	return -1;
+}
+
+static uint64_t lanes_of(struct otte_engine *engine)
+{
+	struct otte_stats stats = { .size = sizeof(stats) };
+
+	assert_int_equal(otte_engine_stats(engine, &stats), 0);
+	return stats.lanes;
+}
+
+/* Who sleeps in one connection all the time still finds out what becomes of the others. */
+static void a_lost_connection_is_made_again_beside_lone_waits(void **state)
+{
+	char address[OTTE_ADDRESS_MAX];
+	struct otte_segment *segment;
+	struct pair first, second;
+	uint64_t begun_ns;
+
+	(void)state;
+	open_pair(&first);
+	pair_open(&second, SIZE, one_lane);
+	assert_int_equal(otte_engine_address(second.source, address, sizeof(address)), 0);
+	assert_int_equal(otte_segment_open(first.requester, address, OTTE_EPOCH_ANY, 10 * SECOND,
+					   &segment), 0);
+	pair_close_requester(&second);
+	assert_int_equal(lanes_of(first.requester), 2);
+	read_many(&first);
+	shutdown(lane_to((unsigned)atoi(strrchr(address, ':') + 1)), SHUT_RDWR);
+	begun_ns = otte_now_ns();
+	while (lanes_of(second.source)) {
+		read_many(&first);
+		assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
+	}
+	while (!lanes_of(second.source)) {
+		read_many(&first);
+		assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
+	}
+	assert_int_equal(otte_segment_close(segment), 0);
+	pair_close_source(&second);
+	pair_close(&first);
+}
+
 struct second {
 	struct pair *pair;
 	struct otte_batch *batch;
@@ -372,6 +509,9 @@ int main(void)
 		cmocka_unit_test(a_refusal_ends_a_lone_wait),
 		cmocka_unit_test(a_lone_wait_keeps_its_limit),
 		cmocka_unit_test(a_cancel_ends_a_lone_wait),
+		cmocka_unit_test(a_cancel_or_a_deadline_ends_a_wait_whose_bytes_trickle_in),
+		cmocka_unit_test(who_sleeps_alone_leads_when_nobody_has_for_a_while),
+		cmocka_unit_test(a_lost_connection_is_made_again_beside_lone_waits),
 		cmocka_unit_test(a_second_request_shares_the_connection_of_a_lone_one),
 		cmocka_unit_test(a_peer_that_falls_silent_does_not_hold_up_another),
 		cmocka_unit_test(an_engine_ends_while_it_sleeps_in_a_lane),

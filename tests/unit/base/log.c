@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/log.h"
 
 /* What one hook was given. */
@@ -52,6 +53,23 @@ static void a_hook_gets_messages_up_to_its_level(void **state)
 			assert_string_equal(record.line, "lane 3 of h:1");
 		}
 	}
+}
+
+static void fail_inside(void *arg, enum otte_log_level level, const char *line)
+{
+	(void)arg;
+	(void)level;
+	(void)line;
+	otte_fail(-EINVAL, "the hook's own");
+}
+
+static void a_hook_that_fails_leaves_the_error_text_as_it_was(void **state)
+{
+	(void)state;
+	assert_int_equal(otte_log_set(fail_inside, NULL, OTTE_LOG_DEBUG), 0);
+	otte_fail(-ECONNRESET, "a lane's");
+	otte_log(OTTE_LOG_INFO, "a lane is down: %s", otte_error_text());
+	assert_string_equal(otte_error_text(), "a lane's");
 }
 
 static void without_a_hook_there_is_silence(void **state)
@@ -227,6 +245,7 @@ int run_log_tests(void)
 		cmocka_unit_test_teardown(a_hook_gets_messages_up_to_its_level, restore_silence),
 		cmocka_unit_test_teardown(another_hook_takes_the_place_of_the_first,
 					  restore_silence),
+		cmocka_unit_test_teardown(a_hook_that_fails_leaves_the_error_text_as_it_was, restore_silence),
 		cmocka_unit_test_teardown(a_long_message_is_one_line_that_is_cut, restore_silence),
 		cmocka_unit_test_teardown(a_hook_may_log_and_set_another_hook, restore_silence),
 		cmocka_unit_test_teardown(hook_argument_and_level_change_together_under_load,

@@ -4,8 +4,10 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -339,6 +341,55 @@ static unsigned tasks(void)
 	return n - 2;
 }
 
+/* The signals that a thread blocks; 0: it is not the library's. */
+static uint64_t blocked_by(const char *task)
+{
+	char path[300], line[200], name[20] = "";
+	uint64_t mask = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%s/status", task);
+	file = fopen(path, "r");
+	if (!file)
+		return 0;
+	while (fgets(line, sizeof(line), file)) {
+		sscanf(line, "Name: %19s", name);
+		sscanf(line, "SigBlk: %" SCNx64, &mask);
+	}
+	fclose(file);
+	return strncmp(name, "otte-", 5) ? 0 : mask;
+}
+
+static bool has(uint64_t mask, int number)
+{
+	return mask >> (number - 1) & 1;
+}
+
+static void threads_leave_signals_to_the_program_but_for_their_own_faults(void **state)
+{
+	struct dirent *entry;
+	unsigned seen = 0;
+	struct pair pair;
+	uint64_t mask;
+	DIR *dir;
+
+	(void)state;
+	pair_open(&pair, 4096, NULL);
+	dir = opendir("/proc/self/task");
+	assert_non_null(dir);
+	while ((entry = readdir(dir))) {
+		mask = blocked_by(entry->d_name);
+		if (!mask)
+			continue;
+		seen++;
+		assert_true(has(mask, SIGINT) && has(mask, SIGTERM) && has(mask, SIGALRM));
+		assert_false(has(mask, SIGSEGV) || has(mask, SIGBUS) || has(mask, SIGABRT));
+	}
+	closedir(dir);
+	assert_int_equal(seen, 6); /* three of each engine */
+	pair_close(&pair);
+}
+
 #define PEERS 40
 
 static void quiet(struct otte_config *config)
@@ -396,6 +447,7 @@ int main(void)
 		cmocka_unit_test(sixty_four_threads_each_find_their_bytes),
 		cmocka_unit_test(busy_is_said_only_of_bytes_that_are_in_use),
 		cmocka_unit_test(a_write_may_follow_a_read_at_once),
+		cmocka_unit_test(threads_leave_signals_to_the_program_but_for_their_own_faults),
 		cmocka_unit_test(threads_do_not_depend_on_the_number_of_peers),
 	};
 

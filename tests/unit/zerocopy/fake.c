@@ -10,7 +10,7 @@
 
 #define TOLD_MAX 64
 
-_Atomic bool fake_withholds, fake_refuses, fake_lacks, fake_deaf;
+_Atomic bool fake_withholds, fake_refuses, fake_lacks, fake_deaf, fake_silent;
 bool fake_all;
 
 static struct sock_extended_err told[TOLD_MAX];
@@ -58,7 +58,7 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags)
 {
 	if (flags & MSG_ERRQUEUE && fake_all)
 		return hear(message);
-	if (flags & MSG_ERRQUEUE && fake_withholds) {
+	if (fake_silent || (flags & MSG_ERRQUEUE && fake_withholds)) {
 		errno = EAGAIN;
 		return -1;
 	}

@@ -18,6 +18,8 @@ extern _Atomic bool fake_refuses;
 extern _Atomic bool fake_lacks;
 /* Sources find nothing to read. */
 extern _Atomic bool fake_deaf;
+/* Requesters find neither answers nor notifications. */
+extern _Atomic bool fake_silent;
 /* No socket at all: sends succeed, and notifications are those of fake_tell(). */
 extern bool fake_all;
 

@@ -183,6 +183,33 @@ static void a_write_that_is_cancelled_ends_when_its_memory_is_free(void **state)
 	pair_close(&pair);
 }
 
+/* In one look at the connection: first that the memory is free, then the answer. */
+static void a_cancelled_write_is_told_once_whose_answer_comes_with_its_memory(void **state)
+{
+	struct pair pair;
+	int i;
+
+	(void)state;
+	open_pair(&pair);
+	for (i = 0; i < 20; i++) {
+		uint64_t served = stats_of(pair.source).served_requests;
+
+		fake_silent = true;
+		submit(&pair, OTTE_WRITE, MIB);
+		while (stats_of(pair.source).served_requests == served)
+			nanosleep(&(struct timespec){ .tv_nsec = 1 * MS }, NULL);
+		assert_int_equal(otte_batch_cancel(pair.batch), 0);
+		nanosleep(&(struct timespec){ .tv_nsec = 5 * MS }, NULL);
+		fake_silent = false;
+		assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+		assert_int_equal(task_of(&pair).code, -ECANCELED);
+		assert_int_equal(task_of(&pair).remote_effect, OTTE_EFFECT_UNKNOWN);
+		assert_true(task_of(&pair).locally_drained);
+	}
+	assert_int_equal(stats_of(pair.requester).failed, i);
+	pair_close(&pair);
+}
+
 static void a_read_that_was_served_keeps_loan_and_region_until_its_memory_is_free(void **state)
 {
 	struct otte_close_report report = { .size = sizeof(report) };
@@ -571,6 +598,7 @@ int main(void)
 		cmocka_unit_test(what_the_kernel_has_no_room_for_is_copied),
 		cmocka_unit_test(a_write_ends_when_its_memory_is_free_not_when_it_is_answered),
 		cmocka_unit_test(a_write_that_is_cancelled_ends_when_its_memory_is_free),
+		cmocka_unit_test(a_cancelled_write_is_told_once_whose_answer_comes_with_its_memory),
 		cmocka_unit_test(a_read_that_was_served_keeps_loan_and_region_until_its_memory_is_free),
 		cmocka_unit_test(a_request_behind_a_read_waits_for_its_memory),
 		cmocka_unit_test(a_request_does_not_wait_for_ever),
