@@ -37,12 +37,12 @@ static uint32_t kind_of(const struct otte_module_event *told)
 	}
 }
 
-/* Whether the lender is to hear of an end: not of those that it made. */
+/* Whether the lender is to hear of an end: not of those that it made, as of all remote loans. */
 static bool settled(struct kernel_client *lender, const struct otte_module_event *told)
 {
 	struct kernel_ledger *ledger = kernel_ledger_of(lender);
 	struct kernel_loan *loan = kernel_loan_take(lender, &lender->lent, told->object);
-	bool ours = loan && loan->ended;
+	bool ours = !told->other || (loan && loan->ended);
 
 	free(loan);
 	if (ours)

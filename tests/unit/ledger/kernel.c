@@ -302,6 +302,94 @@ static void of_an_offer_that_was_read_its_end_is_told(void **unused)
 	close_world(&w);
 }
 
+/* ---- Memory --------------------------------------------------------------------------------- */
+
+static int add_one(struct world *w, uint64_t *id)
+{
+	struct otte_region_claim claim = { 0x900000, 100, BOTH, OTTE_BACKING_NONE };
+
+	return w->ops->region_add(w->client[STRANGER], &claim, id);
+}
+
+static int offer_local(struct world *w, uint64_t *id)
+{
+	struct otte_loan_terms terms = usual_terms(w, local(w, BORROWER));
+
+	terms.length = 100;
+	return offer(w, &terms, id);
+}
+
+static int offer_remote(struct world *w, uint64_t *id)
+{
+	struct otte_loan_terms terms = usual_terms(w, remote(1));
+
+	terms.length = 100;
+	return offer(w, &terms, id);
+}
+
+static int hold_one(struct world *w, uint64_t *id)
+{
+	return w->ops->hold(w->client[LENDER], 1, "held", id);
+}
+
+static void an_allocation_that_fails_leaves_nothing_in_the_module(void **unused)
+{
+	static int (*const calls[])(struct world *, uint64_t *) = { add_one, offer_local,
+								    offer_remote, hold_one };
+	struct otte_ledger_counters was, is;
+	uint64_t nth, id, refusals = 0;
+	struct world w;
+	size_t i;
+	int rc;
+
+	(void)unused;
+	for (i = 0; i < ARRAY_SIZE(calls); i++) {
+		for (nth = 1, rc = -ENOMEM; rc; nth++) {
+			open_world(&w, NULL);
+			was = counters_of(&w);
+			fail_allocation(nth);
+			rc = calls[i](&w, &id);
+			fail_allocation(0);
+			if (rc) {
+				expect_refused(rc, -ENOMEM, "no memory");
+				is = counters_of(&w);
+				assert_memory_equal(&was, &is, sizeof(was));
+				expect_no_event(&w, LENDER);
+				expect_no_event(&w, BORROWER);
+				assert_int_equal(calls[i](&w, &id), 0);
+				refusals++;
+			}
+			close_world(&w);
+		}
+	}
+	assert_true(refusals >= 2 * ARRAY_SIZE(calls));
+}
+
+static void an_acceptance_that_finds_no_memory_leaves_the_offer(void **unused)
+{
+	struct otte_loan_terms terms;
+	uint64_t nth, loan;
+	struct world w;
+	int rc = -ENOMEM;
+
+	(void)unused;
+	for (nth = 1; rc; nth++) {
+		open_world(&w, NULL);
+		terms = usual_terms(&w, local(&w, BORROWER));
+		loan = must_offer(&w, &terms);
+		fail_allocation(nth);
+		rc = w.ops->loan_accept(w.client[BORROWER], loan);
+		fail_allocation(0);
+		if (rc) {
+			expect_refused(rc, -ENOMEM, "no memory");
+			assert_int_equal(state_of(&w, loan), OTTE_LOAN_OFFERED);
+			assert_int_equal(w.ops->loan_accept(w.client[BORROWER], loan), 0);
+		}
+		close_world(&w);
+	}
+	assert_true(nth > 2);
+}
+
 /* ---- Offers to peers ------------------------------------------------------------------------- */
 
 /* Another ledger of this process sees what the module knows, not what this one adds. */
@@ -345,6 +433,8 @@ const struct CMUnitTest kernel_tests[] = {
 	cmocka_unit_test(a_borrowers_exit_is_evidence_where_the_lender_accepts_it),
 	cmocka_unit_test(a_child_is_not_its_parents_client),
 	cmocka_unit_test(of_an_offer_that_was_read_its_end_is_told),
+	cmocka_unit_test(an_allocation_that_fails_leaves_nothing_in_the_module),
+	cmocka_unit_test(an_acceptance_that_finds_no_memory_leaves_the_offer),
 	cmocka_unit_test(an_offer_to_a_peer_counts_as_exposed_in_the_module),
 };
 const size_t kernel_count_tests = ARRAY_SIZE(kernel_tests);
