@@ -328,19 +328,44 @@ static int release(struct otte_ledger *handle, uint64_t retained)
 	return kernel_release(to_ledger(handle), retained);
 }
 
+/* What this process knows of its own, without what clients that closed left behind. Locked. */
+static void count_client(const struct kernel_client *client, struct otte_ledger_counters *out)
+{
+	const struct kernel_region *region;
+	const struct kernel_hold *hold;
+	const struct kernel_loan *loan;
+
+	for (region = client->regions; region; region = region->hh.next) {
+		out->regions++;
+		out->registered_bytes += region->claim.length;
+	}
+	for (loan = client->lent; loan; loan = loan->hh.next) {
+		out->loans += !loan->ended;
+		out->lent_bytes += loan->ended ? 0 : loan->terms.length;
+	}
+	for (hold = client->holds; hold; hold = hold->hh.next) {
+		out->retained++;
+		out->retained_bytes += hold->bytes;
+	}
+}
+
+/* The module's dumps know best; where they cannot be had, its own tables are a ledger's word. */
 static void counters(struct otte_ledger *handle, struct otte_ledger_counters *out)
 {
 	struct kernel_ledger *ledger = to_ledger(handle);
 	const struct kernel_member *member;
-	int rc;
+	bool dumped;
 
 	memset(out, 0, sizeof(*out));
-	rc = kernel_count(ledger, out);
-	if (rc)
-		otte_log(OTTE_LOG_WARNING, "ledger: nothing can be counted: %s", otte_error_text());
+	dumped = !kernel_count(ledger, out);
+	if (!dumped)
+		memset(out, 0, sizeof(*out));
 	pthread_mutex_lock(&ledger->lock);
-	for (member = ledger->members; member; member = member->hh.next)
+	for (member = ledger->members; member; member = member->hh.next) {
 		out->clients += member->client != NULL;
+		if (!dumped && member->client)
+			count_client(member->client, out);
+	}
 	out->loans_settled = ledger->settled;
 	pthread_mutex_unlock(&ledger->lock);
 }
@@ -424,7 +449,7 @@ int otte_ledger_kernel_open(const struct otte_ledger_limits *limits, struct otte
 	otte_netlink_open(&ledger->netlink);
 	if (ledger->netlink.error)
 		otte_log(OTTE_LOG_WARNING,
-			 "ledger: no dumps and counters, the netlink family " OTTE_NL_FAMILY
+			 "ledger: no dumps, the netlink family " OTTE_NL_FAMILY
 			 " cannot be reached here: %s",
 			 strerror(-ledger->netlink.error));
 	*out = &ledger->base;

@@ -13,8 +13,8 @@
  *   kernel_dump.c      the module's dumps as the interface's rows, and what explains a refusal
  *
  * Locks, in this order: client->lock (its descriptor's calls, its tables), netlink.lock,
- * ledger->lock (who the clients are, counts). What dumps add to the module's rows, client->lent and
- * client->holds, changes under both the first and the last, and may be read under either. A call
+ * ledger->lock (who the clients are, counts). What dumps and counters look at, a client's regions,
+ * lent and holds, changes under both the first and the last, and may be read under either. A call
  * into the module never waits for a user, so holding client->lock over it is bounded.
  *
  * What differs from the process back end is in docs/architecture.md, "The kernel back end".
@@ -73,6 +73,7 @@ struct kernel_loan {
 
 struct kernel_hold {
 	uint64_t id;
+	uint64_t bytes;
 	char reason[96];
 	UT_hash_handle hh;
 };

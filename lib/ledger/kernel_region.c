@@ -40,6 +40,7 @@ int kernel_region_add(struct kernel_client *client, const struct otte_region_cla
 		.backing = claim->backing,
 		.access = module_access(claim->access),
 	};
+	struct kernel_ledger *ledger = kernel_ledger_of(client);
 	struct kernel_region *region;
 	uint32_t loans;
 	int rc = check_claim(claim);
@@ -59,7 +60,9 @@ int kernel_region_add(struct kernel_client *client, const struct otte_region_cla
 				     kernel_refused(client, rc, "region of client", client->id);
 		goto free_region;
 	}
+	pthread_mutex_lock(&ledger->lock);
 	HASH_ADD(hh, client->regions, id, sizeof(region->id), region);
+	pthread_mutex_unlock(&ledger->lock);
 	if (!region->hh.tbl) {
 		otte_module_region_del(client->fd, region->id, &loans);
 		rc = otte_fail(-ENOMEM, "no memory for a region");
@@ -83,7 +86,11 @@ static struct kernel_region *known(struct kernel_client *client, uint64_t id)
 
 static void forget(struct kernel_client *client, struct kernel_region *region)
 {
+	struct kernel_ledger *ledger = kernel_ledger_of(client);
+
+	pthread_mutex_lock(&ledger->lock);
 	HASH_DEL(client->regions, region);
+	pthread_mutex_unlock(&ledger->lock);
 	free(region);
 }
 

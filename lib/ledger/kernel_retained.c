@@ -38,8 +38,8 @@ int kernel_hold(struct kernel_client *client, uint64_t bytes, const char *reason
 	if (!hold)
 		return otte_fail(-ENOMEM, "no memory for a hold");
 	snprintf(hold->reason, sizeof(hold->reason), "%s", reason);
-	/* The module lists nothing of no bytes. */
-	rc = otte_module_hold(client->fd, max_u64(bytes, 1), &hold->id);
+	hold->bytes = max_u64(bytes, 1); /* the module lists nothing of no bytes */
+	rc = otte_module_hold(client->fd, hold->bytes, &hold->id);
 	if (rc) {
 		rc = kernel_refused(client, rc, "hold of client", client->id);
 		goto free_hold;

@@ -6,6 +6,7 @@
 #include "suite.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -279,6 +280,52 @@ static void a_child_is_not_its_parents_client(void **unused)
 	close_world(&w);
 }
 
+/* ---- Namespaces ------------------------------------------------------------------------------ */
+
+/* In a child: the number of what was wrong, or 0. */
+static int count_without_dumps(void)
+{
+	struct otte_region_claim claim = { 0x900000, 100, BOTH, OTTE_BACKING_NONE };
+	struct otte_ledger_counters counters;
+	struct otte_loan_terms terms = { .length = 60, .borrower = remote(1) };
+	struct otte_ledger_client *client;
+	struct otte_ledger *ledger;
+	uint64_t loan, hold;
+
+	if (unshare(CLONE_NEWNET) || otte_ledger_kernel_open(NULL, &ledger) ||
+	    ledger->ops->client_open(ledger, "child", &client) ||
+	    ledger->ops->region_add(client, &claim, &terms.region) ||
+	    ledger->ops->loan_offer(client, &terms, &loan) ||
+	    ledger->ops->loan_expose(client, loan) || ledger->ops->hold(client, 7, "held", &hold))
+		return 1;
+	if (ledger->ops->dump_loans(ledger, NULL, 0) != -ENOENT)
+		return 2;
+	ledger->ops->counters(ledger, &counters);
+	if (counters.clients != 1 || counters.regions != 1 || counters.registered_bytes != 100 ||
+	    counters.loans != 1 || counters.lent_bytes != 60 || counters.retained != 1 ||
+	    counters.retained_bytes != 7)
+		return 3;
+	if (ledger->ops->loan_settle(client, loan, OTTE_EVIDENCE_RETURNED) ||
+	    ledger->ops->hold_drop(client, hold) || ledger->ops->region_del(client, terms.region))
+		return 4;
+	ledger->ops->counters(ledger, &counters);
+	return counters.regions || counters.loans || counters.retained ? 5 : 0;
+}
+
+static void in_another_network_namespace_a_ledger_lends_and_counts_its_own(void **unused)
+{
+	int status;
+	pid_t child;
+
+	(void)unused;
+	child = fork();
+	assert_true(child >= 0);
+	if (!child)
+		_exit(count_without_dumps());
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
 /* ---- Events ---------------------------------------------------------------------------------- */
 
 static void of_an_offer_that_was_read_its_end_is_told(void **unused)
@@ -432,6 +479,7 @@ const struct CMUnitTest kernel_tests[] = {
 	cmocka_unit_test(a_borrower_that_closes_leaves_a_record_until_the_lender_revokes),
 	cmocka_unit_test(a_borrowers_exit_is_evidence_where_the_lender_accepts_it),
 	cmocka_unit_test(a_child_is_not_its_parents_client),
+	cmocka_unit_test(in_another_network_namespace_a_ledger_lends_and_counts_its_own),
 	cmocka_unit_test(of_an_offer_that_was_read_its_end_is_told),
 	cmocka_unit_test(an_allocation_that_fails_leaves_nothing_in_the_module),
 	cmocka_unit_test(an_acceptance_that_finds_no_memory_leaves_the_offer),
