@@ -17,6 +17,19 @@
  * in. MM_GONE with GROUP_DEAD is what BORROWER_EXITED stands for; files that the process shared or
  * passed on are not covered, which is why a lender must accept that evidence by name.
  *
+ * A client may have very many regions and loans, so its work goes in steps, between which others
+ * have the ledger:
+ *
+ *	1	GONE, and off the registry: nobody finds it, so nothing is lent to it any more, and
+ *		what it has offered cannot be accepted any more
+ *	2	its regions, one by one: offers void, borrowers told, then retained or gone
+ *	3	offers to it: void
+ *	4	its end is told, its events are dropped, its domain is left
+ *	5	what it borrowed: settled or retained. Again whenever a fact comes in
+ *
+ * From 1 on its lists only shrink. A walk moves what it has not yet looked at to a list of its own,
+ * which an object that ends meanwhile leaves as it would leave the client's.
+ *
  * Calls are for the thread group and address space of CLIENT_INIT alone, so that neither fork, nor
  * a passed descriptor, nor exec hands authority on. No call can run beside the retirement: a call
  * holds the file and, being from that address space, the mm.
@@ -217,61 +230,77 @@ static void client_unwatch(struct otte_client *client)
 	otte_client_put(client);
 }
 
-/*
- * A region of a GONE @client whose range is still watched, with a reference, or NULL. Watched ones
- * were put first and the one that is returned goes last, so that no call has to look at many.
- */
-static struct otte_region *next_watched(struct otte_client *client)
+/* Each unwatched in between, without the ledger: retained records pin no address space. */
+static void retire_regions(struct otte_client *client)
 {
-	struct otte_region *region, *found = NULL;
+	struct otte_region *region;
+	LIST_HEAD(left);
 
-	otte_ledger_lock();
-	list_for_each_entry(region, &client->regions, owner_link) {
-		if (READ_ONCE(region->watched)) {
-			otte_region_get(region);
-			list_move_tail(&region->owner_link, &client->regions);
-			found = region;
-			break;
-		}
-		/* Else the last loan of it has settled just now, and it is on its way out. */
-		if (region->state != OTTE_REGION_GONE)
-			break;
+	otte_ledger_assert_held();
+	list_splice_init(&client->regions, &left);
+	while (!list_empty(&left)) {
+		region = list_first_entry(&left, struct otte_region, owner_link);
+		otte_region_get(region);
+		list_move_tail(&region->owner_link, &client->regions);
+		otte_region_owner_gone(region);
+		otte_ledger_unlock();
+		otte_region_unwatch(region);
+		otte_region_put(region);
+		otte_ledger_give_way();
+		otte_ledger_lock();
 	}
-	otte_ledger_unlock();
-	return found;
+}
+
+static void retire_offers(struct otte_client *client)
+{
+	unsigned int steps = 0;
+	struct otte_loan *loan;
+	LIST_HEAD(left);
+
+	otte_ledger_assert_held();
+	list_splice_init(&client->offers, &left);
+	while (!list_empty(&left)) {
+		loan = list_first_entry(&left, struct otte_loan, borrower_link);
+		list_move_tail(&loan->borrower_link, &client->offers);
+		if (loan->state == OTTE_LOAN_OFFERED)
+			otte_loan_void(loan, true);
+		otte_ledger_step(&steps);
+	}
+}
+
+/* What a GONE client borrowed. */
+static void retire_loans(struct otte_client *client)
+{
+	unsigned int steps = 0;
+	struct otte_loan *loan;
+	LIST_HEAD(left);
+
+	otte_ledger_assert_held();
+	list_splice_init(&client->loans, &left);
+	while (!list_empty(&left)) {
+		loan = list_first_entry(&left, struct otte_loan, borrower_link);
+		list_move_tail(&loan->borrower_link, &client->loans);
+		otte_loan_borrower_gone(loan);
+		otte_ledger_step(&steps);
+	}
 }
 
 /* LIVE to GONE, once. */
 static void client_retire(struct otte_client *client)
 {
-	struct otte_region *region, *next_region;
-	struct otte_loan *loan, *next_loan;
-
 	otte_ledger_lock();
 	if (client->state != OTTE_CLIENT_LIVE) {
 		otte_ledger_unlock();
 		return;
 	}
-	client->state = OTTE_CLIENT_GONE;
+	WRITE_ONCE(client->state, OTTE_CLIENT_GONE);
 	xa_erase(&otte_clients, client->id);
-	list_for_each_entry_safe(region, next_region, &client->regions, owner_link) {
-		otte_region_owner_gone(region);
-		/* To the front, see next_watched(). */
-		if (READ_ONCE(region->watched))
-			list_move(&region->owner_link, &client->regions);
-	}
-	list_for_each_entry_safe(loan, next_loan, &client->offers, borrower_link) {
-		if (loan->state == OTTE_LOAN_OFFERED)
-			otte_loan_void(loan, true);
-	}
 	otte_ledger_changed();
+	retire_regions(client);
+	retire_offers(client);
 	otte_netlink_event(OTTE_NOTICE_CLIENT_GONE, client->id, NULL);
 	otte_ledger_unlock();
 
-	while ((region = next_watched(client))) {
-		otte_region_unwatch(region);
-		otte_region_put(region);
-	}
 	otte_event_close(client);
 	otte_domain_client_gone(client);
 	mmdrop(client->mm);
@@ -283,7 +312,6 @@ static void client_retire(struct otte_client *client)
 static void client_work(struct work_struct *work)
 {
 	struct otte_client *client = container_of(work, struct otte_client, work);
-	struct otte_loan *loan, *next;
 	bool done;
 
 	/* Woken before CLIENT_INIT is through: its caller is alive, so nothing can have ended. */
@@ -299,10 +327,8 @@ static void client_work(struct work_struct *work)
 		client_retire(client);
 
 	otte_ledger_lock();
-	if (client->state == OTTE_CLIENT_GONE) {
-		list_for_each_entry_safe(loan, next, &client->loans, borrower_link)
-			otte_loan_borrower_gone(loan);
-	}
+	if (client->state == OTTE_CLIENT_GONE)
+		retire_loans(client);
 	done = client->state == OTTE_CLIENT_GONE &&
 	       (list_empty(&client->loans) || otte_client_exited(client));
 	otte_ledger_unlock();
@@ -313,7 +339,7 @@ static void client_work(struct work_struct *work)
 
 void otte_client_release(struct otte_client *client)
 {
-	if (client->state != OTTE_CLIENT_NEW) {
+	if (READ_ONCE(client->state) != OTTE_CLIENT_NEW) {
 		set_bit(OTTE_CLIENT_FILE_GONE, &client->flags);
 		otte_client_kick(client);
 		flush_work(&client->work);
@@ -413,13 +439,20 @@ static u64 key_add_cgroups(struct key_list *list)
 	return leaf;
 }
 
+/*
+ * Owners of user namespaces as well, or ids that a user may take there would be fresh quota. But
+ * not the host's root: its namespaces are containers of many tenants, and one of them could fill
+ * the account that is then everybody's.
+ */
 static void key_add_users(struct key_list *list)
 {
 	const struct user_namespace *ns;
 
 	key_add(list, OTTE_LEVEL_USER, from_kuid(&init_user_ns, current_uid()));
-	for (ns = current_user_ns(); ns != &init_user_ns; ns = ns->parent)
-		key_add(list, OTTE_LEVEL_USER, from_kuid(&init_user_ns, ns->owner));
+	for (ns = current_user_ns(); ns != &init_user_ns; ns = ns->parent) {
+		if (!uid_eq(ns->owner, GLOBAL_ROOT_UID))
+			key_add(list, OTTE_LEVEL_USER, from_kuid(&init_user_ns, ns->owner));
+	}
 }
 
 static int client_capture_payer(struct otte_client *client)

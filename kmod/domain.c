@@ -592,6 +592,19 @@ int otte_domain_nic_ioctl(struct otte_client *client, void *arg)
 	return 0;
 }
 
+/*
+ * Whether @member's share page says anything else than at the last sum. If not, a sum tells nobody
+ * anything new of it; and if it has demand, the domain ticks already.
+ */
+static bool share_changed(const struct otte_domain_member *member)
+{
+	struct otte_load load;
+
+	lockdep_assert_held(&member->domain->lock);
+	otte_load_read(&load, share_page(member), member->nics);
+	return memcmp(&load, &member->load, sizeof(load));
+}
+
 int otte_domain_kick_ioctl(struct otte_client *client, void *arg)
 {
 	struct otte_domain_member *member = member_of(client);
@@ -599,7 +612,8 @@ int otte_domain_kick_ioctl(struct otte_client *client, void *arg)
 	if (!member)
 		return -ENOTCONN;
 	mutex_lock(&member->domain->lock);
-	domain_kick(member->domain);
+	if (share_changed(member))
+		domain_kick(member->domain);
 	mutex_unlock(&member->domain->lock);
 	return 0;
 }

@@ -162,7 +162,7 @@ void otte_event_close(struct otte_client *client)
 		node->pending = 0;
 		spin_unlock(&queue->lock);
 		node_put(node);
-		cond_resched();
+		otte_ledger_give_way();
 		spin_lock(&queue->lock);
 	}
 	spin_unlock(&queue->lock);

@@ -8,10 +8,15 @@
  * Callers therefore cannot forget to do it, nor do it too early.
  */
 #include <linux/atomic.h>
+#include <linux/sched.h>
 
 #include "otte_priv.h"
 
+#define STEPS_HELD	64	/* objects that a walk ends before it lets others have the ledger */
+
 static DEFINE_MUTEX(otte_ledger);
+/* Who waits for the ledger holds this or waits for it; see otte_ledger_give_way(). */
+static DEFINE_MUTEX(otte_ledger_turn);
 /* Regions by doomed_link, each with a reference; under otte_ledger. */
 static LIST_HEAD(doomed);
 static atomic64_t last_id = ATOMIC64_INIT(0);
@@ -22,7 +27,12 @@ struct workqueue_struct *otte_wq;
 
 void otte_ledger_lock(void)
 {
+	might_lock(&otte_ledger);
+	if (mutex_trylock(&otte_ledger))
+		return;
+	mutex_lock(&otte_ledger_turn);
 	mutex_lock(&otte_ledger);
+	mutex_unlock(&otte_ledger_turn);
 }
 
 void otte_ledger_unlock(void)
@@ -43,6 +53,31 @@ void otte_ledger_unlock(void)
 		}
 	}
 	mutex_unlock(&otte_ledger);
+}
+
+/*
+ * Dropping a mutex and taking it again at once gives it to nobody: who waits may be spinning, sees
+ * the same owner as before and spins on, for as long as its processor has nothing else to do. But
+ * who waits has the turn until it has the ledger, and so who waits for the turn comes behind it.
+ */
+void otte_ledger_give_way(void)
+{
+	cond_resched();
+	mutex_lock(&otte_ledger_turn);
+	mutex_unlock(&otte_ledger_turn);
+}
+
+void otte_ledger_yield(void)
+{
+	otte_ledger_unlock();
+	otte_ledger_give_way();
+	otte_ledger_lock();
+}
+
+void otte_ledger_step(unsigned int *steps)
+{
+	if (!(++*steps % STEPS_HELD))
+		otte_ledger_yield();
 }
 
 void otte_ledger_assert_held(void)

@@ -138,7 +138,7 @@ static void loan_settle(struct otte_loan *loan, u32 evidence)
 	loan->region->exposed_count--;
 	otte_retained_del(&loan->retained);
 	list_del_init(&loan->borrower_link);
-	otte_map_slot_put(loan);
+	otte_map_slot_release(loan->map_slot);
 	otte_event_post(loan->lender, &loan->lender_event, OTTE_EVENT_SETTLED);
 	/* A client that is gone is watched only while it has loans. Its work looks at all. */
 	if (loan->borrower && loan->borrower->state == OTTE_CLIENT_GONE &&
@@ -502,25 +502,23 @@ put:
 
 /* ---- LOAN_ACCEPT ---- */
 
-static int loan_accept(struct otte_loan *loan, struct otte_client *borrower)
+/* @window is 0, or what was reserved for a MAPPABLE loan and is the loan's if this succeeds. */
+static int loan_accept(struct otte_loan *loan, struct otte_client *borrower, u32 window)
 {
 	struct otte_region *region = loan->region;
-	int err;
 
 	otte_ledger_assert_held();
 	if (loan->state == OTTE_LOAN_EXPOSED)
 		return -EALREADY;
-	if (loan->state != OTTE_LOAN_OFFERED)
+	/* An offer of a client that is gone is void, though its walk may be yet to come to it. */
+	if (loan->state != OTTE_LOAN_OFFERED || loan->lender->state != OTTE_CLIENT_LIVE)
 		return -ENOENT;
 	if (otte_fence_blocks(loan->lender, borrower))
 		return -EKEYREVOKED;
 	if (!region_fresh(region))
 		return -ESTALE;
-	if (loan->flags & OTTE_LOAN_MAPPABLE) {
-		err = otte_map_slot_get(loan);
-		if (err)
-			return err;
-	}
+	if (window)
+		otte_map_slot_use(loan, window);
 	otte_event_cancel(borrower, &loan->borrower_event, 1U << OTTE_EVENT_OFFERED);
 	loan_leave_offers(loan);
 	list_add_tail(&loan->borrower_link, &borrower->loans);
@@ -539,6 +537,7 @@ int otte_loan_accept_ioctl(struct otte_client *client, void *arg)
 {
 	struct otte_loan_accept *accept = arg;
 	struct otte_loan *loan;
+	u32 window = 0;
 	int err;
 
 	if (accept->length || accept->map_offset || accept->map_bytes || accept->direction ||
@@ -547,10 +546,16 @@ int otte_loan_accept_ioctl(struct otte_client *client, void *arg)
 	loan = otte_loan_get_borrowed(client, accept->loan);
 	if (!loan)
 		return -ENOENT;
+	/* Now, so that nobody waits for memory with the ledger held. */
+	err = loan->flags & OTTE_LOAN_MAPPABLE ? otte_map_slot_reserve(&window) : 0;
+	if (err)
+		goto put;
 	otte_ledger_lock();
-	err = loan_accept(loan, client);
+	err = loan_accept(loan, client, window);
 	otte_ledger_unlock();
-	if (!err) {
+	if (err) {
+		otte_map_slot_release(window);
+	} else {
 		accept->length = otte_loan_length(loan);
 		accept->direction = loan->direction;
 		accept->fd = -1;
@@ -559,6 +564,7 @@ int otte_loan_accept_ioctl(struct otte_client *client, void *arg)
 			accept->map_bytes = otte_loan_length(loan);
 		}
 	}
+put:
 	otte_loan_put(loan);
 	return err;
 }

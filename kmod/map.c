@@ -32,25 +32,26 @@ static DEFINE_XARRAY_FLAGS(windows, XA_FLAGS_ALLOC1);
 static struct vfsmount *otte_mount;
 static struct inode *otte_inode;
 
-int otte_map_slot_get(struct otte_loan *loan)
+int otte_map_slot_reserve(u32 *slot)
 {
-	u32 slot;
-	int err;
+	int err = xa_alloc(&windows, slot, NULL, XA_LIMIT(1, OTTE_MAP_SLOTS - 1),
+			   GFP_KERNEL_ACCOUNT);
 
-	otte_ledger_assert_held();
-	err = xa_alloc(&windows, &slot, loan, XA_LIMIT(1, OTTE_MAP_SLOTS - 1),
-		       GFP_KERNEL_ACCOUNT);
-	if (err)
-		return err == -EBUSY ? -ENOSPC : err;
-	loan->map_slot = slot;
-	return 0;
+	return err == -EBUSY ? -ENOSPC : err;
 }
 
-void otte_map_slot_put(struct otte_loan *loan)
+void otte_map_slot_use(struct otte_loan *loan, u32 slot)
 {
 	otte_ledger_assert_held();
-	if (loan->map_slot)
-		xa_erase(&windows, loan->map_slot);
+	loan->map_slot = slot;
+	/* Reserved: needs no memory. */
+	WARN_ON_ONCE(xa_err(xa_store(&windows, slot, loan, 0)));
+}
+
+void otte_map_slot_release(u32 slot)
+{
+	if (slot)
+		xa_erase(&windows, slot);
 }
 
 /* The loan that @pgoff belongs to, if @client borrows it, with a reference. */

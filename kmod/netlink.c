@@ -418,9 +418,7 @@ static int walk_part(const struct walk *walk, struct cursor *cursor, struct sk_b
 		cursor->last = id;
 		/* Much that may not be seen makes a long part: let others have the ledger. */
 		if (!(++steps % STEPS_HELD)) {
-			otte_ledger_unlock();
-			cond_resched();
-			otte_ledger_lock();
+			otte_ledger_yield();
 			cb->seq = otte_ledger_generation();
 		}
 	}
@@ -578,7 +576,8 @@ void otte_netlink_event(enum otte_notice notice, u64 id, const struct otte_refus
 		trace_otte_refused(id, why);
 	if (!READ_ONCE(registered) || !genl_has_listeners(&otte_family, &init_net, 0))
 		return;
-	skb = genlmsg_new(NLMSG_GOODSIZE, GFP_KERNEL | __GFP_NOWARN | __GFP_NORETRY);
+	/* Nobody waits for memory with the ledger held; a notice may be lost. */
+	skb = genlmsg_new(NLMSG_GOODSIZE, GFP_NOWAIT | __GFP_NOWARN);
 	if (!skb)
 		return;
 	head = genlmsg_put(skb, 0, 0, &otte_family, 0, OTTE_NL_NOTICE);
@@ -587,7 +586,7 @@ void otte_netlink_event(enum otte_notice notice, u64 id, const struct otte_refus
 		return;
 	}
 	genlmsg_end(skb, head);
-	genlmsg_multicast(&otte_family, skb, 0, 0, GFP_KERNEL);
+	genlmsg_multicast(&otte_family, skb, 0, 0, GFP_NOWAIT | __GFP_NOWARN);
 }
 
 /* ---- family ---- */
@@ -617,6 +616,8 @@ static struct genl_family otte_family __ro_after_init = {
 	.name = OTTE_NL_FAMILY,
 	.version = OTTE_NL_VERSION,
 	.module = THIS_MODULE,
+	/* A dump that waits for the ledger, or walks long, holds up no other family. */
+	.parallel_ops = true,
 	.ops = otte_ops,
 	.n_ops = ARRAY_SIZE(otte_ops),
 	.mcgrps = otte_groups,

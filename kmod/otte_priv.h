@@ -10,6 +10,7 @@
  *	mmap_lock		(the caller's; held by mmap, fault and ->close)
  *	loan->map_lock		rwsem; a fault holds it shared from the check to the new PTE,
  *				revocation holds it exclusively to set loan->revoked
+ *	otte_ledger_turn	mutex; the first of those who wait for the next has it. ledger.c's
  *	otte_ledger		mutex; every state, list and registry of clients, regions, loans,
  *				holds, fences and retained records
  *	domain->lock		mutex; pages and members of a domain. Nothing is taken inside it
@@ -65,6 +66,12 @@ extern struct workqueue_struct *otte_wq;
 void otte_ledger_lock(void);
 /* Also releases the backings of the regions that ended while the lock was held. May sleep long. */
 void otte_ledger_unlock(void);
+/* Called between two holds of a loop: whoever waits for the ledger gets it first. Not held. */
+void otte_ledger_give_way(void);
+/* Drops it and gives way: what was found under it may have ended when it returns. */
+void otte_ledger_yield(void);
+/* After each object of a walk that has no bound: yields every so many @steps, counted from 0. */
+void otte_ledger_step(unsigned int *steps);
 void otte_ledger_assert_held(void);
 
 /* Grows with every change that a dump would show. Call with the ledger held. */
@@ -605,6 +612,7 @@ enum otte_region_state {
  * @loans: those loans, by otte_loan.region_link
  * @loan_count: length of @loans
  * @exposed_count: those of them that are exposed
+ * @ending: its loans are being walked, see region.c
  * @verifying: calls that compare its pages right now, without the ledger; they keep the backing
  * @charge: regions, registered and pinned bytes
  * @retained: RETAINED
@@ -642,6 +650,7 @@ struct otte_region {
 	struct list_head loans;
 	unsigned int loan_count;
 	unsigned int exposed_count;
+	bool ending;
 	unsigned int verifying;
 
 	struct otte_charge charge;
@@ -659,7 +668,7 @@ void otte_region_put(struct otte_region *region);
 struct otte_region *otte_region_find(struct otte_client *owner, u64 id);
 /* The last loan has ended: CLOSING and RETAINED regions are doomed. Ledger held. */
 void otte_region_loan_ended(struct otte_region *region);
-/* The owner is gone. Ledger held. */
+/* The owner is gone. Ledger held, and dropped now and then; the caller has a reference. */
 void otte_region_owner_gone(struct otte_region *region);
 /* Removes the notifier; the range is not watched any more. May sleep, no lock held. */
 void otte_region_unwatch(struct otte_region *region);
@@ -756,7 +765,7 @@ struct otte_loan {
 	struct rw_semaphore map_lock;
 	bool revoked;
 	bool zapped;
-	unsigned int map_slot;
+	u32 map_slot;
 	struct work_struct work;
 
 	struct otte_charge charge;
@@ -820,9 +829,13 @@ int otte_loan_copy_ioctl(struct otte_client *client, void *arg);
 #define OTTE_MAP_WINDOW_SHIFT	42
 #define OTTE_MAP_SLOTS		0x100000U
 
-int otte_map_slot_get(struct otte_loan *loan);
-void otte_map_slot_put(struct otte_loan *loan);
-static inline u64 otte_map_offset(unsigned int slot)
+/* A window for a loan about to be accepted; may wait for memory. */
+int otte_map_slot_reserve(u32 *slot);
+/* It is @loan's from now on. Ledger held. */
+void otte_map_slot_use(struct otte_loan *loan, u32 slot);
+/* Nobody maps @slot any more, or has yet; 0 is none. */
+void otte_map_slot_release(u32 slot);
+static inline u64 otte_map_offset(u32 slot)
 {
 	return (u64)slot << OTTE_MAP_WINDOW_SHIFT;
 }

@@ -11,6 +11,12 @@
  * lent. GONE regions are doomed: ledger.c releases their backing without the ledger and then calls
  * otte_region_finish(), up to which they are listed and charged.
  *
+ * Leaving LIVE or CLOSING begins with a walk over the region's loans, which may be very many. It
+ * goes in steps, between which others have the ledger. Meanwhile the state stays what it was and
+ * region->ending says that the walk is on: nobody finds the region, so no loan joins it and nobody
+ * else ends it; loans that end leave it, but not even the last one ends it. Who walks does that, or
+ * sets the new state.
+ *
  * Beside the state there is a word: generation, suspect, stale, fenced. It is protected by
  * region->lock, which MMU notifiers take, and copied to the owner's status page under it. A
  * notifier does nothing else but queue region->notice.
@@ -50,7 +56,8 @@ struct otte_region *otte_region_find(struct otte_client *owner, u64 id)
 
 	otte_ledger_assert_held();
 	region = xa_load(&otte_regions, id);
-	if (!region || region->owner != owner || region->state != OTTE_REGION_LIVE)
+	if (!region || region->owner != owner || region->state != OTTE_REGION_LIVE ||
+	    region->ending)
 		return NULL;
 	return region;
 }
@@ -185,7 +192,7 @@ static void region_verified(struct otte_region *region)
 void otte_region_loan_ended(struct otte_region *region)
 {
 	otte_ledger_assert_held();
-	if (region->loan_count)
+	if (region->loan_count || region->ending)
 		return;
 	if (region->state == OTTE_REGION_CLOSING) {
 		otte_event_post(region->owner, &region->event, OTTE_EVENT_REGION_GONE);
@@ -195,18 +202,31 @@ void otte_region_loan_ended(struct otte_region *region)
 	}
 }
 
-/* Voids all offers of @region and tells the borrowers of exposed loans if the owner is @gone. */
+/*
+ * Voids all offers of @region and tells the borrowers of exposed loans if the owner is @gone. Drops
+ * the ledger now and then. Loans not yet looked at are in a list of our own, which one that ends
+ * meanwhile leaves like the region's.
+ */
 static void region_end_offers(struct otte_region *region, bool gone)
 {
-	struct otte_loan *loan, *next;
+	unsigned int steps = 0;
+	struct otte_loan *loan;
+	LIST_HEAD(left);
 
-	list_for_each_entry_safe(loan, next, &region->loans, region_link) {
+	otte_ledger_assert_held();
+	region->ending = true;
+	list_splice_init(&region->loans, &left);
+	while (!list_empty(&left)) {
+		loan = list_first_entry(&left, struct otte_loan, region_link);
+		list_move_tail(&loan->region_link, &region->loans);
 		if (loan->state == OTTE_LOAN_OFFERED)
 			otte_loan_void(loan, false);
 		else if (gone && loan->borrower)
 			otte_event_post(loan->borrower, &loan->borrower_event,
 					OTTE_EVENT_OWNER_GONE);
+		otte_ledger_step(&steps);
 	}
+	region->ending = false;
 }
 
 void otte_region_owner_gone(struct otte_region *region)
@@ -214,7 +234,6 @@ void otte_region_owner_gone(struct otte_region *region)
 	otte_ledger_assert_held();
 	if (region->state == OTTE_REGION_GONE)
 		return;
-	/* Not yet RETAINED, so that ending the last offer does not end the region twice. */
 	region_end_offers(region, true);
 	if (region->loan_count) {
 		region->state = OTTE_REGION_RETAINED;
@@ -439,7 +458,6 @@ int otte_region_del_ioctl(struct otte_client *client, void *arg)
 	region = otte_region_find(client, del->region);
 	if (region) {
 		err = 0;
-		/* Not yet CLOSING, see otte_region_owner_gone(). */
 		region_end_offers(region, false);
 		del->loans = region->loan_count;
 		if (region->loan_count) {

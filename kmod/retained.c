@@ -166,7 +166,7 @@ static void force_region(struct otte_region *region)
 		otte_ledger_unlock();
 		otte_loan_revoke(loan, OTTE_EVIDENCE_FORCED, &draining);
 		otte_loan_put(loan);
-		cond_resched();
+		otte_ledger_give_way();
 	}
 }
 

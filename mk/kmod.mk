@@ -19,7 +19,8 @@ KSELFTEST := tests/kselftest/run
 
 # Reduced for an emulated kernel with KASAN and lockdep; the counts are printed.
 KSELFTEST_DEBUG := --env OTTE_SWEEP_STEP=128 --env OTTE_FUZZ_CALLS=20000 \
-	--env OTTE_STORM_CLIENTS=30 --env OTTE_STORM_LOANS=20 --env OTTE_STORM_SLOW=1
+	--env OTTE_STORM_CLIENTS=30 --env OTTE_STORM_LOANS=20 --env OTTE_STORM_SLOW=1 \
+	--env OTTE_STALL_LOANS=10000
 
 .PHONY: kmod check-part-kmod-static check-part-kselftest-6.1 check-part-kselftest-6.12
 .PHONY: check-part-kselftest-debug check-part-kselftest-long check-part-kselftest-kcsan

@@ -434,6 +434,13 @@ TEST_F(domain, an_idle_domain_is_not_summed_and_wakes_at_the_next_demand)
 	ASSERT_TRUE(falls_idle(&a));
 	EXPECT_EQ(0, domain_kick(a.fd));
 	EXPECT_EQ(0, a.load->summing);
+	updated = b.load->updated_ns;
+	/* Nothing new was said, so nothing was summed, whatever others say without a kick. */
+	b.share->waiting[OTTE_PRIORITY_LOW] = 3;
+	EXPECT_EQ(0, domain_kick(a.fd));
+	EXPECT_EQ(updated, b.load->updated_ns);
+	EXPECT_EQ(0, domain_kick(b.fd));
+	EXPECT_EQ(3, a.load->waiting[OTTE_PRIORITY_LOW]);
 	member_leave(&a);
 	member_leave(&b);
 }

@@ -362,4 +362,36 @@ TEST_F(tenants, a_user_namespace_gives_no_fresh_quota)
 	peer_kill(&inside);
 }
 
+/* 0 of a container that the host's root made. */
+static void in_namespace_of_root(int sock)
+{
+	int fd = otte_open();
+
+	if (unshare(CLONE_NEWUSER))
+		_exit(1);
+	say(sock, 1);
+	hear(sock);
+	if (setresgid(0, 0, 0) || setresuid(0, 0, 0))
+		_exit(2);
+	register_and_say(sock, fd);
+}
+
+TEST_F(tenants, a_container_of_root_is_not_charged_to_root)
+{
+	struct peer container = peer_start(in_namespace_of_root), inside;
+
+	ASSERT_EQ(1, hear(container.sock));
+	ASSERT_TRUE(map_ids(container.pid, "uid_map"));
+	ASSERT_TRUE(map_ids(container.pid, "gid_map"));
+	say(container.sock, 0);
+	/* Its own user alone, with what that has on the host. */
+	ASSERT_EQ(1, hear(container.sock));
+	EXPECT_EQ(PAGE, hear(container.sock));
+	inside = peer_start(as_inside);
+	EXPECT_EQ(1, hear(inside.sock));
+	EXPECT_EQ(2 * PAGE, hear(inside.sock));
+	peer_kill(&container);
+	peer_kill(&inside);
+}
+
 TEST_HARNESS_MAIN

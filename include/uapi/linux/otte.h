@@ -130,7 +130,8 @@ enum otte_resource {
  * enum otte_level - who is charged
  * @OTTE_LEVEL_MODULE: everybody together
  * @OTTE_LEVEL_CGROUP: one cgroup (v2) among the client's ancestors, its own included
- * @OTTE_LEVEL_USER: the client's user, or the owner of a user namespace around it
+ * @OTTE_LEVEL_USER: the client's user, or the owner of a user namespace around it unless that is
+ *	the host's root
  * @OTTE_LEVEL_CLIENT: the client
  * @OTTE_LEVEL_COUNT: number of levels
  * @OTTE_LEVEL_MEMLOCK: not a level of the ledger: the user's RLIMIT_MEMLOCK, in quota events only
@@ -923,7 +924,8 @@ struct otte_domain_nic {
  * @size: sizeof(struct otte_domain_kick)
  * @flags: must be 0
  *
- * Makes the module sum now and at every interval until all members are idle.
+ * Makes the module sum now and at every interval until all members are idle. Where the caller's
+ * share page says what it said at the last sum there is nothing to add up, and nothing is done.
  */
 struct otte_domain_kick {
 	__u32 size;
