@@ -78,8 +78,8 @@ static struct otte_peer *hold_only_peer(struct otte_batch *batch, uint32_t *requ
 }
 
 /*
- * Nobody but this thread waits for anything: it sleeps in the connection itself, for what that saves is a
- * quarter of a small transfer's time. It holds no lead, so whoever else has work meanwhile is not hindered.
+ * Nobody but this thread waits for anything: it sleeps in the connection itself, for what that saves is some
+ * twentieth of a small transfer's time. It holds no lead, so whoever else has work meanwhile is not hindered.
  */
 static void wait_alone(struct otte_peer *peer, uint32_t requests, struct otte_waiter *waiter,
 		       uint64_t until_ns)

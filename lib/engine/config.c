@@ -226,7 +226,7 @@ static void put_text(struct otte_config *config, const struct otte_config_key *k
 	memcpy(place, value, strlen(value));
 }
 
-/* "1 to 16", "0 or 16384 to 1073741824" */
+/* "1 to 16", "0 or 65536 to 1073741824" */
 static const char *range_text(char text[RANGE_TEXT], const struct otte_config_key *key)
 {
 	snprintf(text, RANGE_TEXT, "%s%" PRIu64 " to %" PRIu64, key->or_zero ? "0 or " : "", key->min,

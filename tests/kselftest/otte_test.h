@@ -33,6 +33,47 @@
 /* Past stdio: the harness ends its children without flushing. */
 #define note(...)	dprintf(STDOUT_FILENO, "# note: " __VA_ARGS__)
 
+static inline int write_file(const char *path, const char *value)
+{
+	int err = 0, fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	if (write(fd, value, strlen(value)) != (ssize_t)strlen(value))
+		err = -errno;
+	close(fd);
+	return err;
+}
+
+/* Without the line's end. */
+static inline int read_file(const char *path, char *value, size_t room)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	n = read(fd, value, room - 1);
+	n = n < 0 ? -errno : n;
+	close(fd);
+	if (n < 0)
+		return n;
+	value[n] = 0;
+	value[strcspn(value, "\n")] = 0;
+	return 0;
+}
+
+/* -EIO: the file is empty. */
+static inline int64_t read_number(const char *path)
+{
+	char value[64];
+	int err = read_file(path, value, sizeof(value));
+
+	if (!err && !value[0])
+		err = -EIO;
+	return err ?: strtoll(value, NULL, 10);
+}
+
 static inline int otte_call(int fd, unsigned long cmd, void *arg)
 {
 	return ioctl(fd, cmd, arg) ? -errno : 0;

@@ -15,44 +15,6 @@
 #define ALICE		1001
 #define DIRS_MAX	1024
 
-static int write_file(const char *path, const char *value)
-{
-	int err = 0, fd = open(path, O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return -errno;
-	if (write(fd, value, strlen(value)) != (ssize_t)strlen(value))
-		err = -errno;
-	close(fd);
-	return err;
-}
-
-/* Without the line's end. */
-static int read_file(const char *path, char *value, size_t room)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return -errno;
-	n = read(fd, value, room - 1);
-	n = n < 0 ? -errno : n;
-	close(fd);
-	if (n < 0)
-		return n;
-	value[n] = 0;
-	value[strcspn(value, "\n")] = 0;
-	return 0;
-}
-
-static int64_t read_number(const char *path)
-{
-	char value[64];
-	int err = read_file(path, value, sizeof(value));
-
-	return err ?: strtoll(value, NULL, 10);
-}
-
 static const char *record(uint64_t id, const char *file)
 {
 	static char path[128];

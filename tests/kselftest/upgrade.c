@@ -10,31 +10,6 @@
 #define MODULE		"/lab/ko/otte.ko"	/* where the guest was given it */
 #define BYTES		(4 * PAGE)
 
-static int write_file(const char *path, const char *value)
-{
-	int err = 0, fd = open(path, O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return -errno;
-	if (write(fd, value, strlen(value)) != (ssize_t)strlen(value))
-		err = -errno;
-	close(fd);
-	return err;
-}
-
-static int64_t read_number(const char *path)
-{
-	char value[64] = {};
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return -errno;
-	n = read(fd, value, sizeof(value) - 1);
-	close(fd);
-	return n <= 0 ? -EIO : strtoll(value, NULL, 10);
-}
-
 /* As rmmod does: without waiting. */
 static int unload(void)
 {

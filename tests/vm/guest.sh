@@ -346,11 +346,13 @@ guest_wait() {
 	done
 }
 
-# guest_last_words CONSOLE: what a dead guest said since its command began, or since it booted: the first
-# lines name the cause.
+# guest_last_words CONSOLE: what a dead guest said since its command began. One that died before has said
+# much that is no matter; there it is what it said since it first complained, whatever the length of the
+# call trace that follows, or its last lines where it did not.
 guest_last_words() {
 	local words
 	words=$(tr -d '\r' <"$1" | sed -n '/otte-vm: begin/,$p')
+	[ -n "$words" ] || words=$(tr -d '\r' <"$1" | sed -nE "/$guest_bad/,\$p")
 	[ -n "$words" ] || words=$(tail -n 40 "$1")
 	if [ "$(wc -l <<<"$words")" -gt 90 ]; then
 		words="$(head -n 60 <<<"$words")

@@ -639,18 +639,17 @@ static void serve_alone(struct source_lane *lane)
 	give_back(lane);
 }
 
-/* True: the lane is not the caller's any more. */
-static bool go_alone(struct source_lane *lane)
+/* The last the loop does with a lane: it may be the express thread's after. */
+static void go_alone(struct source_lane *lane)
 {
 	struct tcp_express *express = &lane->tcp->express;
 
 	/* The kernel's notifications come through the loop. */
 	if (lane->lone_rounds < LONE_ROUNDS || lane->zerocopy || !tcp_express_take(express))
-		return false;
+		return;
 	otte_loop_remove(lane->loop, &lane->watch);
 	atomic_store(&lane->alone, true);
 	tcp_express_serve(express, lane);
-	return true;
 }
 
 static bool is_lost(const struct source_lane *lane, uint32_t events)

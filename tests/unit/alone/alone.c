@@ -340,7 +340,7 @@ static void who_sleeps_alone_leads_when_nobody_has_for_a_while(void **state)
 /* A connection that the requester opened to `port`: it is one whose receives have a limit. */
 static int lane_to(unsigned port)
 {
-	struct sockaddr_in peer;
+	struct sockaddr_in peer = { 0 };
 	struct timeval limit;
 	socklen_t length;
 	int fd;
