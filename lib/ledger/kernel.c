@@ -442,7 +442,7 @@ int otte_ledger_kernel_open(const struct otte_ledger_limits *limits, struct otte
 	if (!ledger)
 		return otte_fail(-ENOMEM, "no memory for a ledger");
 	ledger->base.ops = &kernel_ops;
-	ledger->features = facts.features;
+	ledger->event_bytes = facts.event_bytes;
 	regions = min_u64(limits ? limits->regions : UINT64_MAX, facts.status_regions_max);
 	ledger->status_regions = (uint32_t)regions;
 	pthread_mutex_init(&ledger->lock, NULL);

@@ -40,7 +40,7 @@ struct kernel_member {
 struct kernel_ledger {
 	struct otte_ledger base;
 	struct otte_netlink netlink;
-	uint64_t features;
+	uint32_t event_bytes;
 	uint32_t status_regions; /* words asked for on each client's status page */
 	pthread_mutex_t lock; /* the rest */
 	struct kernel_member *members;

@@ -49,30 +49,41 @@ int otte_module_query(int fd, struct otte_module_facts *facts)
 		return rc;
 	*facts = (struct otte_module_facts){
 		.revision = query.revision,
-		.event_size = query.event_size,
+		.event_bytes = query.event_size,
 		.features = query.features,
 		.status_regions_max = query.status_regions_max,
 	};
 	return 0;
 }
 
-int otte_module_check(const struct otte_module_facts *facts, uint64_t needed)
+static int lacks(const struct otte_module_facts *facts, uint64_t needed)
 {
 	static const char *const names[] = { "PAGES",  "FILE",	  "CGROUP",  "BOOT_ID",
 					     "DOMAIN", "TIME_NS", "STANDING" };
-	unsigned bit;
+	unsigned bit = (unsigned)__builtin_ctzll(needed & ~facts->features);
 
+	return otte_fail(-EPROTONOSUPPORT,
+			 "ledger: the module lacks feature %s (bit %u): it has %#" PRIx64
+			 " of revision %" PRIu32 ", this library needs %#" PRIx64 " of revision %u",
+			 bit < ARRAY_SIZE(names) ? names[bit] : "?", bit, facts->features,
+			 facts->revision, needed, OTTE_MODULE_REVISION);
+}
+
+int otte_module_check(const struct otte_module_facts *facts, uint64_t needed)
+{
 	if (facts->revision != OTTE_MODULE_REVISION)
 		return otte_fail(-EPROTONOSUPPORT,
 				 "ledger: the module speaks revision %" PRIu32
 				 " of the ABI, this library %u",
 				 facts->revision, OTTE_MODULE_REVISION);
-	needed &= ~facts->features;
-	if (!needed)
-		return 0;
-	bit = (unsigned)__builtin_ctzll(needed);
-	return otte_fail(-EPROTONOSUPPORT, "ledger: the module lacks feature %s (bit %u)",
-			 bit < ARRAY_SIZE(names) ? names[bit] : "?", bit);
+	if (facts->event_bytes < sizeof(struct otte_event) ||
+	    facts->event_bytes > OTTE_MODULE_EVENT_MAX)
+		return otte_fail(-EPROTONOSUPPORT,
+				 "ledger: the module's events have %" PRIu32
+				 " bytes, this library reads %zu to %u",
+				 facts->event_bytes, sizeof(struct otte_event),
+				 OTTE_MODULE_EVENT_MAX);
+	return needed & ~facts->features ? lacks(facts, needed) : 0;
 }
 
 int otte_module_client_init(int fd, uint32_t status_regions, uint64_t *client)
@@ -253,31 +264,34 @@ static const char *resource_name(uint32_t resource)
 	return resource < OTTE_RES_COUNT ? names[resource] : "?";
 }
 
-/* One record a read: the module takes off what was copied out, and nothing may be lost after. */
-int otte_module_event(int fd, struct otte_module_event *event)
+int otte_module_event(int fd, uint32_t bytes, struct otte_module_event *event)
 {
-	struct otte_event record;
+	union {
+		struct otte_event record;
+		char bytes[OTTE_MODULE_EVENT_MAX];
+	} room;
+	const struct otte_event *record = &room.record;
 	ssize_t n;
 
 	do
-		n = read(fd, &record, sizeof(record));
+		n = read(fd, &room, bytes);
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return -errno;
-	if ((size_t)n < sizeof(record))
+	if ((size_t)n != bytes || record->size != bytes)
 		return -EPROTO;
 	*event = (struct otte_module_event){
-		.type = record.type,
-		.evidence = record.evidence ? (uint32_t)__builtin_ctz(record.evidence) + 1 : 0,
-		.object = record.object,
-		.region = record.region,
-		.tag = record.tag,
-		.other = record.other.client,
-		.level = level_name(record.level),
-		.resource = resource_name(record.resource),
-		.usage = record.usage,
-		.limit = record.limit,
-		.requested = record.requested,
+		.type = record->type,
+		.evidence = record->evidence ? (uint32_t)__builtin_ctz(record->evidence) + 1 : 0,
+		.object = record->object,
+		.region = record->region,
+		.tag = record->tag,
+		.other = record->other.client,
+		.level = level_name(record->level),
+		.resource = resource_name(record->resource),
+		.usage = record->usage,
+		.limit = record->limit,
+		.requested = record->requested,
 	};
 	return 0;
 }

@@ -15,6 +15,7 @@
 
 #define OTTE_MODULE_REVISION 1u /* what this library speaks */
 #define OTTE_MODULE_PEER_LEN 32
+#define OTTE_MODULE_EVENT_MAX 1024u /* bytes of the largest record that is read */
 
 enum otte_module_direction {
 	OTTE_MODULE_READ = 1u << 0,
@@ -36,7 +37,7 @@ enum otte_module_feature {
 
 struct otte_module_facts {
 	uint32_t revision;
-	uint32_t event_size;
+	uint32_t event_bytes; /* of a record, which may have grown at its end */
 	uint64_t features;
 	uint64_t status_regions_max;
 };
@@ -95,8 +96,8 @@ struct otte_module_event {
 
 int otte_module_query(int fd, struct otte_module_facts *facts);
 /*
- * Whether this library can use such a module: 0, or -EPROTONOSUPPORT with both revisions, or the
- * name of the first feature of `needed` that it lacks, in the text.
+ * Whether this library can use such a module: 0, or -EPROTONOSUPPORT with what both have in the
+ * text: the revision, the size of events, or the first feature of `needed` that it lacks.
  */
 int otte_module_check(const struct otte_module_facts *facts, uint64_t needed);
 
@@ -119,7 +120,10 @@ int otte_module_loan_revoke(int fd, uint64_t loan, bool *draining);
 int otte_module_hold(int fd, uint64_t bytes, uint64_t *hold);
 int otte_module_hold_drop(int fd, uint64_t hold);
 
-/* The oldest event; -EAGAIN for a descriptor that does not block and has none. */
-int otte_module_event(int fd, struct otte_module_event *event);
+/*
+ * The oldest event; -EAGAIN for a descriptor that does not block and has none. `bytes`: the
+ * module's event_bytes, which was checked: exactly one record, so that none is taken and lost.
+ */
+int otte_module_event(int fd, uint32_t bytes, struct otte_module_event *event);
 
 #endif

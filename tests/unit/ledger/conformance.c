@@ -258,6 +258,29 @@ void *__wrap_calloc(size_t count, size_t size)
 	return fails() ? NULL : __real_calloc(count, size);
 }
 
+/* ---- Calls of the module --------------------------------------------------------------------- */
+
+static uint64_t ioctls_left; /* until one fails; 0: none */
+static int ioctl_error;
+
+int __real_ioctl(int fd, unsigned long command, void *arg);
+int __wrap_ioctl(int fd, unsigned long command, void *arg);
+
+void fail_ioctl(uint64_t nth, int error)
+{
+	ioctls_left = nth;
+	ioctl_error = error;
+}
+
+int __wrap_ioctl(int fd, unsigned long command, void *arg)
+{
+	if (ioctls_left && !--ioctls_left) {
+		errno = ioctl_error;
+		return -1;
+	}
+	return __real_ioctl(fd, command, arg);
+}
+
 /* ---- Running --------------------------------------------------------------------------------- */
 
 static int run(const char *part, const struct CMUnitTest *tests, size_t count)
@@ -279,6 +302,8 @@ static int run_all(void)
 	failed += run("threads", threads_tests, threads_count);
 	failed += run("faults", faults_tests, faults_count);
 	failed += run("open", open_tests, open_count);
+	failed += run("netlink", netlink_tests, netlink_count);
+	failed += run("records", records_tests, records_count);
 	if (is_kernel())
 		failed += run("own", kernel_tests, kernel_count_tests);
 	return failed;

@@ -51,16 +51,27 @@ static void kernel_is_refused_where_the_node_is_missing(void **unused)
 
 static void a_module_that_does_not_fit_is_refused_by_name(void **unused)
 {
-	struct otte_module_facts facts = { .revision = OTTE_MODULE_REVISION, .features = 0x2b };
+	struct otte_module_facts facts = { .revision = OTTE_MODULE_REVISION,
+					   .event_bytes = 192,
+					   .features = 0x2b };
 
 	(void)unused;
 	assert_int_equal(otte_module_check(&facts, 0), 0);
 	assert_int_equal(otte_module_check(&facts, 0x2b), 0);
 	expect_refused(otte_module_check(&facts, 1u << 4), -EPROTONOSUPPORT,
-		       "lacks feature DOMAIN (bit 4)");
+		       "ledger: the module lacks feature DOMAIN (bit 4): it has 0x2b of revision 1, "
+		       "this library needs 0x10 of revision 1");
 	expect_refused(otte_module_check(&facts, 1u << 2 | 1u << 20), -EPROTONOSUPPORT,
 		       "lacks feature CGROUP (bit 2)");
 	expect_refused(otte_module_check(&facts, 1u << 20), -EPROTONOSUPPORT, "? (bit 20)");
+	expect_refused(otte_module_check(&facts, 1ull << 40), -EPROTONOSUPPORT, "? (bit 40)");
+	facts.event_bytes = OTTE_MODULE_EVENT_MAX;
+	assert_int_equal(otte_module_check(&facts, 0), 0);
+	facts.event_bytes++;
+	expect_refused(otte_module_check(&facts, 0), -EPROTONOSUPPORT,
+		       "the module's events have 1025 bytes, this library reads 192 to 1024");
+	facts.event_bytes = 191;
+	expect_refused(otte_module_check(&facts, 0), -EPROTONOSUPPORT, "events have 191 bytes");
 	facts.revision = 7;
 	expect_refused(otte_module_check(&facts, 0), -EPROTONOSUPPORT,
 		       "the module speaks revision 7 of the ABI, this library 1");
