@@ -5,8 +5,10 @@
 # other folders that it needs in UNIT_WITH_NAME.
 
 UNIT_NAMES := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tests/unit/*/*.c)))))
-# The ledger's tests fail allocations one by one.
-LDFLAGS_unit_ledger := -Wl,--wrap=malloc,--wrap=calloc
+# The ledger's tests fail allocations, and calls of the module, one by one.
+LDFLAGS_unit_ledger := -Wl,--wrap=malloc,--wrap=calloc,--wrap=ioctl
+# Which node is the module's, and what stands behind it.
+LDFLAGS_unit_errors := -Wl,--wrap=otte_ledger_node_open,--wrap=otte_module_query
 # When the kernel lets go of memory that it sends from is up to the test.
 LDFLAGS_unit_zerocopy := $(addprefix -Wl$(comma)--wrap=,setsockopt send recv recvmsg \
 	otte_sys_send otte_sys_recv otte_sys_recvmsg)

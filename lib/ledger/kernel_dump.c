@@ -77,6 +77,7 @@ static void describe_retained(const struct otte_netlink_row *row, struct otte_re
 			 "%s left before its loans had evidence", row->comm);
 		break;
 	case OTTE_RETAINED_LOAN:
+		info->loans = 1;
 		snprintf(info->reason, sizeof(info->reason), "its borrower left without evidence");
 		break;
 	default:
@@ -174,8 +175,6 @@ static void add_loans(void *arg, const struct otte_netlink_row *row)
 	for (i = 0; i < taken->count && i < taken->capacity; i++)
 		if (records[i].kind == OTTE_RETAINED_REGION && records[i].id == row->num[OTTE_A_ID])
 			records[i].loans = (uint32_t)row->num[OTTE_A_EXPOSED];
-		else if (records[i].kind == OTTE_RETAINED_LOAN)
-			records[i].loans = 1;
 }
 
 static void keep(void *arg)

@@ -209,6 +209,19 @@ static int publish(struct kernel_client *lender, const struct otte_loan_terms *t
 	return otte_module_loan_expose(lender->fd, &wanted, id);
 }
 
+/* The module does not say on which side the fence is. */
+static int refused_fenced(const struct otte_loan_terms *terms)
+{
+	if (terms->borrower.client)
+		return otte_fail(-EKEYREVOKED,
+				 "region %" PRIu64 ": client %" PRIu64 " is fenced, or this one",
+				 terms->region, terms->borrower.client);
+	return otte_fail(-EKEYREVOKED,
+			 "region %" PRIu64 ": the peer of epoch %" PRIx64
+			 " is fenced, or this client",
+			 terms->region, terms->borrower.epoch);
+}
+
 static int refused_offer(struct kernel_client *lender, int rc, const struct otte_loan_terms *terms)
 {
 	switch (rc) {
@@ -223,6 +236,8 @@ static int refused_offer(struct kernel_client *lender, int rc, const struct otte
 	case -EACCES:
 		return otte_fail(-EACCES, "client %" PRIu64 ": takes no offers of this lender",
 				 terms->borrower.client);
+	case -EKEYREVOKED:
+		return refused_fenced(terms);
 	default:
 		return kernel_refused(lender, rc, "region", terms->region);
 	}
@@ -295,17 +310,17 @@ static int refused_accept(struct kernel_client *borrower, int rc, uint64_t id)
 
 int kernel_loan_accept(struct kernel_client *borrower, uint64_t id)
 {
-	struct kernel_loan *loan = calloc(1, sizeof(*loan));
+	struct kernel_loan *loan;
 	int rc;
 
+	/* It may have been revoked since: only the module knows. */
+	if (find(borrower->accepted, id))
+		return refused_accept(borrower, otte_module_loan_accept(borrower->fd, id), id);
+	loan = calloc(1, sizeof(*loan));
 	if (!loan)
 		return otte_fail(-ENOMEM, "no memory for a loan");
 	loan->id = id;
 	/* First here, so that nothing that was accepted is unknown. */
-	if (find(borrower->accepted, id)) {
-		rc = otte_fail(-EALREADY, "loan %" PRIu64 ": is exposed already", id);
-		goto free_loan;
-	}
 	rc = add(borrower, &borrower->accepted, loan);
 	if (rc)
 		goto free_loan;

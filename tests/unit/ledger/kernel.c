@@ -437,6 +437,134 @@ static void an_acceptance_that_finds_no_memory_leaves_the_offer(void **unused)
 	assert_true(nth > 2);
 }
 
+/* ---- Calls ----------------------------------------------------------------------------------- */
+
+static int (*const module_calls[])(struct world *, uint64_t *) = { add_one, offer_local,
+								   offer_remote, hold_one };
+
+static void a_call_that_the_module_refuses_leaves_nothing(void **unused)
+{
+	struct otte_ledger_counters was, is;
+	struct world w;
+	uint64_t id;
+	size_t i;
+
+	(void)unused;
+	for (i = 0; i < ARRAY_SIZE(module_calls); i++) {
+		open_world(&w, NULL);
+		was = counters_of(&w);
+		fail_ioctl(1, EIO);
+		expect_refused(module_calls[i](&w, &id), -EIO, "the module says Input/output");
+		is = counters_of(&w);
+		assert_memory_equal(&was, &is, sizeof(was));
+		fail_ioctl(1, EINTR); /* which is asked again */
+		assert_int_equal(module_calls[i](&w, &id), 0);
+		close_world(&w);
+	}
+}
+
+static void an_end_that_the_module_refuses_can_be_asked_for_again(void **unused)
+{
+	struct otte_loan_terms terms;
+	struct world w;
+	uint64_t loan, hold;
+
+	(void)unused;
+	open_world(&w, NULL);
+	terms = usual_terms(&w, remote(1));
+	loan = expose(&w, &terms);
+	fail_ioctl(1, EIO);
+	assert_int_equal(w.ops->loan_settle(w.client[LENDER], loan, OTTE_EVIDENCE_RETURNED), -EIO);
+	assert_int_equal(state_of(&w, loan), OTTE_LOAN_EXPOSED);
+	assert_int_equal(w.ops->loan_settle(w.client[LENDER], loan, OTTE_EVIDENCE_RETURNED), 0);
+	terms = usual_terms(&w, local(&w, BORROWER));
+	loan = must_offer(&w, &terms);
+	fail_ioctl(1, EIO);
+	assert_int_equal(w.ops->loan_accept(w.client[BORROWER], loan), -EIO);
+	assert_int_equal(state_of(&w, loan), OTTE_LOAN_OFFERED);
+	fail_ioctl(1, EIO);
+	assert_int_equal(w.ops->loan_withdraw(w.client[LENDER], loan), -EIO);
+	assert_int_equal(w.ops->loan_accept(w.client[BORROWER], loan), 0);
+	fail_ioctl(1, EIO);
+	assert_int_equal(w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED),
+			 -EIO);
+	assert_int_equal(w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED), 0);
+	loan = expose(&w, &terms);
+	fail_ioctl(1, EIO);
+	assert_int_equal(w.ops->loan_revoke(w.client[LENDER], loan), -EIO);
+	assert_int_equal(w.ops->loan_revoke(w.client[LENDER], loan), 0);
+	assert_int_equal(w.ops->hold(w.client[LENDER], 1, "held", &hold), 0);
+	fail_ioctl(1, EIO);
+	assert_int_equal(w.ops->hold_drop(w.client[LENDER], hold), -EIO);
+	assert_int_equal(w.ops->hold_drop(w.client[LENDER], hold), 0);
+	fail_ioctl(1, EIO);
+	assert_int_equal(w.ops->region_del(w.client[LENDER], w.region), -EIO);
+	assert_int_equal(counters_of(&w).regions, 1);
+	assert_int_equal(w.ops->region_del(w.client[LENDER], w.region), 0);
+	close_world(&w);
+}
+
+static void a_client_that_the_module_refuses_leaves_nothing(void **unused)
+{
+	struct otte_ledger_client *client;
+	struct otte_ledger_counters was;
+	struct world w;
+	int fd, again;
+
+	(void)unused;
+	open_world(&w, NULL);
+	was = counters_of(&w);
+	fd = dup(0);
+	close(fd);
+	fail_ioctl(1, EIO);
+	expect_refused(w.ops->client_open(w.ledger, "", &client), -EIO, "the module says");
+	again = dup(0); /* no descriptor was left open */
+	assert_int_equal(again, fd);
+	close(again);
+	assert_int_equal(counters_of(&w).clients, was.clients);
+	close_world(&w);
+}
+
+/* ---- What is over ---------------------------------------------------------------------------- */
+
+/* Also for the borrower that has not read of it yet. */
+static void a_revoked_loan_cannot_be_accepted_again(void **unused)
+{
+	struct otte_loan_terms terms;
+	struct world w;
+	uint64_t loan;
+
+	(void)unused;
+	open_world(&w, NULL);
+	terms = usual_terms(&w, local(&w, BORROWER));
+	loan = expose(&w, &terms);
+	assert_int_equal(w.ops->loan_accept(w.client[BORROWER], loan), -EALREADY);
+	assert_int_equal(w.ops->loan_revoke(w.client[LENDER], loan), 0);
+	expect_refused(w.ops->loan_accept(w.client[BORROWER], loan), -ENOENT, "unknown");
+	expect_event(&w, BORROWER, OTTE_EVENT_REVOKED, OTTE_EVIDENCE_REVOKED, loan);
+	close_world(&w);
+}
+
+/* ---- Standing ------------------------------------------------------------------------------- */
+
+/* A local borrower's accesses are nobody's to order. */
+static void a_standing_loan_of_a_local_borrower_excludes_like_any_other(void **unused)
+{
+	struct otte_loan_terms terms;
+	struct world w;
+	uint64_t id;
+
+	(void)unused;
+	open_world(&w, NULL);
+	terms = usual_terms(&w, local(&w, BORROWER));
+	terms.flags |= OTTE_LOAN_STANDING;
+	must_offer(&w, &terms);
+	expect_refused(offer(&w, &terms, &id), -EBUSY, "live");
+	terms.borrower = remote(1);
+	expect_refused(offer(&w, &terms, &id), -EBUSY, "live");
+	close_world(&w);
+}
+
 /* ---- Offers to peers ------------------------------------------------------------------------- */
 
 /* Another ledger of this process sees what the module knows, not what this one adds. */
@@ -483,6 +611,11 @@ const struct CMUnitTest kernel_tests[] = {
 	cmocka_unit_test(of_an_offer_that_was_read_its_end_is_told),
 	cmocka_unit_test(an_allocation_that_fails_leaves_nothing_in_the_module),
 	cmocka_unit_test(an_acceptance_that_finds_no_memory_leaves_the_offer),
+	cmocka_unit_test(a_call_that_the_module_refuses_leaves_nothing),
+	cmocka_unit_test(an_end_that_the_module_refuses_can_be_asked_for_again),
+	cmocka_unit_test(a_client_that_the_module_refuses_leaves_nothing),
+	cmocka_unit_test(a_revoked_loan_cannot_be_accepted_again),
+	cmocka_unit_test(a_standing_loan_of_a_local_borrower_excludes_like_any_other),
 	cmocka_unit_test(an_offer_to_a_peer_counts_as_exposed_in_the_module),
 };
 const size_t kernel_count_tests = ARRAY_SIZE(kernel_tests);
