@@ -189,6 +189,7 @@ int otte_engine_create(const struct otte_config *config, struct otte_engine **ou
 
 	if (!out)
 		return otte_fail(-EINVAL, "otte_engine_create: engine must not be NULL");
+	*out = NULL;
 	engine = calloc(1, sizeof(*engine));
 	if (!engine)
 		return otte_fail(-ENOMEM, "no memory for an engine");
