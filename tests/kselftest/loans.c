@@ -382,8 +382,14 @@ TEST_F(loans, standing_exposures_exclude_other_loans_only)
 				     OTTE_READ, 0, &other));
 	EXPECT_EQ(-EOPNOTSUPP, otte_offer(self->lender, self->region, PAGE, 1, self->borrower_id,
 					  OTTE_READ, standing, &other));
+	EXPECT_EQ(-EOPNOTSUPP, otte_expose_flags(self->lender, self->region, 0, PAGE, 3, 1,
+						 OTTE_READ, standing | OTTE_LOAN_REVOCABLE,
+						 &other));
+	EXPECT_EQ(-EACCES, otte_revoke(self->lender, loans[0], NULL));
+	EXPECT_EQ(3 * PAGE, otte_usage(self->lender, OTTE_RES_LENT_BYTES));
 	for (i = 0; i < 3; i += 2)
 		EXPECT_EQ(0, otte_settle_as(self->lender, loans[i], OTTE_EVIDENCE_REVOKED));
+	EXPECT_EQ(PAGE, otte_usage(self->lender, OTTE_RES_LENT_BYTES));
 	/* What stands for reading is left: it shares with readers and excludes writers. */
 	EXPECT_EQ(-EBUSY, otte_expose(self->lender, self->region, 0, 1, 3, 1, OTTE_WRITE, &other));
 	EXPECT_EQ(0, otte_expose(self->lender, self->region, 0, 1, 3, 1, OTTE_READ, &other));
