@@ -18,7 +18,7 @@ budget-kselftest-kcsan := 20
 KSELFTEST := tests/kselftest/run
 
 # Reduced for an emulated kernel with KASAN and lockdep; the counts are printed.
-KSELFTEST_DEBUG := --env OTTE_SWEEP_STEP=128 --env OTTE_FUZZ_CALLS=20000 \
+KSELFTEST_DEBUG := --env OTTE_SWEEP_STEP=128 --env OTTE_FUZZ_CALLS=100000 \
 	--env OTTE_STORM_CLIENTS=30 --env OTTE_STORM_LOANS=20 --env OTTE_STORM_SLOW=1 \
 	--env OTTE_STALL_LOANS=10000
 
