@@ -19,6 +19,9 @@ LDFLAGS_unit_alone := $(addprefix -Wl$(comma)--wrap=,recv recvmsg otte_sys_recv 
 # The end of a request stops where the test wants it to.
 LDFLAGS_unit_ends := -Wl,--wrap=otte_access_end,--wrap=otte_notify_send_list
 
+# Where a source stops, and what it finds when it looks at its memory.
+LDFLAGS_unit_stale := -Wl,--wrap=otte_source_begin,--wrap=otte_source_still
+
 UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
 
 $(B)/tests/%.o: CPPFLAGS_OTTE += -Itests
@@ -46,12 +49,12 @@ unit-programs: $(UNIT_BIN)
 check-part-unit: $(UNIT_BIN)
 	@tests/run-programs.sh $(UNIT_BIN)
 
-check-part-ledger-kernel: $(B)/unit/ledger $(B)/otte $(B)/guest/dump
+check-part-ledger-kernel: $(B)/unit/ledger $(B)/otte $(B)/guest/dump $(B)/guest/unmap
 	@tests/vm/ledger --kernel 6.12 $(B)
 
 $(B)/guest/%: $(B)/tests/e2e/guest/%.o $(B)/libotte.a
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE)
+	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE) -Wl,--as-needed -lcmocka
 	@mv $@.tmp $@
 
 -include $(foreach n,$(UNIT_NAMES),$(patsubst %.c,$(B)/%.d,$(wildcard tests/unit/$(n)/*.c)))

@@ -163,14 +163,22 @@ static int attach(struct kernel_ledger *ledger, struct kernel_client *client)
 	client->fd = otte_ledger_node_open(OTTE_LEDGER_NODE);
 	if (client->fd < 0)
 		return client->fd;
-	rc = otte_module_client_init(client->fd, ledger->status_regions, &client->id);
+	rc = otte_module_client_init(client->fd, ledger->status_regions, &client->id,
+				     &client->status_bytes);
 	if (rc) {
 		rc = kernel_refused(client, rc, "client", 0);
+		goto close;
+	}
+	rc = otte_module_status_map(client->fd, client->status_bytes, &client->status);
+	if (rc) {
+		rc = otte_fail(rc, "client %" PRIu64 ": mmap of its status page: %s", client->id,
+			       strerror(-rc));
 		goto close;
 	}
 	rc = add_member(ledger, client);
 	if (!rc)
 		return 0;
+	otte_module_status_unmap(client->status, client->status_bytes);
 close:
 	close(client->fd);
 	return rc;
@@ -210,6 +218,7 @@ static void client_close(struct otte_ledger_client *handle)
 
 	kernel_loan_withdraw_remote(client, 0);
 	left = client->lent || client->accepted || client->holds;
+	otte_module_status_unmap(client->status, client->status_bytes);
 	close(client->fd);
 	drop_member(kernel_ledger_of(client), client->id, left);
 	kernel_event_free_all(client);
@@ -236,6 +245,14 @@ static int region_del(struct otte_ledger_client *handle, uint64_t region)
 	struct kernel_client *client = enter(handle);
 
 	return leave(client, kernel_region_del(client, region));
+}
+
+static int region_watch(struct otte_ledger_client *handle, uint64_t region,
+			struct otte_region_watch *watch)
+{
+	struct kernel_client *client = enter(handle);
+
+	return leave(client, kernel_region_watch(client, region, watch));
 }
 
 static int loan_offer(struct otte_ledger_client *handle, const struct otte_loan_terms *terms,
@@ -399,6 +416,7 @@ static const struct otte_ledger_ops kernel_ops = {
 	.client_close = client_close,
 	.region_add = region_add,
 	.region_del = region_del,
+	.region_watch = region_watch,
 	.loan_offer = loan_offer,
 	.loan_accept = loan_accept,
 	.loan_expose = loan_expose,

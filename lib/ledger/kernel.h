@@ -50,6 +50,7 @@ struct kernel_ledger {
 /* LIVE -> HIDDEN, until the module says that it is gone. */
 struct kernel_region {
 	uint64_t id;
+	const _Atomic uint64_t *word; /* on the client's status page */
 	struct otte_region_claim claim;
 	bool hidden;
 	UT_hash_handle hh;
@@ -86,7 +87,9 @@ struct kernel_event {
 struct kernel_client {
 	struct otte_ledger_client base;
 	uint64_t id;
-	int fd; /* neither changes */
+	int fd;
+	void *status; /* the page */
+	uint64_t status_bytes; /* none of these changes */
 	pthread_mutex_t lock; /* the rest */
 	struct kernel_region *regions;
 	struct kernel_loan *lent, *accepted;
@@ -120,6 +123,10 @@ int kernel_refused(struct kernel_client *client, int rc, const char *what, uint6
 int kernel_region_add(struct kernel_client *client, const struct otte_region_claim *claim,
 		      uint64_t *region);
 int kernel_region_del(struct kernel_client *client, uint64_t region);
+int kernel_region_watch(struct kernel_client *client, uint64_t region,
+			struct otte_region_watch *watch);
+/* What the module's -ESTALE means: whether its pages may be others, or there is nothing there. */
+int kernel_region_refuse_stale(struct kernel_client *client, uint64_t region);
 /* The one to lend from: -ENOENT, -EPERM. */
 int kernel_region_find(struct kernel_client *client, uint64_t id, struct kernel_region **region);
 void kernel_region_gone(struct kernel_client *client, uint64_t region);

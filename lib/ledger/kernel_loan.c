@@ -238,6 +238,8 @@ static int refused_offer(struct kernel_client *lender, int rc, const struct otte
 				 terms->borrower.client);
 	case -EKEYREVOKED:
 		return refused_fenced(terms);
+	case -ESTALE:
+		return kernel_region_refuse_stale(lender, terms->region);
 	default:
 		return kernel_refused(lender, rc, "region", terms->region);
 	}

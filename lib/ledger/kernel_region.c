@@ -42,7 +42,7 @@ int kernel_region_add(struct kernel_client *client, const struct otte_region_cla
 	};
 	struct kernel_ledger *ledger = kernel_ledger_of(client);
 	struct kernel_region *region;
-	uint32_t loans;
+	uint32_t loans, index;
 	int rc = check_claim(claim);
 
 	if (rc)
@@ -51,7 +51,7 @@ int kernel_region_add(struct kernel_client *client, const struct otte_region_cla
 	if (!region)
 		return otte_fail(-ENOMEM, "no memory for a region");
 	region->claim = *claim;
-	rc = otte_module_region_add(client->fd, &wanted, &region->id);
+	rc = otte_module_region_add(client->fd, &wanted, &region->id, &index);
 	if (rc) {
 		rc = rc == -ENOSPC ? otte_fail(-EDQUOT,
 					       "limits.regions: the status page of client %" PRIu64
@@ -60,6 +60,7 @@ int kernel_region_add(struct kernel_client *client, const struct otte_region_cla
 				     kernel_refused(client, rc, "region of client", client->id);
 		goto free_region;
 	}
+	region->word = otte_module_status_word(client->status, index);
 	pthread_mutex_lock(&ledger->lock);
 	HASH_ADD(hh, client->regions, id, sizeof(region->id), region);
 	pthread_mutex_unlock(&ledger->lock);
@@ -138,6 +139,33 @@ int kernel_region_del(struct kernel_client *client, uint64_t id)
 	region->hidden = true;
 	return otte_fail(-EINPROGRESS, "region %" PRIu64 ": %" PRIu32 " loans without evidence", id,
 			 loans);
+}
+
+int kernel_region_watch(struct kernel_client *client, uint64_t id, struct otte_region_watch *watch)
+{
+	struct kernel_region *region;
+	int rc = kernel_region_find(client, id, &region);
+
+	if (rc)
+		return rc;
+	watch->word = region->word;
+	watch->mask = OTTE_MODULE_STATUS_LIVE | OTTE_MODULE_STATUS_STALE;
+	watch->fresh = OTTE_MODULE_STATUS_LIVE;
+	return 0;
+}
+
+int kernel_region_refuse_stale(struct kernel_client *client, uint64_t id)
+{
+	const struct kernel_region *region = known(client, id);
+
+	if (region && !(atomic_load(region->word) & OTTE_MODULE_STATUS_STALE))
+		return otte_fail(-ESTALE,
+				 "region %" PRIu64 ": pages of its memory may have been replaced "
+				 "(copy on write, madvise, swap): register it anew",
+				 id);
+	return otte_fail(-ESTALE,
+			 "region %" PRIu64 ": its memory was unmapped or replaced: register it anew",
+			 id);
 }
 
 void kernel_region_gone(struct kernel_client *client, uint64_t id)

@@ -21,6 +21,7 @@
 #ifndef OTTE_LEDGER_LEDGER_H
 #define OTTE_LEDGER_LEDGER_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -97,6 +98,31 @@ struct otte_region_claim {
 	uint32_t access;  /* OTTE_REMOTE_* */
 	uint32_t backing; /* enum otte_backing */
 };
+
+/*
+ * Whether what a region named is still what is mapped there. The back end changes the word before
+ * the munmap() or mremap() that makes it otherwise returns: bytes that were copied before a look
+ * that finds it fresh were copied from, or to, what was registered. A look is a load: no lock, no
+ * system call. Good until region_del() or client_close().
+ *
+ * It is for those who go by address. Pages may be replaced under an address without the word saying
+ * so (copy on write, swap, migration, madvise()): they show what the owner sees there.
+ */
+struct otte_region_watch {
+	const _Atomic uint64_t *word;
+	uint64_t mask; /* 0: it never changes, since nobody looks */
+	uint64_t fresh; /* what the masked word is until then */
+};
+
+static inline bool otte_region_is_fresh(const struct otte_region_watch *watch)
+{
+	/* After the copy. TSan does not know fences. */
+#ifndef __SANITIZE_THREAD__
+	atomic_thread_fence(memory_order_acquire);
+#endif
+	return (atomic_load_explicit(watch->word, memory_order_acquire) & watch->mask) ==
+	       watch->fresh;
+}
 
 /*
  * Budgets, each refused with -EDQUOT naming it. 0: none of it. UINT64_MAX: no limit. A loan or
@@ -195,6 +221,9 @@ struct otte_ledger_ops {
 	 * settles. Called again: -EALREADY while that is pending, then -ENOENT.
 	 */
 	int (*region_del)(struct otte_ledger_client *client, uint64_t region);
+	/* How to look whether it is what was registered. -ENOENT, -EPERM. */
+	int (*region_watch)(struct otte_ledger_client *client, uint64_t region,
+			    struct otte_region_watch *watch);
 
 	/*
 	 * -EINVAL malformed, -ENOENT region unknown or hidden, -ERANGE, -EACCES right, -EOPNOTSUPP

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -22,6 +23,9 @@ static_assert(OTTE_MODULE_REVOCABLE == OTTE_LOAN_REVOCABLE, "flags");
 static_assert(OTTE_MODULE_MAPPABLE == OTTE_LOAN_MAPPABLE, "flags");
 static_assert(OTTE_MODULE_STANDING == OTTE_LOAN_STANDING, "flags");
 static_assert(OTTE_MODULE_FEAT_STANDING == OTTE_FEAT_STANDING, "features");
+static_assert((int)OTTE_MODULE_STATUS_LIVE == (int)OTTE_STATUS_LIVE, "status");
+static_assert((int)OTTE_MODULE_STATUS_SUSPECT == (int)OTTE_STATUS_SUSPECT, "status");
+static_assert((int)OTTE_MODULE_STATUS_STALE == (int)OTTE_STATUS_STALE, "status");
 static_assert(OTTE_MODULE_EVIDENCE_BIT(1) == OTTE_EVIDENCE_NEVER_EXPOSED, "evidence");
 static_assert(OTTE_MODULE_EVIDENCE_BIT(6) == OTTE_EVIDENCE_FORCED, "evidence");
 static_assert((int)OTTE_MODULE_SETTLED == (int)OTTE_EVENT_SETTLED, "events");
@@ -86,13 +90,32 @@ int otte_module_check(const struct otte_module_facts *facts, uint64_t needed)
 	return needed & ~facts->features ? lacks(facts, needed) : 0;
 }
 
-int otte_module_client_init(int fd, uint32_t status_regions, uint64_t *client)
+int otte_module_client_init(int fd, uint32_t status_regions, uint64_t *client, uint64_t *bytes)
 {
 	struct otte_client_init init = { .size = sizeof(init), .status_regions = status_regions };
 	int rc = call(fd, OTTE_IOC_CLIENT_INIT, &init);
 
 	*client = init.client;
+	*bytes = init.status_bytes;
 	return rc;
+}
+
+int otte_module_status_map(int fd, uint64_t bytes, void **page)
+{
+	*page = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, OTTE_MMAP_STATUS);
+	return *page == MAP_FAILED ? -errno : 0;
+}
+
+void otte_module_status_unmap(void *page, uint64_t bytes)
+{
+	munmap(page, bytes);
+}
+
+const _Atomic uint64_t *otte_module_status_word(const void *page, uint32_t index)
+{
+	const struct otte_status_page *status = page;
+
+	return (const _Atomic uint64_t *)&status->word[index];
 }
 
 int otte_module_fence(int fd, uint64_t client)
@@ -114,7 +137,8 @@ int otte_module_fence_peer(int fd, const uint8_t peer[OTTE_MODULE_PEER_LEN], uin
 
 /* ---- Regions --------------------------------------------------------------------------------- */
 
-int otte_module_region_add(int fd, const struct otte_module_region *region, uint64_t *id)
+int otte_module_region_add(int fd, const struct otte_module_region *region, uint64_t *id,
+			   uint32_t *index)
 {
 	struct otte_region_add add = {
 		.size = sizeof(add),
@@ -127,6 +151,7 @@ int otte_module_region_add(int fd, const struct otte_module_region *region, uint
 	int rc = call(fd, OTTE_IOC_REGION_ADD, &add);
 
 	*id = add.region;
+	*index = add.status_index;
 	return rc;
 }
 

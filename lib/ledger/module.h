@@ -35,6 +35,13 @@ enum otte_module_feature {
 /* Evidence n of the ABI is bit n; ledger.h counts from 1. */
 #define OTTE_MODULE_EVIDENCE_BIT(e) (1u << ((e)-1))
 
+/* Of a region's word on the status page. */
+enum otte_module_status {
+	OTTE_MODULE_STATUS_LIVE = 1u << 0,
+	OTTE_MODULE_STATUS_SUSPECT = 1u << 1,
+	OTTE_MODULE_STATUS_STALE = 1u << 2,
+};
+
 struct otte_module_facts {
 	uint32_t revision;
 	uint32_t event_bytes; /* of a record, which may have grown at its end */
@@ -101,11 +108,18 @@ int otte_module_query(int fd, struct otte_module_facts *facts);
  */
 int otte_module_check(const struct otte_module_facts *facts, uint64_t needed);
 
-int otte_module_client_init(int fd, uint32_t status_regions, uint64_t *client);
+/* `bytes`: of the status page. */
+int otte_module_client_init(int fd, uint32_t status_regions, uint64_t *client, uint64_t *bytes);
+/* The client lives until the page is unmapped, with otte_module_status_unmap(). */
+int otte_module_status_map(int fd, uint64_t bytes, void **page);
+void otte_module_status_unmap(void *page, uint64_t bytes);
+const _Atomic uint64_t *otte_module_status_word(const void *page, uint32_t index);
 int otte_module_fence(int fd, uint64_t client); /* a local one */
 int otte_module_fence_peer(int fd, const uint8_t peer[OTTE_MODULE_PEER_LEN], uint64_t incarnation);
 
-int otte_module_region_add(int fd, const struct otte_module_region *region, uint64_t *id);
+/* `index`: of its word on the status page. */
+int otte_module_region_add(int fd, const struct otte_module_region *region, uint64_t *id,
+			   uint32_t *index);
 /* `loans`: those still exposed. */
 int otte_module_region_del(int fd, uint64_t region, uint32_t *loans);
 

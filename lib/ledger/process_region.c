@@ -129,6 +129,20 @@ int process_region_find(struct process_client *client, uint64_t id, struct proce
 	return 0;
 }
 
+/* Nobody tells this process what becomes of its mappings. */
+int process_region_watch(struct process_client *client, uint64_t id,
+			 struct otte_region_watch *watch)
+{
+	static const _Atomic uint64_t never;
+	struct process_region *region;
+	int rc = process_region_find(client, id, &region);
+
+	if (rc)
+		return rc;
+	*watch = (struct otte_region_watch){ .word = &never };
+	return 0;
+}
+
 /* ---- End ------------------------------------------------------------------------------------- */
 
 static void free_unless_queued(struct process_ledger *ledger, struct process_region *region)

@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -565,6 +566,124 @@ static void a_standing_loan_of_a_local_borrower_excludes_like_any_other(void **u
 	close_world(&w);
 }
 
+/* ---- Memory that goes ------------------------------------------------------------------------ */
+
+#define PAGES 4
+#define PAGE 4096u
+
+/* Registered memory of this process; `touched` by writing, or else only by reading. */
+static char *add_memory(struct world *w, int touched, uint64_t *region,
+			struct otte_region_watch *watch)
+{
+	char *memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			    -1, 0);
+	int i;
+
+	assert_true(memory != MAP_FAILED);
+	for (i = 0; i < PAGES; i++)
+		if (touched)
+			memory[i * PAGE] = 1;
+		else
+			assert_int_equal(*(volatile char *)(memory + i * PAGE), 0);
+	*region = add_region(w, LENDER, (uintptr_t)memory, PAGES * PAGE, BOTH);
+	assert_int_equal(w->ops->region_watch(w->client[LENDER], *region, watch), 0);
+	assert_true(otte_region_is_fresh(watch));
+	return memory;
+}
+
+static void expect_not_lent(struct world *w, uint64_t region, const char *why)
+{
+	struct otte_loan_terms terms = usual_terms(w, remote(1));
+	uint64_t id;
+
+	terms.region = region;
+	terms.length = 1;
+	expect_refused(offer(w, &terms, &id), -ESTALE, why);
+}
+
+/* By unmapping any page of it, by mapping something else there, by moving it away. */
+static void memory_that_goes_is_seen_when_the_call_returns(void **unused)
+{
+	struct otte_region_watch watch;
+	struct world w;
+	uint64_t region;
+	char *memory;
+	int way;
+
+	(void)unused;
+	for (way = 0; way < 4; way++) {
+		open_world(&w, NULL);
+		memory = add_memory(&w, 1, &region, &watch);
+		if (way == 0)
+			assert_int_equal(munmap(memory, PAGES * PAGE), 0);
+		else if (way == 1)
+			assert_int_equal(munmap(memory + 3 * PAGE, PAGE), 0);
+		else if (way == 2)
+			assert_ptr_equal(mmap(memory + PAGE, PAGE, PROT_READ, MAP_FIXED | MAP_PRIVATE |
+					      MAP_ANONYMOUS, -1, 0), memory + PAGE);
+		else
+			assert_true(mremap(memory, PAGES * PAGE, 64 * PAGE, MREMAP_MAYMOVE) !=
+				    (void *)memory);
+		assert_false(otte_region_is_fresh(&watch));
+		expect_not_lent(&w, region, "was unmapped or replaced: register it anew");
+		close_world(&w);
+	}
+}
+
+/* Its neighbours, its protection, a child's copy: the memory is what it was. */
+static void memory_that_stays_is_fresh(void **unused)
+{
+	struct otte_region_watch watch;
+	struct world w;
+	uint64_t region;
+	char *memory;
+	pid_t child;
+
+	(void)unused;
+	open_world(&w, NULL);
+	memory = add_memory(&w, 1, &region, &watch);
+	assert_int_equal(munmap(mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+				PAGE), 0);
+	assert_int_equal(mprotect(memory, PAGE, PROT_READ), 0);
+	assert_int_equal(mprotect(memory, PAGE, PROT_READ | PROT_WRITE), 0);
+	child = fork();
+	if (!child)
+		_exit(0);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	assert_true(otte_region_is_fresh(&watch));
+	close_world(&w);
+	munmap(memory, PAGES * PAGE);
+}
+
+/* Pages under the same addresses: who goes by address may go on; nobody new is lent them. */
+static void memory_whose_pages_may_be_others_is_not_lent_and_the_text_says_so(void **unused)
+{
+	struct otte_region_watch watch;
+	struct world w;
+	uint64_t region;
+	char *memory;
+	int way;
+
+	(void)unused;
+	for (way = 0; way < 2; way++) {
+		open_world(&w, NULL);
+		memory = add_memory(&w, way, &region, &watch);
+		if (way)
+			assert_int_equal(madvise(memory, PAGE, MADV_DONTNEED), 0);
+		else
+			memory[0] = 1; /* it was the page of zeros */
+		assert_true(otte_region_is_fresh(&watch));
+		expect_not_lent(&w, region, "pages of its memory may have been replaced (copy on write, "
+					    "madvise, swap): register it anew");
+		assert_int_equal(w.ops->region_del(w.client[LENDER], region), 0);
+		region = add_region(&w, LENDER, (uintptr_t)memory, PAGES * PAGE, BOTH);
+		assert_int_equal(w.ops->region_watch(w.client[LENDER], region, &watch), 0);
+		assert_true(otte_region_is_fresh(&watch));
+		close_world(&w);
+		munmap(memory, PAGES * PAGE);
+	}
+}
+
 /* ---- Offers to peers ------------------------------------------------------------------------- */
 
 /* Another ledger of this process sees what the module knows, not what this one adds. */
@@ -616,6 +735,9 @@ const struct CMUnitTest kernel_tests[] = {
 	cmocka_unit_test(a_client_that_the_module_refuses_leaves_nothing),
 	cmocka_unit_test(a_revoked_loan_cannot_be_accepted_again),
 	cmocka_unit_test(a_standing_loan_of_a_local_borrower_excludes_like_any_other),
+	cmocka_unit_test(memory_that_goes_is_seen_when_the_call_returns),
+	cmocka_unit_test(memory_that_stays_is_fresh),
+	cmocka_unit_test(memory_whose_pages_may_be_others_is_not_lent_and_the_text_says_so),
 	cmocka_unit_test(an_offer_to_a_peer_counts_as_exposed_in_the_module),
 };
 const size_t kernel_count_tests = ARRAY_SIZE(kernel_tests);

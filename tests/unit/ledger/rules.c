@@ -107,6 +107,26 @@ static void an_offer_is_refused_by_the_first_rule_that_it_breaks(void **unused)
 	close_world(&w);
 }
 
+/* ---- Watching -------------------------------------------------------------------------------- */
+
+static void an_owner_watches_its_region_until_it_unregisters_it(void **unused)
+{
+	struct otte_region_watch watch;
+	struct world w;
+
+	(void)unused;
+	open_world(&w, NULL);
+	assert_int_equal(w.ops->region_watch(w.client[LENDER], w.region, &watch), 0);
+	assert_true(otte_region_is_fresh(&watch));
+	assert_int_equal(watch.mask != 0, is_kernel()); /* the process ledger cannot know */
+	expect_refused(w.ops->region_watch(w.client[STRANGER], w.region, &watch), -EPERM, "another");
+	expect_refused(w.ops->region_watch(w.client[LENDER], w.region + 1000, &watch), -ENOENT,
+		       "unknown");
+	assert_int_equal(w.ops->region_del(w.client[LENDER], w.region), 0);
+	assert_int_equal(w.ops->region_watch(w.client[LENDER], w.region, &watch), -ENOENT);
+	close_world(&w);
+}
+
 /* ---- Conflicts ------------------------------------------------------------------------------- */
 
 struct kind {
@@ -713,6 +733,7 @@ static void evidence_has_a_name(void **unused)
 }
 
 const struct CMUnitTest rules_tests[] = {
+	cmocka_unit_test(an_owner_watches_its_region_until_it_unregisters_it),
 	cmocka_unit_test(malformed_claims_are_refused),
 	cmocka_unit_test(the_process_ledger_has_no_backing_of_its_own),
 	cmocka_unit_test(an_offer_is_refused_by_the_first_rule_that_it_breaks),
