@@ -123,8 +123,8 @@ static int open_transport(struct otte_engine *engine)
 		.source = {
 			.begin = otte_source_begin,
 			.refused = otte_source_refused,
-			.guarded = otte_source_guarded,
 			.still = otte_source_still,
+			.guarded = otte_source_guarded,
 			.end = otte_source_end,
 			.retain = otte_source_retain,
 			.lane_closed = otte_source_lane_closed,

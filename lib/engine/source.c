@@ -389,9 +389,10 @@ void otte_source_refused(void *arg)
 	atomic_fetch_add(&peer->engine->counters.refused_requests, 1);
 }
 
+/* What the engine has mapped is the engine's to unmap, which it does once no region of it is left. */
 bool otte_source_guarded(const struct otte_source_use *use)
 {
-	return use->region->watch.mask;
+	return use->region->watch.mask && use->region->mem->kind == OTTE_MEM_ADOPTED;
 }
 
 int otte_source_still(const struct otte_source_use *use)

@@ -59,12 +59,12 @@ struct otte_source_ops {
 	int (*begin)(void *peer, const struct otte_lane_request *request,
 		     struct otte_source_use **use, uint8_t **address);
 	/*
-	 * Whether the memory may be found to have gone while it is used; then the peer is told of a success
-	 * only after still() has said 0 behind the last byte that was copied from or to it. -ESTALE: some of
-	 * that may have been other memory. Neither calls the system.
+	 * After bytes were copied from or to the range, and before the peer is told of a success: 0, or
+	 * -ESTALE, and some of that may have been other memory. It does not call the system.
 	 */
-	bool (*guarded)(const struct otte_source_use *use);
 	int (*still)(const struct otte_source_use *use);
+	/* Whether that may come of itself, so that the last byte of a READ must wait for it. */
+	bool (*guarded)(const struct otte_source_use *use);
 	/* The peer is told an error of begin(). */
 	void (*refused)(void *peer);
 	/* The transport will not touch the range again. complete: all bytes moved. */

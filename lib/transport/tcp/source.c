@@ -11,7 +11,7 @@
  * request that is in conflict with such a use, and with nothing else, must not be refused for it; its lane is
  * parked until that use has ended.
  *
- * Memory that may be found gone is guarded: of a READ's answer the tail is held back, copied, and sent only if
+ * Memory that is the application's to unmap is guarded: of a READ's answer the tail is held back, copied, and sent only if
  * the memory is still there then. So the peer has all of an answer only if every byte of it was of what was
  * registered. Small payloads are all tail: then nothing is out yet, and the request alone fails.
  *
@@ -343,17 +343,12 @@ static bool park(struct source_lane *lane)
 	return lane->parked;
 }
 
-static bool is_guarded(const struct source_lane *lane)
-{
-	return lane->use && lane->tcp->env.source.guarded(lane->use);
-}
-
-/* Of a READ that was admitted. */
+/* Of a READ. */
 static void hold_tail(struct source_lane *lane)
 {
 	lane->tail_taken = false;
 	lane->held = 0;
-	if (is_guarded(lane))
+	if (lane->use && lane->tcp->env.source.guarded(lane->use))
 		lane->held = lane->request.length > TAIL_BYTES ? 1 : (uint32_t)lane->request.length;
 }
 
@@ -418,7 +413,7 @@ static int take_request(struct source_lane *lane)
 /* All of a WRITE is in, if its memory was there until now. */
 static void end_payload(struct source_lane *lane)
 {
-	if (is_guarded(lane) && lane->tcp->env.source.still(lane->use)) {
+	if (lane->tcp->env.source.still(lane->use)) {
 		lane->status = -ESTALE;
 		lane->effect = OTTE_EFFECT_UNKNOWN;
 	}

@@ -48,8 +48,15 @@ static void open_watched(struct pair *pair, void (*adjust)(struct otte_config *c
 	pair_open(pair, SIZE, adjust);
 	watch(pair->local, &local_word);
 	watch(pair->remote, &remote_word);
+	pair->remote_mem->kind = OTTE_MEM_ADOPTED; /* the application's to unmap */
 	pair_fill(pair->local_bytes, SIZE, 1);
 	pair_fill(pair->remote_bytes, SIZE, 2);
+}
+
+static void close_watched(struct pair *pair)
+{
+	pair->remote_mem->kind = OTTE_MEM_OWNED;
+	pair_close(pair);
 }
 
 /* ---- Where a source stops ---- */
@@ -140,7 +147,7 @@ static void a_request_for_memory_that_is_gone_is_not_taken(void **state)
 	atomic_store(&local_word, 0);
 	run(&pair, OTTE_READ, PIECE);
 	expect_task(pair.batch, 0, 0, OTTE_EFFECT_NONE);
-	pair_close(&pair);
+	close_watched(&pair);
 }
 
 /* In an order in which none continues the one before it. */
@@ -191,7 +198,7 @@ static void what_waits_when_its_memory_goes_moves_nothing(void **state)
 		atomic_store(&local_word, 0);
 		run(&pair, op, SIZE);
 		expect_task(pair.batch, 0, 0, OTTE_EFFECT_NONE);
-		pair_close(&pair);
+		close_watched(&pair);
 	}
 }
 
@@ -214,7 +221,7 @@ static void a_source_serves_nothing_of_memory_that_is_gone(void **state)
 	}
 	expect_filled(pair.local_bytes, SIZE, 1);
 	expect_filled(pair.remote_bytes, SIZE, 2);
-	pair_close(&pair);
+	close_watched(&pair);
 }
 
 static void a_write_into_memory_that_goes_may_have_gone_elsewhere(void **state)
@@ -227,7 +234,7 @@ static void a_write_into_memory_that_goes_may_have_gone_elsewhere(void **state)
 	run(&pair, OTTE_WRITE, PIECE);
 	atomic_store(&goes_last, false);
 	expect_task(pair.batch, 0, -ESTALE, OTTE_EFFECT_UNKNOWN);
-	pair_close(&pair);
+	close_watched(&pair);
 }
 
 static const uint32_t lengths[] = { 1, PIECE, 4095, 4096, 4097, 64 * KIB, SIZE };
@@ -253,7 +260,7 @@ static void a_read_of_memory_that_goes_never_has_all_its_bytes(void **state)
 			expect_task(pair.batch, 0, -ESTALE, OTTE_EFFECT_NONE);
 			assert_int_equal(atomic_load(&came_early), 0xee);
 			assert_int_equal(pair.local_bytes[lengths[i] - 1], 0xee);
-			pair_close(&pair);
+			close_watched(&pair);
 		}
 	}
 }
@@ -289,8 +296,27 @@ static void what_is_guarded_arrives_as_it_was(void **state)
 			expect_task(pair.batch, (uint32_t)i, 0, OTTE_EFFECT_NONE);
 			assert_memory_equal(pair.local_bytes + at, pair.remote_bytes + at, request.length);
 		}
-		pair_close(&pair);
+		close_watched(&pair);
 	}
+}
+
+/* It holds nothing back, and looks after a WRITE all the same. */
+static void what_the_engine_mapped_is_served_without_a_guard(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_watched(&pair, NULL);
+	pair.remote_mem->kind = OTTE_MEM_OWNED;
+	atomic_store(&looks, 0);
+	run(&pair, OTTE_READ, SIZE);
+	expect_task(pair.batch, 0, 0, OTTE_EFFECT_NONE);
+	assert_int_equal(atomic_load(&looks), 0);
+	atomic_store(&goes_last, true);
+	run(&pair, OTTE_WRITE, PIECE);
+	atomic_store(&goes_last, false);
+	expect_task(pair.batch, 0, -ESTALE, OTTE_EFFECT_UNKNOWN);
+	close_watched(&pair);
 }
 
 int main(void)
@@ -302,6 +328,7 @@ int main(void)
 		cmocka_unit_test(a_write_into_memory_that_goes_may_have_gone_elsewhere),
 		cmocka_unit_test(a_read_of_memory_that_goes_never_has_all_its_bytes),
 		cmocka_unit_test(what_is_guarded_arrives_as_it_was),
+		cmocka_unit_test(what_the_engine_mapped_is_served_without_a_guard),
 	};
 
 	return cmocka_run_group_tests_name("stale", tests, NULL, NULL);
