@@ -39,8 +39,8 @@ int otte_region_use(struct otte_region *region);
 int otte_region_use_id(struct otte_engine *engine, uint64_t id, struct otte_region **region);
 void otte_region_unuse(struct otte_region *region);
 /*
- * 0, or -ESTALE once the memory was unmapped or replaced. Called before bytes are touched, so that nothing moves, and
- * again when they have moved, so that what moved to or from something else is no success.
+ * 0, or -ESTALE once the memory was unmapped or replaced. Called before bytes are touched, so that
+ * nothing moves, and again when they have moved, so that what moved elsewhere is no success.
  */
 int otte_region_check_fresh(const struct otte_region *region);
 

@@ -413,7 +413,7 @@ static void count_stale(const struct otte_task_record *head)
 }
 
 /*
- * What moved to or from memory that is not the registered one any more is no success, whoever did it: a WRITE may have
+ * What moved to or from memory that is not the registered one any more is no success: a WRITE may have
  * taken bytes of another mapping there.
  */
 static void work_done(struct otte_work *work)

@@ -164,7 +164,8 @@ int kernel_region_refuse_stale(struct kernel_client *client, uint64_t id)
 				 "(copy on write, madvise, swap): register it anew",
 				 id);
 	return otte_fail(-ESTALE,
-			 "region %" PRIu64 ": its memory was unmapped or replaced: register it anew",
+			 "region %" PRIu64
+			 ": its memory was unmapped or replaced: register it anew",
 			 id);
 }
 

@@ -277,7 +277,8 @@ static int take_part(struct otte_netlink *netlink, const struct otte_netlink_sin
 
 	if (n < 0)
 		return (int)n;
-	for (at = 0; !rc && !progress->ended && at < (size_t)n; at += NLMSG_ALIGN(head->nlmsg_len)) {
+	for (at = 0; !rc && !progress->ended && at < (size_t)n;
+	     at += NLMSG_ALIGN(head->nlmsg_len)) {
 		head = (const struct nlmsghdr *)(part.bytes + at);
 		left = (size_t)n - at;
 		if (!is_message(head, left))

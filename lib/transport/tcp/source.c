@@ -11,9 +11,9 @@
  * request that is in conflict with such a use, and with nothing else, must not be refused for it; its lane is
  * parked until that use has ended.
  *
- * Memory that is the application's to unmap is guarded: of a READ's answer the tail is held back, copied, and sent only if
- * the memory is still there then. So the peer has all of an answer only if every byte of it was of what was
- * registered. Small payloads are all tail: then nothing is out yet, and the request alone fails.
+ * Memory that is the application's to unmap is guarded: of a READ's answer the tail is held back, copied,
+ * and sent only if the memory is still there then. So the peer has all of an answer only if every byte of it
+ * was of what was registered. Small payloads are all tail: nothing is out yet, and the request alone fails.
  *
  * Everything in the struct belongs to the thread of the lane's loop, but for what tcp.lock protects:
  * the list, the descriptor while it is on the list, so that drop() cannot shut down a number that has

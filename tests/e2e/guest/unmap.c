@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Memory of either side that is unmapped, and has something else mapped in its place, while requests for
- * it wait or are under way. Two engines in one process, each with a kernel ledger of its own.
+ * Memory of either side that is unmapped, or has something else mapped in its place, while requests
+ * for it wait or are under way. Two engines in one process, each with a kernel ledger of its own.
  *
  * Old bytes are OLD, those of a new mapping NEW. What is reported as done moved only OLD.
  */

@@ -619,8 +619,9 @@ static void memory_that_goes_is_seen_when_the_call_returns(void **unused)
 		else if (way == 1)
 			assert_int_equal(munmap(memory + 3 * PAGE, PAGE), 0);
 		else if (way == 2)
-			assert_ptr_equal(mmap(memory + PAGE, PAGE, PROT_READ, MAP_FIXED | MAP_PRIVATE |
-					      MAP_ANONYMOUS, -1, 0), memory + PAGE);
+			assert_ptr_equal(mmap(memory + PAGE, PAGE, PROT_READ,
+					      MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+					 memory + PAGE);
 		else
 			assert_true(mremap(memory, PAGES * PAGE, 64 * PAGE, MREMAP_MAYMOVE) !=
 				    (void *)memory);
@@ -642,8 +643,8 @@ static void memory_that_stays_is_fresh(void **unused)
 	(void)unused;
 	open_world(&w, NULL);
 	memory = add_memory(&w, 1, &region, &watch);
-	assert_int_equal(munmap(mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
-				PAGE), 0);
+	assert_int_equal(
+		munmap(mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), PAGE), 0);
 	assert_int_equal(mprotect(memory, PAGE, PROT_READ), 0);
 	assert_int_equal(mprotect(memory, PAGE, PROT_READ | PROT_WRITE), 0);
 	child = fork();
@@ -673,8 +674,9 @@ static void memory_whose_pages_may_be_others_is_not_lent_and_the_text_says_so(vo
 		else
 			memory[0] = 1; /* it was the page of zeros */
 		assert_true(otte_region_is_fresh(&watch));
-		expect_not_lent(&w, region, "pages of its memory may have been replaced (copy on write, "
-					    "madvise, swap): register it anew");
+		expect_not_lent(&w, region,
+				"pages of its memory may have been replaced (copy on write, "
+				"madvise, swap): register it anew");
 		assert_int_equal(w.ops->region_del(w.client[LENDER], region), 0);
 		region = add_region(&w, LENDER, (uintptr_t)memory, PAGES * PAGE, BOTH);
 		assert_int_equal(w.ops->region_watch(w.client[LENDER], region, &watch), 0);

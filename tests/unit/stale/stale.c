@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Registered memory that is found gone, at each step of a request. The word that says so is this test's; in
- * the guest (tests/e2e/guest/unmap.c) it is the module's, and the memory really goes.
+ * Registered memory that is found gone, at each step of a request. The word that says so is this
+ * test's; in the guest (tests/e2e/guest/unmap.c) it is the module's, and the memory really goes.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -289,12 +289,14 @@ static void what_is_guarded_arrives_as_it_was(void **state)
 		/* One lane, READs and WRITEs and refusals in turn: nothing of one hangs on the next. */
 		assert_int_equal(otte_batch_reset(pair.batch), 0);
 		for (at = 0, i = 0; i < 300; i++, at = (at + 9973) % (SIZE - 8192)) {
-			request = pair_request(&pair, (uint8_t)(i % 3 == 0 ? OTTE_WRITE : OTTE_READ), at, at,
-					       1 + (i * 977) % 8192);
+			request = pair_request(&pair,
+					       (uint8_t)(i % 3 == 0 ? OTTE_WRITE : OTTE_READ), at,
+					       at, 1 + (i * 977) % 8192);
 			assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
 			assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
 			expect_task(pair.batch, (uint32_t)i, 0, OTTE_EFFECT_NONE);
-			assert_memory_equal(pair.local_bytes + at, pair.remote_bytes + at, request.length);
+			assert_memory_equal(pair.local_bytes + at, pair.remote_bytes + at,
+					    request.length);
 		}
 		close_watched(&pair);
 	}
