@@ -218,15 +218,390 @@ test_release_says_what_it_cannot_release() {
     retained_records 1 || fail "it is gone"
 }
 
+# ---- limits --------------------------------------------------------------------------------------
+
+limit() {
+    cat "$sys/limit_$1"
+}
+
+reload() {
+    rmmod otte || fail "the module cannot be unloaded"
+    insmod /lab/ko/otte.ko
+}
+
+test_limits_are_those_of_sysfs() {
+    local level name
+    exits 0 "$ctl" limits get --json
+    for level in module cgroup user client; do
+        for name in "$sys"/usage/*; do
+            name=${name##*/}
+            is "$(sed 's/max/null/' "$sys/limit_$level/$name")" ".limits.$level.$name"
+        done
+        is 8 ".limits.$level | length"
+    done
+    is '{"module":{},"cgroup":{},"user":{},"client":{}}' .kept
+    exits 0 "$ctl" limits
+    grep -qE '^pinned_bytes +max +max +max +max$' "$scratch/out" || fail "$(cat "$scratch/out")"
+}
+
+# The rule that is shipped, run by udev itself, in every way of loading the module.
+test_limits_are_kept_and_set_again_at_each_load() {
+    local holds
+    holds=$(limit user/holds)
+    exits 0 "$ctl" limits set user.holds=3 client.lent_bytes=1G module.retained_bytes=max
+    [ "$(limit user/holds)" = 3 ] || fail "not set"
+    [ "$(limit client/lent_bytes)" = 1073741824 ] || fail "no units"
+    scene refused $user
+    is_of refused '[3,122]' '[.got, .error]'
+    kill_scene "$actor"
+    release_all
+    exits 0 "$ctl" limits --json
+    is '{"module":{"retained_bytes":null},"cgroup":{},"user":{"holds":3},"client":{"lent_bytes":1073741824}}' .kept
+    reload
+    [ "$(limit user/holds)" = "$holds" ] || fail "the module remembers: $(limit user/holds)"
+    mkdir -p /run/udev
+    /lib/systemd/systemd-udevd --daemon 2>"$scratch/udevd"
+    server=$(pidof systemd-udevd)
+    reload
+    eventually [ "$(limit user/holds)" = 3 ]
+    [ "$(limit client/lent_bytes)" = 1073741824 ] || fail "half of it"
+    kill "$server"
+    server=
+    rm /etc/otte/limits.json
+    reload
+}
+
+is_of() {
+    local name=$1
+    shift
+    cp "$scratch/$name" "$scratch/out"
+    is "$@"
+}
+
+test_limits_are_applied_by_hand() {
+    local holds file=$scratch/limits.json
+    holds=$(limit user/holds)
+    echo '{"user": {"holds": 9}}' >"$file"
+    exits 0 "$ctl" limits apply --file "$file"
+    [ "$(cat "$scratch/out")" = 'applied: 1' ] || fail "$(cat "$scratch/out")"
+    [ "$(limit user/holds)" = 9 ] || fail "not set"
+    echo '{"user": {"holds": 5, "memory": 1}}' >"$file"
+    exits 5 "$ctl" limits apply --file "$file"
+    says 'user.memory: no such resource'
+    [ "$(limit user/holds)" = 9 ] || fail "half of a wrong file"
+    exits 0 "$ctl" limits apply --file "$scratch/none"
+    exits 0 "$ctl" limits set --volatile "user.holds=$holds"
+    [ ! -e /etc/otte/limits.json ] || fail "--volatile wrote the file"
+    exits 0 "$ctl" limits set --file-only --file "$file.2" user.holds=1
+    [ "$(limit user/holds)" = "$holds" ] || fail "--file-only set it"
+    [ "$(jq -c . "$file.2")" = '{"user":{"holds":1}}' ] || fail "$(cat "$file.2")"
+}
+
+test_limits_are_for_administrators_and_wrong_ones_change_nothing() {
+    local holds
+    holds=$(limit user/holds)
+    exits 3 /t/actor as $user "$ctl" limits set --volatile user.holds=1
+    says CAP_SYS_ADMIN
+    exits 0 /t/actor as $user "$ctl" limits
+    exits 1 "$ctl" limits set user.holds=1 user.memory=2
+    says 'no such resource'
+    exits 1 "$ctl" limits set user.holds=1 tenant.holds=2
+    exits 1 "$ctl" limits set user.holds=few
+    [ "$(limit user/holds)" = "$holds" ] || fail "changed"
+}
+
+# ---- domains -------------------------------------------------------------------------------------
+
+test_domains_are_made_changed_joined_and_deleted() {
+    exits 0 "$ctl" domains create lab --interval 5 --pattern high,low --mode 0100 --uid $user
+    exits 0 "$ctl" domains --json
+    is '["default","lab"]' '[.domains[].name]'
+    is '["high","medium","low"]' '.domains[0].epoch.slots'
+    is 2000000 '.domains[0].epoch.interval_ns'
+    is '["high","low"]' '.domains[1].epoch.slots'
+    is "[5000000,\"0100\",$user,0,0]" \
+        '.domains[1] | [.epoch.interval_ns, .mode, .uid, .gid, .members]'
+    is true '.domains[0].slot.left_ns <= 2000000'
+    scene member $user lab
+    exits 0 "$ctl" domains --json
+    is '[1,["actor0"]]' '.domains[1] | [.members, .nics]'
+    exits 0 "$ctl" clients --client "$(of member client)" --json
+    is "$(of member domain)" '.clients[0].domain'
+    exits 8 "$ctl" domains delete lab
+    says 'has members'
+    kill_scene "$actor"
+    exits 0 "$ctl" domains set lab --mode 0111
+    exits 0 "$ctl" domains --json
+    is '["0111",5000000,["high","low"]]' '.domains[1] | [.mode, .epoch.interval_ns, .epoch.slots]'
+    exits 0 "$ctl" domains
+    grep -qE "^ *[0-9]+ +lab +0 +0111 +$user +0 +5\.0 +high,low " "$scratch/out" ||
+        fail "$(cat "$scratch/out")"
+    exits 0 "$ctl" domains delete lab
+    exits 0 "$ctl" domains --json
+    is '["default"]' '[.domains[].name]'
+}
+
+test_a_change_of_a_domain_waits_for_the_last_one() {
+    exits 0 "$ctl" domains create slow --interval 1000
+    exits 0 "$ctl" domains set slow --interval 900
+    exits 0 "$ctl" domains --json
+    is '[1000000000,900000000]' '.domains[1] | [.epoch.interval_ns, .pending.interval_ns]'
+    exits 8 "$ctl" domains set slow --interval 800
+    says 'not in force yet'
+    exits 0 "$ctl" domains delete slow
+}
+
+test_domains_that_cannot_be_are_refused_by_name() {
+    exits 6 "$ctl" domains delete nothing
+    says 'no domain "nothing"'
+    exits 6 "$ctl" domains set nothing --interval 3
+    exits 8 "$ctl" domains create default
+    says 'already'
+    exits 3 "$ctl" domains delete default
+    exits 8 "$ctl" domains create odd --pattern high,high
+    says 'out of range'
+    exits 8 "$ctl" domains create 'a/b'
+    exits 1 "$ctl" domains create odd --pattern low,lowest
+    exits 1 "$ctl" domains create this-name-is-longer-than-any-domain-has
+    exits 3 /t/actor as $user "$ctl" domains create mine
+    says 'group otte'
+    exits 0 /t/actor as $user "$ctl" domains --json
+    is '["default"]' '[.domains[].name]'
+}
+
+# ---- drain ---------------------------------------------------------------------------------------
+
+test_drain_of_an_idle_module_is_safe_and_unloading_works() {
+    exits 0 "$ctl" drain
+    [ "$(cat "$scratch/out")" = 'safe to unload: rmmod otte' ] || fail "$(cat "$scratch/out")"
+    [ "$(cat $sys/draining)" = 1 ] || fail "not draining"
+    rmmod otte || fail "it was not"
+    insmod /lab/ko/otte.ko
+    [ "$(cat $sys/draining)" = 0 ] || fail "still draining"
+}
+
+test_drain_tells_what_keeps_the_module() {
+    scene hold 0 5000
+    exits 7 "$ctl" drain --timeout 0.3 --json
+    is '[true,false]' '[.draining, .safe]'
+    is '[5000,1,1]' '[.usage.retained_bytes, .usage.clients, .usage.holds]'
+    is "[$(of hold client)]" '[.clients[].id]'
+    is "[$(of hold hold)]" '[.retained[].id]'
+    is "$(cat /sys/module/otte/refcnt)" .references
+    exits 7 "$ctl" drain --timeout 0
+    grep -q "client $(of hold client): process $(of hold pid), actor, user 0" "$scratch/out" ||
+        fail "$(cat "$scratch/out")"
+    exits 1 /t/actor hold 0 1
+    says 'shutdown'
+    exits 8 "$ctl" domains create late
+    says 'ottectl drain --undo'
+    exits 0 "$ctl" drain --undo
+    [ "$(cat $sys/draining)" = 0 ] || fail "still draining"
+    scene member 0 default
+}
+
+test_an_open_device_keeps_the_module() {
+    scene open
+    exits 7 "$ctl" drain --timeout 0.2 --json
+    is 0 '[.usage[]] | add'
+    is 1 .references
+    ! rmmod otte 2>/dev/null || fail "it could be unloaded"
+    exits 7 "$ctl" drain --timeout 0
+    grep -q 'fuser -v /dev/otte' "$scratch/out" || fail "$(cat "$scratch/out")"
+    exits 0 "$ctl" drain --undo
+}
+
+test_drain_waits_for_the_last_one() {
+    scene member 0 default
+    (sleep 1 && kill -KILL "$actor") &
+    exits 0 "$ctl" drain --timeout 30 --json
+    is true .safe
+    exits 0 "$ctl" drain --undo
+}
+
+test_drain_is_for_administrators() {
+    exits 3 /t/actor as $user "$ctl" drain --timeout 0
+    says CAP_SYS_ADMIN
+    [ "$(cat $sys/draining)" = 0 ] || fail "draining"
+}
+
+# ---- monitor -------------------------------------------------------------------------------------
+
+# Starts it, and waits until it has joined the group.
+monitor() {
+    "$ctl" monitor "$@" >"$scratch/notices" 2>"$scratch/monitor.err" &
+    server=$!
+    eventually grep -qE "^[0-9a-f]+ 16 +$server +[0-9a-f]*[1-9a-f]" /proc/net/netlink
+}
+
+ends() {
+    local wanted=$1 got
+    wait "$server"
+    got=$?
+    server=
+    [ "$got" -eq "$wanted" ] || fail "monitor ends with $got: $(cat "$scratch/monitor.err")"
+}
+
+test_monitor_shows_notices_as_they_come() {
+    monitor --json --count 4
+    scene hold 0 77
+    kill_scene "$actor"
+    eventually retained_records 1
+    "$ctl" retained --release "$(of hold hold)" >/dev/null
+    ends 0
+    jq -s -c . "$scratch/notices" >"$scratch/out"
+    is '["client_new","retained","client_gone","released"]' '[.[].notice]'
+    is "[$(of hold client),$(of hold hold),$(of hold client),$(of hold hold)]" '[.[].id]'
+    is true '[.[].generation] | . == sort'
+}
+
+test_monitor_shows_who_was_refused_and_why() {
+    local holds
+    holds=$(limit client/holds)
+    "$ctl" limits set --volatile client.holds=2
+    monitor --json
+    scene refused 0
+    eventually grep -q quota "$scratch/notices"
+    kill -INT "$server"
+    ends 0
+    "$ctl" limits set --volatile "client.holds=$holds"
+    jq -s -c . "$scratch/notices" >"$scratch/out"
+    is "[$(of refused client),\"client\",$(of refused client),\"holds\",2,2,1]" \
+        '.[] | select(.notice == "quota") | [.id, .level, .key, .resource, .usage, .limit, .requested]'
+}
+
+test_monitor_is_for_administrators() {
+    exits 3 /t/actor as $user "$ctl" monitor
+    says 'CAP_SYS_ADMIN'
+}
+
+test_monitor_ends_when_the_module_goes() {
+    monitor
+    reload
+    ends 2
+    grep -q 'the module was unloaded' "$scratch/monitor.err" || fail "$(cat "$scratch/monitor.err")"
+}
+
+# ---- top, metrics --------------------------------------------------------------------------------
+
+test_top_shows_who_lent_and_borrowed() {
+    scene loans
+    exits 0 "$ctl" top --json --count 2 --interval 0.1
+    [ "$(wc -l <"$scratch/out")" -eq 2 ] || fail "$(wc -l <"$scratch/out") frames"
+    head -n 1 "$scratch/out" >"$scratch/frame" && mv "$scratch/frame" "$scratch/out"
+    is "[$(of loans client),$(of loans borrower)]" '[.clients[].id]'
+    is '[16384,8392,0,3]' '.clients[0] | [.registered_bytes, .lent_bytes, .borrowed_bytes, .loans]'
+    is '[0,0,8192]' '.clients[1] | [.registered_bytes, .lent_bytes, .borrowed_bytes]'
+    is 8392 .status.usage.lent_bytes
+    is true '.domains[0].slot.index < 3'
+}
+
+test_top_draws_bars_of_what_is_limited() {
+    scene loans
+    "$ctl" limits set --volatile module.lent_bytes=16784
+    exits 0 "$ctl" top --count 1
+    "$ctl" limits set --volatile module.lent_bytes=max
+    grep -qF 'lent_bytes        [##########..........]  50 % 8.2 KiB of 16.4 KiB' "$scratch/out" ||
+        fail "$(cat "$scratch/out")"
+    grep -qE '^domain default: 0 members, slot [123] of 3 \((high|medium|low)\), [0-9.]+ ms left$' \
+        "$scratch/out" || fail "$(cat "$scratch/out")"
+    ! grep -q "$(printf '\033')" "$scratch/out" || fail "colours into a file"
+}
+
+test_top_shows_a_user_its_own() {
+    scene hold 0 100
+    scene member $user default
+    exits 0 /t/actor as $user "$ctl" top --json --count 1
+    is "[$(of member client)]" '[.clients[].id]'
+}
+
+# value SERIES: of the metrics that were printed last
+value() {
+    awk -v series="$1" '$1 == series { print $2 }' "$scratch/out"
+}
+
+test_metrics_are_openmetrics_and_what_sysfs_says() {
+    scene hold $user 4711
+    exits 0 "$ctl" metrics --accounts
+    awk -f /t/openmetrics.awk "$scratch/out" >"$scratch/wrong" || fail "$(cat "$scratch/wrong")"
+    [ "$(value otte_up)" = 1 ] || fail "not up"
+    [ "$(value 'otte_usage_bytes{resource="retained"}')" = "$(cat $sys/usage/retained_bytes)" ] || fail "usage"
+    [ "$(value 'otte_usage{resource="clients"}')" = 1 ] || fail "clients"
+    [ "$(value 'otte_limit{resource="holds"}')" = "$(limit module/holds)" ] || fail "limit"
+    [ "$(value "otte_account_usage_bytes{level=\"user\",key=\"$user\",resource=\"retained\"}")" = 4711 ] ||
+        fail "$(cat "$scratch/out")"
+    [ "$(value otte_retained_records)" = 1 ] || fail "records"
+    [ "$(value 'otte_domain_members{domain="default"}')" = 0 ] || fail "domains"
+    [ "$(value otte_draining)" = 0 ] || fail "draining"
+    exits 0 "$ctl" metrics -o "$scratch/otte.prom"
+    awk -f /t/openmetrics.awk "$scratch/otte.prom" || fail "the file"
+    [ ! -e "$scratch/otte.prom.new" ] || fail "left over"
+    exits 5 "$ctl" metrics -o "$scratch/no/otte.prom"
+    exits 0 "$ctl" metrics --json
+    is '[true,1,4711]' '[.up, .retained_records, .status.usage.retained_bytes]'
+    exits 0 /t/actor as $user "$ctl" metrics --accounts
+    awk -f /t/openmetrics.awk "$scratch/out" || fail "as a user"
+}
+
+# The check of the text refuses what is none.
+test_metrics_that_are_wrong_are_seen() {
+    local text
+    for text in 'otte_up 1\n# EOF\n' '# TYPE a gauge\na 1\n' '# TYPE a gauge\na x\n# EOF\n' \
+        '# TYPE a gauge\na 1\na 1\n# EOF\n' '# TYPE a gauge\na{b="c} 1\n# EOF\n' \
+        '# TYPE a gauge\na 1\n# HELP a b\n# EOF\n' '# TYPE a gauge\n# UNIT a bytes\n# EOF\n' \
+        '# TYPE a gauge\n\n# EOF\n' '# EOF\n# TYPE a gauge\n' '# TYPE a gauge\na{b="1",b="2"} 1\n# EOF\n' \
+        '# TYPE a gauge\n# TYPE b gauge\n# TYPE a gauge\n# EOF\n' '# TYPE a info\na 1\n# EOF\n'; do
+        # shellcheck disable=SC2059 # the text is a format
+        printf "$text" >"$scratch/text"
+        ! awk -f /t/openmetrics.awk "$scratch/text" >/dev/null || fail "taken: $text"
+    done
+}
+
+# ---- the program ---------------------------------------------------------------------------------
+
+test_every_command_has_help_and_refuses_what_it_does_not_know() {
+    local command
+    exits 0 "$ctl" --help
+    mapfile -t commands < <(sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$scratch/out")
+    [ ${#commands[@]} -eq 11 ] || fail "${#commands[@]} commands"
+    for command in "${commands[@]}"; do
+        exits 0 "$ctl" "$command" --help
+        grep -q "^Usage: ottectl $command" "$scratch/out" || fail "$command"
+        grep -q -- --json "$scratch/out" || fail "$command has no --json"
+        exits 1 "$ctl" "$command" --nonsense
+        says "ottectl $command: unrecognized option"
+        exits 1 "$ctl" "$command" nonsense words
+    done
+    exits 1 "$ctl" nonsense
+    says 'unknown command "nonsense"'
+    exits 0 "$ctl" --version
+}
+
+test_output_that_cannot_be_written_is_a_failure() {
+    "$ctl" status >/dev/full 2>"$scratch/err"
+    [ $? -eq 5 ] || fail "no failure"
+    says 'standard output'
+}
+
+test_the_network_namespace_is_named_where_it_is_another() {
+    exits 2 unshare -n "$ctl" clients
+    says "the host's network namespace"
+    exits 0 unshare -n "$ctl" limits
+}
+
 # ---- without the module --------------------------------------------------------------------------
 
 test_zz_a_missing_module_is_named() {
     local command
     rmmod otte || fail "the module cannot be unloaded"
-    for command in status clients regions loans retained; do
+    for command in status clients regions loans retained limits domains drain monitor top 'domains create a'; do
+        # shellcheck disable=SC2086 # words are wanted
         exits 2 "$ctl" $command
         says 'the module is not loaded: modprobe otte'
     done
+    exits 0 "$ctl" metrics
+    [ "$(value otte_up)" = 0 ] || fail "$(cat "$scratch/out")"
+    awk -f /t/openmetrics.awk "$scratch/out" || fail "metrics"
     insmod /lab/ko/otte.ko
     exits 0 "$ctl" status
 }
