@@ -11,15 +11,17 @@
 #include "engine/engine.h"
 #include "engine/source.h"
 
+/* Who is refused was never counted: one that waits for the last use would take it for one more. */
 int otte_region_use(struct otte_region *region)
 {
-	int ret;
+	uint64_t uses = atomic_load(&region->uses);
 
-	if (!(atomic_fetch_add(&region->uses, 1) & OTTE_REGION_HIDDEN))
-		return 0;
-	ret = otte_fail(-ENOENT, "region %lu is unregistered", (unsigned long)region->id);
-	otte_region_unuse(region);
-	return ret;
+	do {
+		if (uses & OTTE_REGION_HIDDEN)
+			return otte_fail(-ENOENT, "region %lu is unregistered",
+					 (unsigned long)region->id);
+	} while (!atomic_compare_exchange_weak(&region->uses, &uses, uses + 1));
+	return 0;
 }
 
 int otte_region_use_id(struct otte_engine *engine, uint64_t id, struct otte_region **out)

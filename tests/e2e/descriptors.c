@@ -100,7 +100,7 @@ static void a_peer_that_gets_only_some_connections_fails_or_works_and_leaves_not
 	child_ask(&source.child, "stats");
 	fds = child_number(&source.child, "fds");
 	for (left = 0; left <= 3; left++) {
-		remote_start(&late, "deaf control.timeout_ms=300", -1, BYTES);
+		remote_start(&late, "deaf control.timeout_ms=1500", -1, BYTES);
 		/* Its own words need one to say how many there are. */
 		child_ask(&source.child, "exhaust %u", left);
 		open_segment(&late, &source);

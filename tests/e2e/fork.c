@@ -223,13 +223,15 @@ static void a_child_may_have_an_engine_of_its_own(void **state)
 
 /* ---- A parent that dies before its child ---- */
 
-/* Opens, forks a child that does nothing and says its number. */
+/* Opens, forks a child that does nothing and says its number, once the child is out of fork(). */
 static int forker_main(char **argv)
 {
 	struct side side;
 	char line[16];
+	int out[2];
 	pid_t pid;
 
+	MUST(pipe(out) == 0, "%m");
 	OK(side_open(&side, "", -1, BYTES));
 	if (strcmp(argv[0], "-"))
 		OK(side_connect(&side, argv[0], OTTE_EPOCH_ANY, strtoull(argv[1], NULL, 0)));
@@ -237,9 +239,11 @@ static int forker_main(char **argv)
 	pid = fork();
 	if (!pid) {
 		alarm(60);
+		MUST(write(out[1], "", 1) == 1, "%m");
 		for (;;)
 			pause();
 	}
+	MUST(read(out[0], line, 1) == 1, "%m");
 	printf("ready address %s region %lu child %d\n", side.address,
 	       (unsigned long)otte_region_id(side.region), pid);
 	while (fgets(line, sizeof(line), stdin))

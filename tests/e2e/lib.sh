@@ -57,12 +57,52 @@ stop_serving() {
 }
 
 wait_for_file() {
-    for _ in $(seq 200); do
+    for _ in $(seq 600); do
         [ -e "$1" ] && return 0
         [ -z "${server:-}" ] || kill -0 "$server" 2>/dev/null || return 1
         sleep 0.05
     done
     return 1
+}
+
+# eventually COMMAND...: until it succeeds, for half a minute
+eventually() {
+    for _ in $(seq 600); do
+        "$@" && return 0
+        sleep 0.05
+    done
+    return 1
+}
+
+# is_content TEXT FILE: FILE holds that line and nothing else
+is_content() {
+    [ "$(cat "$2" 2>/dev/null)" = "$1" ]
+}
+
+# server_counts FILTER: its counters, now in $scratch/counts, are so
+server_counts() {
+    "$OTTE" stats "$server" --json >"$scratch/counts" && jq -e "$1" "$scratch/counts" >/dev/null
+}
+
+# stop_in_the_middle NAME FILE: starts a pull of the region NAME into FILE, and stops it while it holds
+# FILE.partial: $puller. One that was over before it could be stopped is started again.
+stop_in_the_middle() {
+    for _ in $(seq 50); do
+        rm -f "$2"
+        "$OTTE" pull "$endpoint/$1" -o "$2" >/dev/null 2>"$scratch/err" &
+        puller=$!
+        until [ -e "$2.partial" ] || [ -e "$2" ] || ! kill -0 "$puller" 2>/dev/null; do
+            sleep 0.005
+        done
+        kill -STOP "$puller" 2>/dev/null
+        until [[ $(ps -o state= -p "$puller") != [RSD] ]]; do
+            sleep 0.005
+        done
+        [ ! -e "$2.partial" ] || return 0
+        kill -CONT "$puller" 2>/dev/null
+        wait "$puller" || fail "the pull ended with $?: $(cat "$scratch/err")"
+    done
+    fail "no pull was to be stopped in the middle"
 }
 
 end_test() {

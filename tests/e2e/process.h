@@ -57,10 +57,10 @@ void *map_shared(int fd, size_t size);
 /* Children started from now on have `fd`. */
 void inherit(int fd);
 uint64_t now_ns(void);
-/* Until `condition` or ten seconds have passed; true: it holds. */
+/* Until `condition` or half a minute has passed; true: it holds. */
 #define EVENTUALLY(condition) \
 	({ \
-		uint64_t until_ns_ = now_ns() + 10 * SECOND; \
+		uint64_t until_ns_ = now_ns() + 30 * SECOND; \
 		bool holds_; \
 		while (!(holds_ = (condition)) && now_ns() < until_ns_) \
 			nap(); \

@@ -247,10 +247,22 @@ static uint64_t median_ns(struct side *side)
 	return took_ns[50];
 }
 
-/* Allowed: three times as long, and what the scheduler of a busy machine may add. */
+/*
+ * Allowed: three times as long, and what the scheduler of a busy machine may add. A machine that has just become
+ * busy holds up one round or another; a peer that slows the others does in each.
+ */
 static void assert_not_slowed(struct side *side, uint64_t alone_ns)
 {
-	assert_in_range(median_ns(side), 0, 3 * alone_ns + 2 * MS);
+	const uint64_t allowed_ns = 3 * alone_ns + 2 * MS;
+	uint64_t least_ns = median_ns(side);
+	int round;
+
+	for (round = 1; round < 10 && least_ns > allowed_ns; round++) {
+		const uint64_t next_ns = median_ns(side);
+
+		least_ns = next_ns < least_ns ? next_ns : least_ns;
+	}
+	assert_in_range(least_ns, 0, allowed_ns);
 }
 
 static void a_silent_or_restarting_peer_does_not_slow_the_others(void **state)

@@ -111,6 +111,7 @@ int side_submit(struct side *side, uint8_t op, uint64_t local, uint64_t remote, 
 		unsigned count)
 {
 	struct otte_request *requests = calloc(count, sizeof(*requests));
+	const uint64_t deadline_ns = side->due_ns ? now_ns() + (uint64_t)side->due_ns : 0;
 	unsigned i;
 	int ret;
 
@@ -120,6 +121,7 @@ int side_submit(struct side *side, uint8_t op, uint64_t local, uint64_t remote, 
 	for (i = 0; i < count; i++) {
 		requests[i] = side_request(side, op, local + i * length, remote + i * length, length);
 		requests[i].intent = i % 2 ? OTTE_INTENT_MIGRATION : OTTE_INTENT_CHECKPOINT;
+		requests[i].deadline_ns = deadline_ns;
 	}
 	ret = otte_batch_submit(side->batch, requests, count);
 	free(requests);

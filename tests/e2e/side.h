@@ -30,6 +30,7 @@ struct side {
 	struct otte_segment *segment;
 	uint64_t remote;             /* the region there */
 	struct otte_batch *batch;
+	int64_t due_ns;              /* after its submission a batch is overdue; 0: as the keys say */
 };
 
 /* What became of a batch. */

@@ -754,14 +754,15 @@ static bool stats_socket_answers(void)
 	return got > 0;
 }
 
-static bool notification_comes(struct world *world)
+/* Tried for so many milliseconds: where it may be lost to a fault, few, so that it is sent again. */
+static bool notification_comes(struct world *world, int ms)
 {
 	static struct otte_notification notification;
 	int i;
 
 	if (!right_or_told(otte_notify(world->segment, NULL, "hello", 5)))
 		return false;
-	for (i = 0; i < 50; i++, usleep(1000))
+	for (i = 0; i < ms; i++, usleep(1000))
 		if (otte_notification_next(world->source, &notification) == 0)
 			return true;
 	return false;
@@ -796,7 +797,7 @@ static bool one_fault_elsewhere(enum fault_kind kind, long nth,
 	fault_arm(kind, FAULT_ELSEWHERE, nth);
 	world_open_adjusted(&world, adjust);
 	HOLDS(SOON(describes(&world)), "never described: %s", otte_error_text());
-	HOLDS(SOON(notification_comes(&world)), "no notification: %s", otte_error_text());
+	HOLDS(SOON(notification_comes(&world, 50)), "no notification: %s", otte_error_text());
 	HOLDS(SOON(transfers_by_eventfd(&world)), "no transfer: %s", otte_error_text());
 	HOLDS(SOON(stats_socket_answers()), "no stats");
 	world_is_well(&world);
@@ -856,7 +857,7 @@ static void move_the_same_bytes_in_a_storm(void (*adjust)(struct otte_config *co
 			HOLDS(ret == 0, "a WRITE failed: %d: %s", ret, otte_error_text());
 			HOLDS(transfers_by_eventfd(&world), "a READ failed");
 			HOLDS(describes(&world), "%s", otte_error_text());
-			HOLDS(notification_comes(&world), "no notification");
+			HOLDS(notification_comes(&world, 20000), "no notification");
 		}
 		fault_disarm();
 		HOLDS(fault_count() > 20, "only %lu calls were touched",

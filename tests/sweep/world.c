@@ -34,8 +34,8 @@ void world_config(struct otte_config *config)
 	OK(otte_config_init(config, sizeof(*config)));
 	config->reconnect_min_ns = 1 * MS;
 	config->reconnect_max_ns = 8 * MS;
-	config->control_timeout_ns = 500 * MS;
-	config->default_deadline_ns = 2 * SECOND;
+	config->control_timeout_ns = 2 * SECOND;
+	config->default_deadline_ns = 8 * SECOND;
 	config->stats_socket = 0;
 }
 

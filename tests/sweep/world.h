@@ -43,7 +43,7 @@ extern long doing_nth;
 /* Until `call`, which may do something, is true: within ten seconds. */
 #define SOON(call) \
 	({ \
-		uint64_t until_ns_ = now_ns() + 10 * SECOND; \
+		uint64_t until_ns_ = now_ns() + 30 * SECOND; \
 		bool so_; \
 \
 		while (!(so_ = (call)) && now_ns() < until_ns_) \

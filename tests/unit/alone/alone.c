@@ -327,14 +327,22 @@ static void a_cancel_or_a_deadline_ends_a_wait_whose_bytes_trickle_in(void **sta
 static void who_sleeps_alone_leads_when_nobody_has_for_a_while(void **state)
 {
 	_Atomic uint64_t live = 1;
-	struct otte_progress progress = { .live = &live, .ran_ns = otte_coarse_ns() };
+	struct otte_progress progress = { .live = &live, .ran_ns = NSEC_PER_SEC };
 
 	(void)state;
+	otte_clock_fake(NSEC_PER_SEC + 10 * NSEC_PER_MSEC);
 	assert_true(otte_progress_alone(&progress, 1));
-	usleep(60000);
+	otte_clock_fake(NSEC_PER_SEC + 60 * NSEC_PER_MSEC);
 	assert_false(otte_progress_alone(&progress, 1));
 	progress.ran_ns = otte_coarse_ns();
 	assert_true(otte_progress_alone(&progress, 1));
+}
+
+static int go_back_to_the_real_clock(void **state)
+{
+	(void)state;
+	otte_clock_fake(0);
+	return 0;
 }
 
 /* A connection that the requester opened to `port`: it is one whose receives have a limit. */
@@ -510,7 +518,8 @@ int main(void)
 		cmocka_unit_test(a_lone_wait_keeps_its_limit),
 		cmocka_unit_test(a_cancel_ends_a_lone_wait),
 		cmocka_unit_test(a_cancel_or_a_deadline_ends_a_wait_whose_bytes_trickle_in),
-		cmocka_unit_test(who_sleeps_alone_leads_when_nobody_has_for_a_while),
+		cmocka_unit_test_teardown(who_sleeps_alone_leads_when_nobody_has_for_a_while,
+					  go_back_to_the_real_clock),
 		cmocka_unit_test(a_lost_connection_is_made_again_beside_lone_waits),
 		cmocka_unit_test(a_second_request_shares_the_connection_of_a_lone_one),
 		cmocka_unit_test(a_peer_that_falls_silent_does_not_hold_up_another),

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -16,6 +17,7 @@
 #include <time.h>
 #include <cmocka.h>
 
+#include "engine/region.h"
 #include "otte/otte.h"
 #include "seen.h"
 
@@ -276,6 +278,58 @@ static void ten_thousand_regions_are_described_in_the_order_of_their_ids(void **
 	assert_int_equal(otte_engine_destroy(source), 0);
 }
 
+#define ASKED 100000
+
+struct asker {
+	struct otte_region *region;
+	_Atomic bool stop;
+	_Atomic unsigned asked, let_in;
+};
+
+static void *ask_for_a_use(void *arg)
+{
+	struct asker *asker = arg;
+
+	while (!atomic_load(&asker->stop)) {
+		if (otte_region_use(asker->region) != -ENOENT)
+			atomic_fetch_add(&asker->let_in, 1);
+		atomic_fetch_add(&asker->asked, 1);
+	}
+	return NULL;
+}
+
+/* Whoever waits for the last use would otherwise see one more now and then, and give up before its time. */
+static void who_is_refused_a_region_never_counts_as_its_user(void **state)
+{
+	struct otte_region_desc desc = { .length = PAGE };
+	struct otte_engine *engine = make_engine(NULL);
+	struct asker asker = { .stop = false };
+	struct otte_mem *mem;
+	pthread_t threads[2];
+	unsigned i;
+	uint64_t other = 0;
+
+	(void)state;
+	assert_int_equal(otte_mem_alloc(engine, PAGE, 0, &mem), 0);
+	desc.mem = mem;
+	assert_int_equal(otte_region_register(engine, &desc, 1, &asker.region), 0);
+	assert_int_equal(otte_region_use(asker.region), 0);
+	assert_int_equal(otte_region_unregister(&asker.region, 1, 0, NULL), -ETIMEDOUT);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, ask_for_a_use, &asker), 0);
+	while (atomic_load(&asker.asked) < ASKED)
+		other += atomic_load(&asker.region->uses) != (OTTE_REGION_HIDDEN | 1);
+	atomic_store(&asker.stop, true);
+	for (i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(asker.let_in, 0);
+	assert_int_equal(other, 0);
+	otte_region_unuse(asker.region);
+	assert_int_equal(otte_region_unregister(&asker.region, 1, SECOND, NULL), 0);
+	assert_int_equal(otte_mem_release(mem), 0);
+	assert_int_equal(otte_engine_destroy(engine), 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -283,6 +337,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_stands_twice_in_a_list_is_dropped_once),
 		cmocka_unit_test(a_full_budget_names_itself_and_takes_nothing),
 		cmocka_unit_test(ten_thousand_regions_are_described_in_the_order_of_their_ids),
+		cmocka_unit_test(who_is_refused_a_region_never_counts_as_its_user),
 	};
 	const struct CMUnitTest bench[] = {
 		cmocka_unit_test(the_last_rounds_cost_what_the_first_ones_did),
