@@ -21,7 +21,7 @@ for target in "$@"; do
         rm -rf "$learned"
     fi
     mkdir -p "$learned"
-    options=(-seed="$SEED" "$limit" -timeout=10 -rss_limit_mb=1024 -print_final_stats=1
+    options=(-seed="$SEED" "$limit" -timeout=60 -rss_limit_mb=1024 -print_final_stats=1
         -artifact_prefix="$O/fuzz/$name-")
     [ ! -e "tests/fuzz/$name.dict" ] || options+=(-dict="tests/fuzz/$name.dict")
     if "$O/fuzz/$name" "${options[@]}" "$learned" "tests/fuzz/corpus/$name" >"$log" 2>&1 &&

@@ -61,7 +61,7 @@ the_library_is_found_by_its_soname() {
     version=$(pkg-config --modversion libotte)
     [ "$(readlink "$lib/libotte.so")" = libotte.so.0 ]
     [ "$(readlink "$lib/libotte.so.0")" = "libotte.so.$version" ]
-    readelf -d "$lib/libotte.so.$version" | grep -q 'SONAME.*\[libotte.so.0\]'
+    grep 'SONAME.*\[libotte.so.0\]' <(readelf -d "$lib/libotte.so.$version")
     refute grep -E 'RPATH|RUNPATH|TEXTREL' <(readelf -d "$lib/libotte.so.$version")
     refute grep -E 'not found|undefined symbol' <(ldd -r "$lib/libotte.so" 2>&1)
 }
@@ -85,7 +85,7 @@ each_header_compiles_alone_as_C99_and_as_Cpp11() {
 the_first_program_runs_with_the_shared_library() {
     # shellcheck disable=SC2046 # words are wanted
     "$cc" -Wall -Wextra -Werror examples/first.c -o "$work/first" $(pkg-config --cflags --libs libotte)
-    readelf -d "$work/first" | grep -q 'NEEDED.*libotte.so.0'
+    grep 'NEEDED.*libotte.so.0' <(readelf -d "$work/first")
     LD_LIBRARY_PATH=$lib timeout 60 "$work/first"
 }
 

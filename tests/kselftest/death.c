@@ -18,6 +18,16 @@
 /* ---- ways to go, run in the borrower after it said that it is ready ---- */
 
 static int passed_sock = -1;	/* a socket of the test, for SCM_RIGHTS */
+static int lingering[2];	/* a pipe: what is left of a borrower stays until the test writes */
+
+static void linger(void)
+{
+	char byte;
+
+	close(lingering[1]);
+	if (read(lingering[0], &byte, 1) < 0)
+		_exit(7);
+}
 
 static void *sleeper(void *arg)
 {
@@ -48,32 +58,32 @@ static void way_leader_first(int fd)
 	syscall(SYS_exit, 0);
 }
 
-/* A child keeps the file open for a second; the mm is its own. */
+/* A child keeps the file open; the mm is its own. */
 static void way_child_keeps_file(int fd)
 {
 	if (!fork()) {
-		usleep(1000000);
+		linger();
 		_exit(0);
 	}
 	pause();
 }
 
-static int second(void *arg)
+static int remainder_of(void *arg)
 {
-	usleep(1000000);
+	linger();
 	return 0;
 }
 
 static void way_files_shared(int fd)
 {
-	clone(second, otte_pages(16 * PAGE) + 15 * PAGE, CLONE_FILES | SIGCHLD, NULL);
+	clone(remainder_of, otte_pages(16 * PAGE) + 15 * PAGE, CLONE_FILES | SIGCHLD, NULL);
 	pause();
 }
 
-/* Another process goes on in the same address space for a second. */
+/* Another process goes on in the same address space. */
 static void way_mm_shared(int fd)
 {
-	clone(second, otte_pages(16 * PAGE) + 15 * PAGE, CLONE_VM | SIGCHLD, NULL);
+	clone(remainder_of, otte_pages(16 * PAGE) + 15 * PAGE, CLONE_VM | SIGCHLD, NULL);
 	pause();
 }
 
@@ -157,7 +167,7 @@ FIXTURE_VARIANT(death)
 	void (*way)(int fd);
 	bool dies_itself;	/* nobody has to kill it */
 	bool lives_on;		/* the process is alive after its client has ended */
-	bool lingers;		/* something of it is left for a second after its death */
+	bool lingers;		/* something of it is left after its death */
 	bool early_pages;	/* that something does not keep the address space */
 };
 
@@ -221,6 +231,7 @@ FIXTURE_SETUP(death)
 	uint64_t id;
 
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, self->spare));
+	ASSERT_EQ(0, pipe(lingering));
 	passed_sock = self->spare[0];
 	self->fd = otte_client(&self->client);
 	ASSERT_GE(self->fd, 0);
@@ -244,12 +255,14 @@ FIXTURE_SETUP(death)
 
 FIXTURE_TEARDOWN(death)
 {
+	close(lingering[0]);
+	close(lingering[1]);
 	close(self->spare[0]);
 	close(self->spare[1]);
 	close(self->fd);
 }
 
-/* Waits up to @ms for what the lender is told about each loan: evidence, or 0 for nothing. */
+/* Until nothing comes for @ms: what the lender is told about each loan, evidence, or 0 for nothing. */
 static void collect(int fd, const uint64_t loan[3], uint32_t evidence[3], bool gone[3], int ms)
 {
 	struct otte_event event;
@@ -267,8 +280,27 @@ static void collect(int fd, const uint64_t loan[3], uint32_t evidence[3], bool g
 	}
 }
 
+/*
+ * Waits until all three were told of, those that @settle by their evidence, the others by their borrower's end;
+ * and then for what should not come.
+ */
+static void collect_all(int fd, const uint64_t loan[3], uint32_t evidence[3], bool gone[3],
+			const bool settle[3])
+{
+	int i, told, tries;
+
+	for (told = 0, tries = 0; told < 3 && tries < 400; tries++) {
+		collect(fd, loan, evidence, gone, 50);
+		for (i = 0, told = 0; i < 3; i++)
+			told += settle[i] ? evidence[i] != 0 : gone[i];
+	}
+	collect(fd, loan, evidence, gone, 200);
+}
+
 TEST_F_TIMEOUT(death, its_evidence_is_right_and_never_early, 60)
 {
+	const bool proven[3] = { true, !variant->lives_on, false };
+	const bool ended[3] = { true, true, false };
 	uint32_t evidence[3] = {};
 	bool gone[3] = {};
 
@@ -293,8 +325,9 @@ TEST_F_TIMEOUT(death, its_evidence_is_right_and_never_early, 60)
 		EXPECT_EQ(variant->early_pages ? OTTE_EVIDENCE_UNMAPPED : 0, evidence[0]);
 		EXPECT_EQ(variant->early_pages ? OTTE_EVIDENCE_BORROWER_EXITED : 0, evidence[1]);
 		EXPECT_EQ(0, evidence[2]);
+		ASSERT_EQ(1, write(lingering[1], "", 1));
 	}
-	collect(self->fd, self->loan, evidence, gone, variant->lingers ? 2000 : 500);
+	collect_all(self->fd, self->loan, evidence, gone, proven);
 	EXPECT_EQ(OTTE_EVIDENCE_UNMAPPED, evidence[0]);
 	EXPECT_FALSE(gone[0]);
 	EXPECT_EQ(0, evidence[2]);
@@ -305,7 +338,7 @@ TEST_F_TIMEOUT(death, its_evidence_is_right_and_never_early, 60)
 		EXPECT_TRUE(gone[1]);
 		kill(self->peer.pid, SIGKILL);
 		waitpid(self->peer.pid, NULL, 0);
-		collect(self->fd, self->loan, evidence, gone, 500);
+		collect_all(self->fd, self->loan, evidence, gone, ended);
 	}
 	EXPECT_EQ(OTTE_EVIDENCE_BORROWER_EXITED, evidence[1]);
 	EXPECT_EQ(0, evidence[2]);
@@ -363,7 +396,7 @@ TEST_F(watch, a_client_that_is_gone_is_forgotten_with_its_last_loan_though_its_p
 	EXPECT_EQ(PAGE, otte_usage(self->fd, OTTE_RES_RETAINED_BYTES));
 	ASSERT_EQ(0, otte_settle_as(self->fd, loan, OTTE_EVIDENCE_REVOKED));
 	otte_drain_events(self->fd);
-	for (tries = 0; tries < 200 && otte_usage(self->fd, OTTE_RES_CLIENTS) > 1; tries++)
+	for (tries = 0; tries < 2000 && otte_usage(self->fd, OTTE_RES_CLIENTS) > 1; tries++)
 		usleep(10000);
 	EXPECT_EQ(1, otte_usage(self->fd, OTTE_RES_CLIENTS));
 	say(peer.sock, 0);
@@ -430,6 +463,7 @@ FIXTURE_VARIANT_ADD(owner, closes)
 FIXTURE_SETUP(owner)
 {
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, self->spare));
+	ASSERT_EQ(0, pipe(lingering));
 	passed_sock = self->spare[0];
 	self->fd = otte_client(&self->client);
 	ASSERT_GE(self->fd, 0);
@@ -437,6 +471,8 @@ FIXTURE_SETUP(owner)
 
 FIXTURE_TEARDOWN(owner)
 {
+	close(lingering[0]);
+	close(lingering[1]);
 	close(self->spare[0]);
 	close(self->spare[1]);
 	close(self->fd);

@@ -165,21 +165,32 @@ static uint64_t slot_read(const struct member *member, uint32_t *slot, uint8_t *
 	return now;
 }
 
-/* Waits up to a second until @word is @value; true if so. */
+/* Waits up to ten seconds until @word is @value; true if so. */
 static bool becomes(volatile __u64 *word, uint64_t value)
 {
 	int i;
 
-	for (i = 0; i < 1000 && __atomic_load_n(word, __ATOMIC_RELAXED) != value; i++)
+	for (i = 0; i < 10000 && __atomic_load_n(word, __ATOMIC_RELAXED) != value; i++)
 		sleep_ms(1);
 	return *word == value;
 }
 
+/* The same until it is above @value. */
+static bool passes(volatile __u64 *word, uint64_t value)
+{
+	int i;
+
+	for (i = 0; i < 10000 && __atomic_load_n(word, __ATOMIC_RELAXED) <= value; i++)
+		sleep_ms(1);
+	return *word > value;
+}
+
+/* Each member's page is written for itself. */
 static bool falls_idle(const struct member *member)
 {
 	int i;
 
-	for (i = 0; i < 1000 && __atomic_load_n(&member->load->summing, __ATOMIC_RELAXED); i++)
+	for (i = 0; i < 10000 && __atomic_load_n(&member->load->summing, __ATOMIC_RELAXED); i++)
 		sleep_ms(1);
 	return !member->load->summing;
 }
@@ -418,11 +429,10 @@ TEST_F(domain, an_idle_domain_is_not_summed_and_wakes_at_the_next_demand)
 	ASSERT_EQ(0, member_join(&b, self->name));
 	member_raise(&a, &a.share->waiting[OTTE_PRIORITY_LOW], 1);
 	updated = b.load->updated_ns;
-	sleep_ms(50);
-	EXPECT_LT(updated + 5 * INTERVAL, b.load->updated_ns);
+	EXPECT_TRUE(passes(&b.load->updated_ns, updated + 5 * INTERVAL));
 	a.share->waiting[OTTE_PRIORITY_LOW] = 0;
 	ASSERT_TRUE(falls_idle(&a));
-	EXPECT_EQ(0, b.load->summing);
+	ASSERT_TRUE(falls_idle(&b));
 	updated = b.load->updated_ns;
 	sleep_ms(50);
 	EXPECT_EQ(updated, b.load->updated_ns);
@@ -432,6 +442,7 @@ TEST_F(domain, an_idle_domain_is_not_summed_and_wakes_at_the_next_demand)
 	/* A kick without demand starts nothing. */
 	b.share->waiting[OTTE_PRIORITY_LOW] = 0;
 	ASSERT_TRUE(falls_idle(&a));
+	ASSERT_TRUE(falls_idle(&b));
 	EXPECT_EQ(0, domain_kick(a.fd));
 	EXPECT_EQ(0, a.load->summing);
 	updated = b.load->updated_ns;
@@ -537,32 +548,35 @@ TEST_F(domain, share_of_a_killed_member_is_gone_within_one_interval)
 {
 	/* So long that only the death itself can be the reason. */
 	struct setting slow = { 0, OTTE_SLOT_NS_MAX, 3, usual, 0111 };
+	uint64_t before, took = UINT64_MAX;
 	struct member member;
 	struct peer peer;
-	uint64_t before;
+	int round;
 
 	ASSERT_EQ(0, domain_set(self->admin, self->name, slow, NULL));
 	memcpy(child_domain, self->name, sizeof(child_domain));
 	ASSERT_EQ(0, member_join(&member, self->name));
-	peer = peer_start(waiting_member);
-	ASSERT_EQ(1, hear(peer.sock));
-	ASSERT_EQ(55, member.load->waiting[OTTE_PRIORITY_HIGH]);
+	/* A loaded machine may lose one race against the tick. Whoever waits for the tick loses all. */
+	for (round = 0; round < 5 && took >= OTTE_SLOT_NS_MAX / 2; round++) {
+		peer = peer_start(waiting_member);
+		ASSERT_EQ(1, hear(peer.sock));
+		ASSERT_TRUE(becomes(&member.load->waiting[OTTE_PRIORITY_HIGH], 55));
 
-	/* A stopped one is not a dead one. */
-	kill(peer.pid, SIGSTOP);
-	sleep_ms(20);
-	ASSERT_EQ(0, domain_kick(member.fd));
-	EXPECT_EQ(55, member.load->waiting[OTTE_PRIORITY_HIGH]);
+		/* A stopped one is not a dead one. */
+		kill(peer.pid, SIGSTOP);
+		sleep_ms(20);
+		ASSERT_EQ(0, domain_kick(member.fd));
+		EXPECT_EQ(55, member.load->waiting[OTTE_PRIORITY_HIGH]);
 
-	/* Just after a tick, so that the next one is far away. */
-	before = member.load->updated_ns;
-	while (member.load->updated_ns == before)
-		sleep_ms(1);
-	before = now_of(CLOCK_MONOTONIC);
-	peer_kill(&peer);
-	EXPECT_TRUE(becomes(&member.load->waiting[OTTE_PRIORITY_HIGH], 0));
-	EXPECT_GT(OTTE_SLOT_NS_MAX / 2, now_of(CLOCK_MONOTONIC) - before);
-	EXPECT_TRUE(falls_idle(&member));
+		/* Just after a tick, so that the next one is far away. */
+		ASSERT_TRUE(passes(&member.load->updated_ns, member.load->updated_ns));
+		before = now_of(CLOCK_MONOTONIC);
+		peer_kill(&peer);
+		EXPECT_TRUE(becomes(&member.load->waiting[OTTE_PRIORITY_HIGH], 0));
+		took = now_of(CLOCK_MONOTONIC) - before;
+		EXPECT_TRUE(falls_idle(&member));
+	}
+	EXPECT_GT(OTTE_SLOT_NS_MAX / 2, took);
 	member_leave(&member);
 }
 
@@ -798,7 +812,8 @@ TEST_F_TIMEOUT(domain, eight_members_in_two_time_namespaces_are_right_at_every_m
 		status = domain_set(self->admin, self->name, next, &change[changes]);
 		ASSERT_TRUE(!status || status == -EBUSY);
 		changes += !status;
-		usleep(status ? 500 : 5000);
+		/* With the room for changes all but used, the rest of the diaries is of the last one. */
+		usleep(status ? 500 : changes < CHANGES_MAX / 2 ? 5000 : 50000);
 		if (!stopped && diary[STOPPED].count > ENTRIES / 4) {
 			kill(pid[STOPPED], SIGSTOP);
 			stopped = 1;

@@ -267,6 +267,11 @@ struct stormer {
 	unsigned long reads, dead, wrong;
 };
 
+static unsigned long reads_of(const struct stormer *s)
+{
+	return __atomic_load_n(&s->reads, __ATOMIC_RELAXED);
+}
+
 static __thread sigjmp_buf storm_jump;
 
 static void on_storm(int sig)
@@ -313,6 +318,8 @@ TEST_F_TIMEOUT(map, a_revocation_during_a_storm_of_faults_lets_no_old_page_throu
 		ASSERT_EQ(0, pthread_create(&thread[i], NULL, storm, &s[i]));
 	}
 	usleep(200000);
+	for (i = 0; i < 2000 && !(reads_of(&s[0]) && reads_of(&s[1])); i++)
+		usleep(10000);
 	ASSERT_EQ(0, otte_revoke(self->lender, self->loan, NULL));
 	ASSERT_EQ(0, otte_region_del(self->lender, self->region, NULL));
 	memset(self->mem, 0xa5, BYTES);

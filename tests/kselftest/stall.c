@@ -12,7 +12,7 @@
 #define LOANS_MAX	131072	/* of one client */
 #define BATCH		200	/* fewer offers than a tenant may have unanswered */
 #define PARTS		4	/* what others wait is less than this part of the end */
-#define ROUNDS		3	/* at most, until one shows it */
+#define ROUNDS		5	/* at most, until one shows it */
 
 static struct shared {
 	uint64_t began_ns, ended_ns;	/* the child's close() */

@@ -15,7 +15,7 @@ for rule in $("$here/rules.sh" list); do
         passed=$((passed + 1)) verdict=passed
     else
         failed=$((failed + 1)) verdict=FAILED
-        printf '%s\n' "$found" | head -n 200
+        head -n 200 <<<"$found"
     fi
     printf '%s: %s (%d s)\n' "$rule" "$verdict" $(($(date +%s) - start))
 done

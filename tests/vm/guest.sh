@@ -13,9 +13,10 @@
 #   fate             why the guard ended it: "boot", "late" or "off"; empty where it did not
 #   state            what the monitor told of its processors before a guest was ended
 #
-# Every wait has an end. A guest has vm_boot seconds to come to its init and vm_timeout to have a result;
-# then it says itself what it is waiting for and switches itself off, within vm_grace more. What it does
-# not do itself the guard does, and `timeout` ends QEMU should the guard fail.
+# Every wait has an end. A guest has vm_boot seconds to come to its init and vm_timeout from then on to have
+# a result, however long its boot took; then it says itself what it is waiting for and switches itself off,
+# within vm_grace more. What it does not do itself the guard does, and `timeout` ends QEMU should the guard
+# fail.
 
 # What makes a run fail though its command succeeded. Only lines after "otte-vm: begin" count.
 # shellcheck disable=SC2034
@@ -44,7 +45,7 @@ guest_options_help() {
 	  --cpus N           default 2
 	  --mem SIZE         default 1024M
 	  --icount           one CPU on a virtual clock: one instruction is one nanosecond
-	  --timeout SECONDS  default 120, counted from the start of QEMU
+	  --timeout SECONDS  default 120, counted from when it has come to its init
 	  --boot SECONDS     for coming to its init; default 90 for stock kernels, 240 for others
 	  --append WORDS     more kernel parameters
 	  --append-first WORDS  the same for the first boot alone: makes it fail, for the selftest
@@ -244,7 +245,7 @@ guest_start() {
 	"${carry[@]}" <"$dir/err" >&2 9>&- &
 	guest_cats+=" $!"
 	# If this script is killed, `timeout` goes with it and takes QEMU along.
-	setpriv --pdeathsig TERM timeout -k 5 $((vm_timeout + vm_grace + 30)) \
+	setpriv --pdeathsig TERM timeout -k 5 $((vm_boot + 60 + vm_timeout + vm_grace + 30)) \
 		qemu-system-x86_64 -accel "$accel" -cpu Haswell-v4 -M q35 -smp "$smp" -m "$vm_mem" \
 		-nodefaults -no-user-config -display none -no-reboot \
 		-kernel "$guest_kernel/vmlinux" -initrd "$dir/initrd" \
@@ -295,7 +296,7 @@ guest_watch() {
 			echo boot >"$dir/fate"
 			break
 		fi
-		begun=1
+		begun=${begun:-$now}
 		if [ -z "$over" ] && guest_result "$dir"; then
 			over=$now
 		fi
@@ -303,7 +304,7 @@ guest_watch() {
 			echo off >"$dir/fate"
 			break
 		fi
-		if [ -z "$over" ] && [ "$now" -ge $((vm_timeout + vm_grace)) ]; then
+		if [ -z "$over" ] && [ "$now" -ge $((begun + vm_timeout + vm_grace)) ]; then
 			echo late >"$dir/fate"
 			break
 		fi

@@ -126,7 +126,7 @@ lab_field() {
 		}
 		mv "$known.$$" "$known"
 	fi
-	sed -n "0,/^$/s/^$3: //p" "$known" | head -n 1
+	sed -n "0,/^$/s/^$3: //p" "$known" | sed -n 1p
 }
 
 # lab_unpack DIR SUITE PACKAGE...: fetch packages and unpack them into DIR. Nothing is installed.
@@ -257,7 +257,7 @@ lab_headers() {
 lab_headers_package() {
 	local depends
 	depends=$(lab_field "$1" "$2" Depends) || exit
-	grep -oE 'linux-headers-[0-9][^ ,]*' <<<"$depends" | head -n 1
+	grep -oE 'linux-headers-[0-9][^ ,]*' <<<"$depends" | sed -n 1p
 }
 
 lab_make_headers() {
