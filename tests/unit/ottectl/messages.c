@@ -114,6 +114,17 @@ static void message_cut_off_anywhere_is_refused(void **state)
 	}
 }
 
+static void bytes_behind_the_last_attribute_are_refused(void **state)
+{
+	static const uint8_t more[] = { 3, 0, 1, 0 }; /* shorter than its own head */
+	struct nl_msg *msg = build_begin(OTTE_NL_CLIENTS);
+
+	(void)state;
+	build_all(msg, OTTE_NL_CLIENTS, OTTE_A_UNSPEC);
+	assert_int_equal(nlmsg_append(msg, (void *)more, sizeof(more), 0), 0);
+	assert_int_equal(fault_of(msg), OTTE_A_UNSPEC);
+}
+
 static void number_of_another_size_is_refused(void **state)
 {
 	struct nl_msg *msg = build_begin(OTTE_NL_CLIENTS);
@@ -347,6 +358,7 @@ int messages_suite(void)
 		cmocka_unit_test(every_message_of_the_module_is_taken),
 		cmocka_unit_test(each_attribute_that_is_missing_is_named),
 		cmocka_unit_test(message_cut_off_anywhere_is_refused),
+		cmocka_unit_test(bytes_behind_the_last_attribute_are_refused),
 		cmocka_unit_test(number_of_another_size_is_refused),
 		cmocka_unit_test(string_without_an_end_or_too_long_is_refused),
 		cmocka_unit_test(single_attribute_that_comes_twice_is_refused),
