@@ -262,7 +262,8 @@ int link_listen(struct link *link)
 		rc = complain(EXIT_GARBLED, "the family has no group \"" OTTE_NL_GROUP_EVENTS "\"");
 		goto fail;
 	}
-	nl_socket_disable_seq_check(link->sock);
+	/* Notices answer nothing: their number is 0, which libnl would take for a wrong one. */
+	nl_socket_disable_auto_ack(link->sock);
 	nl_socket_set_buffer_size(link->sock, EVENTS_BUFFER_BYTES, 0);
 	nl_socket_set_nonblocking(link->sock);
 	rc = nl_socket_add_membership(link->sock, group);
