@@ -254,6 +254,7 @@ test_limits_are_kept_and_set_again_at_each_load() {
     is '{"module":{"retained_bytes":null},"cgroup":{},"user":{"holds":3},"client":{"lent_bytes":1073741824}}' .kept
     reload
     [ "$(limit user/holds)" = "$holds" ] || fail "the module remembers: $(limit user/holds)"
+    mkdir -p /run/udev
     /lib/systemd/systemd-udevd >"$scratch/udevd" 2>&1 &
     server=$!
     eventually [ -S /run/udev/control ]
@@ -487,7 +488,7 @@ test_monitor_shows_who_was_refused_and_why() {
     "$ctl" limits set --volatile "client.holds=$holds"
     mv "$scratch/notices" "$scratch/out"
     is "[$(of refused client),\"client\",$(of refused client),\"holds\",2,2,1]" \
-        '.[] | select(.notice == "quota") | [.id, .level, .key, .resource, .usage, .limit, .requested]'
+        '.[] | select(.notice == "quota") | [.id, .level, .key, .resource, .usage, .limit, .requested]' -s
 }
 
 test_monitor_is_for_administrators() {
@@ -645,6 +646,7 @@ run_one() {
     chmod 755 "$scratch"
     actors=() server=
     trap end_scenes EXIT
+    rm -f /etc/otte/limits.json
     # A borrower ends with its lender, and some moments later.
     retained_records 0 || release_all
     eventually used clients 0
