@@ -9,7 +9,7 @@
  *   actor member UID DOMAIN  a member of a domain, with a NIC
  *   actor refused UID        tries to make holds until it is refused; prints how many it got
  *   actor open               has the device open and is no client
- *   actor terminal COMMAND...  runs the command on a terminal, prints what it draws, and ends as it does
+ *   actor terminal COMMAND...  runs it on a terminal, prints what it draws, and ends as it does
  *   actor as UID COMMAND...  becomes that user, without capabilities, and runs the command
  */
 #include <grp.h>
