@@ -28,7 +28,7 @@ $(OTTECTL_BIN): $(OTTECTL_OBJ) $(addprefix $(B)/tools/otte/,output.o stopping.o)
 -include $(OTTECTL_OBJ:.o=.d)
 
 # Beside real clients, in a guest.
-DEPS_OTTECTL := jq udev
+DEPS_OTTECTL := jq
 CHECK_PARTS += ottectl
 budget-ottectl := 3
 
