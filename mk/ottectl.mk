@@ -30,7 +30,7 @@ $(OTTECTL_BIN): $(OTTECTL_OBJ) $(addprefix $(B)/tools/otte/,output.o stopping.o)
 # Beside real clients, in a guest.
 DEPS_OTTECTL := jq
 CHECK_PARTS += ottectl
-budget-ottectl := 2
+budget-ottectl := 3
 
 .PHONY: check-part-ottectl
 check-part-ottectl: $(OTTECTL_BIN)

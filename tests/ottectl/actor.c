@@ -5,13 +5,16 @@
  *
  *   actor loans              a lender with a PAGES region, a loan to a child that has accepted it, an
  *                            offer to it, and an exposure to a remote peer
- *   actor hold UID BYTES     a hold
+ *   actor hold UID BYTES [COMM]  a hold, of a process of that name
  *   actor member UID DOMAIN  a member of a domain, with a NIC
  *   actor refused UID        tries to make holds until it is refused; prints how many it got
  *   actor open               has the device open and is no client
+ *   actor terminal COMMAND...  runs it on a terminal, prints what it draws, and ends as it does
  *   actor as UID COMMAND...  becomes that user, without capabilities, and runs the command
  */
 #include <grp.h>
+#include <pty.h>
+#include <sys/prctl.h>
 
 #include "../kselftest/otte_test.h"
 
@@ -136,13 +139,35 @@ static void refused(const char *user)
 	stay();
 }
 
+static int terminal(char **command)
+{
+	char text[4096];
+	int master, status;
+	pid_t child = forkpty(&master, NULL, NULL, NULL);
+	ssize_t got;
+
+	if (!child) {
+		execvp(command[0], command);
+		die(command[0], 0);
+	}
+	must("terminal", child);
+	while ((got = read(master, text, sizeof(text))) > 0)
+		if (write(STDOUT_FILENO, text, (size_t)got) != got)
+			die("output", 0);
+	if (waitpid(child, &status, 0) < 0)
+		die("wait", 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 int main(int argc, char **argv)
 {
 	const char *scene = argc > 1 ? argv[1] : "";
 
 	if (!strcmp(scene, "loans") && argc == 2)
 		loans();
-	if (!strcmp(scene, "hold") && argc == 4)
+	if (!strcmp(scene, "hold") && argc == 5)
+		prctl(PR_SET_NAME, argv[4]);
+	if (!strcmp(scene, "hold") && (argc == 4 || argc == 5))
 		hold(argv[2], argv[3]);
 	if (!strcmp(scene, "member") && argc == 4)
 		member(argv[2], argv[3]);
@@ -153,6 +178,8 @@ int main(int argc, char **argv)
 		printf("{\"pid\": %d}\n", getpid());
 		stay();
 	}
+	if (!strcmp(scene, "terminal") && argc > 2)
+		return terminal(argv + 2);
 	if (!strcmp(scene, "as") && argc > 3) {
 		become(argv[2]);
 		execvp(argv[3], argv + 3);

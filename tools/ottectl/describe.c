@@ -225,7 +225,10 @@ static void describe_loan(json_t *object, const struct message *message)
 	put(object, "peer",
 	    message_has(message, OTTE_A_PEER) ? hexadecimal(message->peer, sizeof(message->peer)) :
 						json_null());
-	put_number(object, "incarnation", message, OTTE_A_INCARNATION);
+	put(object, "incarnation",
+	    message_has(message, OTTE_A_INCARNATION) ?
+		    json_sprintf("0x%" PRIx64, message->number[OTTE_A_INCARNATION]) :
+		    json_null());
 	put_number(object, "region", message, OTTE_A_REGION);
 	put_number(object, "offset", message, OTTE_A_OFFSET);
 	put_number(object, "bytes", message, OTTE_A_BYTES);

@@ -2,7 +2,7 @@
 /*
  * Messages as JSON: the one form in which results are held, printed as such or as a table.
  *
- * What JSON cannot carry as a number stands otherwise: tags and identities are hexadecimal strings, a
+ * What JSON cannot carry as a number stands otherwise: tags, identities and incarnations are hexadecimal strings, a
  * limit that is none is null, and so is one above 2^63 - 1, which refuses nothing either.
  */
 #ifndef OTTECTL_DESCRIBE_H

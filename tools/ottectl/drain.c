@@ -93,8 +93,8 @@ static int wait_for_end(uint64_t timeout_ns, struct left *left)
 
 /* ---- What keeps it --------------------------------------------------------------------------- */
 
-/* Objects are told where the family can be reached; the sums are there in any case. */
-static int find_keepers(json_t *report)
+/* Objects are told where the family can be reached; the sums are there in any case, and the verdict. */
+static void find_keepers(json_t *report)
 {
 	static const struct {
 		uint8_t command;
@@ -104,6 +104,8 @@ static int find_keepers(json_t *report)
 	size_t i;
 	int rc = link_open(&link);
 
+	if (rc)
+		return;
 	for (i = 0; !rc && i < ARRAY_SIZE(kinds); i++) {
 		struct rows rows = { .most = 1024 };
 
@@ -113,17 +115,17 @@ static int find_keepers(json_t *report)
 				    json_integer((json_int_t)rows.left_out));
 		rows_free(&rows);
 	}
-	if (!rc)
-		link_close(&link);
-	return rc;
+	link_close(&link);
 }
 
 static void print_client(const json_t *row)
 {
+	char comm[OUTPUT_NAME_MAX];
+
 	printf("  client %lld: process %lld, %s, user %lld\n",
 	       (long long)json_integer_value(json_object_get(row, "id")),
 	       (long long)json_integer_value(json_object_get(row, "pid")),
-	       json_string_value(json_object_get(row, "comm")),
+	       output_name(comm, json_string_value(json_object_get(row, "comm"))),
 	       (long long)json_integer_value(json_object_get(row, "uid")));
 }
 
@@ -177,8 +179,9 @@ static int tell(const struct left *left, bool json)
 {
 	json_t *report = report_json(left);
 	bool safe = is_safe(left);
-	int rc = safe ? EXIT_OK : find_keepers(report);
 
+	if (!safe)
+		find_keepers(report);
 	if (json)
 		output_json(json_incref(report));
 	else if (safe)
@@ -186,7 +189,7 @@ static int tell(const struct left *left, bool json)
 	else
 		print_left(left, report);
 	json_decref(report);
-	return rc ? rc : safe ? EXIT_OK : EXIT_UNSAFE;
+	return safe ? EXIT_OK : EXIT_UNSAFE;
 }
 
 static int set_draining(bool draining)

@@ -6,10 +6,12 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "../otte/output.h"
+#include "base/line.h"
 #include "describe.h"
 #include "limits_file.h"
 #include "options.h"
@@ -136,6 +138,15 @@ static void print_table(const struct limits *limits)
 	}
 }
 
+/* A path is bytes; JSON takes UTF-8 only. */
+static json_t *path_json(const char *path)
+{
+	char clean[PATH_MAX];
+
+	otte_line_clean(clean, sizeof(clean), path);
+	return json_string(clean);
+}
+
 static int get(const struct limits_options *options)
 {
 	struct limits limits, kept;
@@ -150,8 +161,8 @@ static int get(const struct limits_options *options)
 	rc = limits_load(options->file, &kept);
 	if (rc)
 		return rc;
-	output_json(json_pack("{s:o, s:s, s:o}", "limits", limits_json(&limits), "file",
-			      options->file, "kept", limits_json(&kept)));
+	output_json(json_pack("{s:o, s:o, s:o}", "limits", limits_json(&limits), "file",
+			      path_json(options->file), "kept", limits_json(&kept)));
 	return EXIT_OK;
 }
 
@@ -186,6 +197,15 @@ static int take_setting(struct limits *limits, const char *text)
 	return EXIT_OK;
 }
 
+static int keep(const struct limits_options *options, const struct limits *limits)
+{
+	int rc = limits_save(options->file, limits);
+
+	if (rc && !options->only_file)
+		warn_user("the limits are set, but only until the module is unloaded");
+	return rc;
+}
+
 static int set(const struct limits_options *options, char **settings, int count)
 {
 	struct limits limits = { 0 };
@@ -201,7 +221,7 @@ static int set(const struct limits_options *options, char **settings, int count)
 	if (!rc && !options->only_file)
 		rc = write_all(&limits, &written);
 	if (!rc && !options->only_now)
-		rc = limits_save(options->file, &limits);
+		rc = keep(options, &limits);
 	if (!rc && options->json)
 		output_json(json_pack("{s:o, s:b, s:b}", "set", limits_json(&limits), "now",
 				      !options->only_file, "kept", !options->only_now));
@@ -217,7 +237,8 @@ static int apply(const struct limits_options *options)
 	if (!rc)
 		rc = write_all(&limits, &count);
 	if (!rc && options->json)
-		output_json(json_pack("{s:i, s:s}", "applied", (int)count, "file", options->file));
+		output_json(json_pack("{s:i, s:o}", "applied", (int)count, "file",
+				      path_json(options->file)));
 	else if (!rc)
 		printf("applied: %u\n", count);
 	return rc;

@@ -157,11 +157,28 @@ static void merge(struct limits *limits, const struct limits *changes)
 			}
 }
 
+/* A new file, whatever an interrupted call left at its name. Everybody may read it, whatever the umask. */
+static FILE *create_file(const char *path)
+{
+	FILE *file;
+	int fd;
+
+	if (unlink(path) && errno != ENOENT)
+		return NULL;
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return NULL;
+	file = fchmod(fd, 0644) ? NULL : fdopen(fd, "w");
+	if (!file)
+		close(fd);
+	return file;
+}
+
 /* 0 or negative errno. */
 static int write_file(const char *path, const struct limits *limits)
 {
 	json_t *levels = file_json(limits);
-	FILE *file = fopen(path, "we");
+	FILE *file = create_file(path);
 	int rc = 0;
 
 	if (!file) {

@@ -107,6 +107,9 @@ static int judge(int rc, const struct answer *answer)
 		return complain(EXIT_LOCAL, "%s", strerror(-answer->taken));
 	if (answer->error == -EPERM || answer->error == -EACCES)
 		return complain(EXIT_DENIED, "the module says: %s", strerror(-answer->error));
+	/* Said by generic netlink itself: the family went, and a new load has another number. */
+	if (answer->error == -ENOENT)
+		return complain(EXIT_ABSENT, "the module was unloaded");
 	if (answer->error)
 		return complain(EXIT_REFUSED, "the module says: %s", strerror(-answer->error));
 	if (rc == -NLE_AGAIN)

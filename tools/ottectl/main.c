@@ -14,6 +14,7 @@
 #define MESSAGE_MAX 4096
 
 const char *tool_command = "";
+void (*before_message)(void);
 
 static const struct {
 	const char *name;
@@ -41,6 +42,8 @@ static void print_message(const char *kind, const char *colour, const char *form
 
 	vsnprintf(text, sizeof(text), format, args);
 	otte_line_escape(line, sizeof(line), text);
+	if (before_message)
+		before_message();
 	fflush(stdout);
 	fprintf(stderr, "ottectl%s%s: ", *tool_command ? " " : "", tool_command);
 	if (*kind)

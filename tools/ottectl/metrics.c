@@ -5,6 +5,7 @@
  * otte_up 0, and no error: that is what is to be told.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -275,14 +276,21 @@ static int print_file(const char *path, const struct metrics *metrics)
 	char temporary[PATH_MAX];
 	FILE *file;
 	bool bad;
-	int rc = 0;
+	int fd, rc = 0;
 
-	/* Not *.prom: that would be collected. */
-	if (snprintf(temporary, sizeof(temporary), "%s.new", path) >= (int)sizeof(temporary))
+	/* Not *.prom: that would be collected. A name of its own: nobody else writes into it. */
+	if (snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path) >= (int)sizeof(temporary))
 		return complain(EXIT_LOCAL, "%s: %s", path, strerror(ENAMETOOLONG));
-	file = fopen(temporary, "we");
-	if (!file)
-		return complain(EXIT_LOCAL, "%s: %s", temporary, strerror(errno));
+	fd = mkostemp(temporary, O_CLOEXEC);
+	if (fd < 0)
+		return complain(EXIT_LOCAL, "%s: %s", path, strerror(errno));
+	file = fdopen(fd, "w");
+	if (!file) {
+		rc = complain(EXIT_LOCAL, "%s: %s", path, strerror(errno));
+		close(fd);
+		unlink(temporary);
+		return rc;
+	}
 	print_metrics(file, metrics);
 	bad = ferror(file) || fchmod(fileno(file), 0644);
 	if (fclose(file) || bad || rename(temporary, path)) {

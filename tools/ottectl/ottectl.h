@@ -40,6 +40,9 @@ int complain(enum exit_code code, const char *format, ...) OTTE_PRINTF(2, 3);
 /* Print "ottectl COMMAND: warning: message" on standard error. */
 void warn_user(const char *format, ...) OTTE_PRINTF(1, 2);
 
+/* Called before either, if set: a screen of its own would take the message away with it. */
+extern void (*before_message)(void);
+
 /* The name of the command in use, "" before one is known. */
 extern const char *tool_command;
 

@@ -146,8 +146,10 @@ static void draw_domain(const json_t *domain)
 {
 	const json_t *slot = json_object_get(domain, "slot");
 	const json_t *slots = json_object_get(json_object_get(domain, "epoch"), "slots");
+	char name[OUTPUT_NAME_MAX];
 
-	printf("domain %s: %lld members, ", json_string_value(json_object_get(domain, "name")),
+	printf("domain %s: %lld members, ",
+	       output_name(name, json_string_value(json_object_get(domain, "name"))),
 	       (long long)integer(domain, "members"));
 	if (json_is_null(slot))
 		printf("no slot yet");
@@ -200,51 +202,58 @@ static void print_json(const json_t *frame)
 
 /* ---- The terminal ---------------------------------------------------------------------------- */
 
-struct screen {
+/* There is one, which a message ends wherever it comes from. */
+static struct screen {
 	bool drawn_over; /* standard output is a terminal */
 	bool keys; /* standard input is one, and gives single keys */
 	struct termios before;
-};
+} screen;
 
-static void screen_begin(struct screen *screen, bool json)
+static void screen_end(void)
 {
-	struct termios single;
-
-	screen->drawn_over = !json && isatty(STDOUT_FILENO);
-	screen->keys = screen->drawn_over && !tcgetattr(STDIN_FILENO, &screen->before);
-	if (screen->keys) {
-		single = screen->before;
-		single.c_lflag &= (tcflag_t) ~(ICANON | ECHO);
-		screen->keys = !tcsetattr(STDIN_FILENO, TCSANOW, &single);
-	}
-	/* The other screen, without a cursor: what was there before comes back. */
-	if (screen->drawn_over)
-		fputs("\033[?1049h\033[?25l", stdout);
-}
-
-static void screen_end(const struct screen *screen)
-{
-	if (screen->drawn_over) {
+	if (screen.drawn_over) {
 		fputs("\033[?25h\033[?1049l", stdout);
 		fflush(stdout);
 	}
-	if (screen->keys)
-		tcsetattr(STDIN_FILENO, TCSANOW, &screen->before);
+	if (screen.keys)
+		tcsetattr(STDIN_FILENO, TCSANOW, &screen.before);
+	screen.drawn_over = screen.keys = false;
+}
+
+static void screen_begin(bool json)
+{
+	struct termios single;
+
+	screen.drawn_over = !json && isatty(STDOUT_FILENO);
+	screen.keys = screen.drawn_over && !tcgetattr(STDIN_FILENO, &screen.before);
+	if (screen.keys) {
+		single = screen.before;
+		single.c_lflag &= (tcflag_t) ~(ICANON | ECHO);
+		/* These keys would leave the screen as it is. */
+		single.c_cc[VSUSP] = single.c_cc[VQUIT] = _POSIX_VDISABLE;
+		screen.keys = !tcsetattr(STDIN_FILENO, TCSANOW, &single);
+	}
+	/* The other screen, without a cursor: what was there before comes back. */
+	if (screen.drawn_over)
+		fputs("\033[?1049h\033[?25l", stdout);
+	before_message = screen_end;
 }
 
 /* Whether somebody wants to leave before the next look. */
-static bool pause_or_leave(const struct screen *screen, uint64_t ns)
+static bool pause_or_leave(uint64_t ns)
 {
-	struct pollfd keys = { .fd = screen->keys ? STDIN_FILENO : -1, .events = POLLIN };
+	struct pollfd wakers[] = {
+		{ .fd = screen.keys ? STDIN_FILENO : -1, .events = POLLIN },
+		{ .fd = stopping_descriptor(), .events = POLLIN },
+	};
 	char key;
 
-	if (poll(&keys, 1, (int)(ns / NSEC_PER_MSEC)) <= 0 || !keys.revents)
+	if (poll(wakers, ARRAY_SIZE(wakers), (int)(ns / NSEC_PER_MSEC)) <= 0 || !wakers[0].revents)
 		return stopping_count();
 	return read(STDIN_FILENO, &key, 1) != 1 || key == 'q';
 }
 
-static int follow(struct link *link, const struct screen *screen, bool json, uint64_t interval_ns,
-		  uint64_t count)
+static int follow(struct link *link, bool json, uint64_t interval_ns, uint64_t count)
 {
 	json_t *frame;
 	int rc;
@@ -256,16 +265,15 @@ static int follow(struct link *link, const struct screen *screen, bool json, uin
 		if (json)
 			print_json(frame);
 		else
-			draw(frame, screen->drawn_over);
+			draw(frame, screen.drawn_over);
 		json_decref(frame);
-		if (!--count || ferror(stdout) || pause_or_leave(screen, interval_ns))
+		if (!--count || ferror(stdout) || pause_or_leave(interval_ns))
 			return EXIT_OK;
 	}
 }
 
 static int run(bool json, uint64_t interval_ns, uint64_t count)
 {
-	struct screen screen;
 	struct link link;
 	int rc = stopping_begin();
 
@@ -274,9 +282,9 @@ static int run(bool json, uint64_t interval_ns, uint64_t count)
 	rc = link_open(&link);
 	if (rc)
 		return rc;
-	screen_begin(&screen, json);
-	rc = follow(&link, &screen, json, interval_ns, count);
-	screen_end(&screen);
+	screen_begin(json);
+	rc = follow(&link, json, interval_ns, count);
+	screen_end();
 	link_close(&link);
 	return rc;
 }

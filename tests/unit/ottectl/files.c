@@ -49,7 +49,7 @@ static int make_folder(void **state)
 static int remove_folder(void **state)
 {
 	static const char *const names[] = { "number", "etc/limits.json", "etc/limits.json.new",
-					     "limits.json" };
+					     "limits.json", "limits.json.new" };
 	size_t i;
 
 	(void)state;
@@ -179,6 +179,33 @@ static void limits_are_kept_beside_those_that_were_there(void **state)
 	assert_int_not_equal(access(in_folder("etc/limits.json.new"), F_OK), 0);
 }
 
+/* What root leaves open with an odd umask, anybody could set for the next load. */
+static void file_is_new_and_its_mode_is_not_the_callers(void **state)
+{
+	static const mode_t umasks[] = { 0, 077 };
+	const char *kept = "victim", *path;
+	struct limits changes = { 0 };
+	struct stat info;
+	mode_t before;
+	size_t i;
+
+	(void)state;
+	changes.set[OTTE_LEVEL_USER][OTTE_RES_HOLDS] = true;
+	put_file("number", kept);
+	for (i = 0; i < ARRAY_SIZE(umasks); i++) {
+		/* Where the new one is made somebody has put a link to another file. */
+		assert_int_equal(symlink("number", in_folder("limits.json.new")), 0);
+		path = in_folder("limits.json");
+		before = umask(umasks[i]);
+		assert_int_equal(limits_save(path, &changes), EXIT_OK);
+		umask(before);
+		assert_int_equal(lstat(path, &info), 0);
+		assert_int_equal(info.st_mode, S_IFREG | 0644);
+		assert_int_equal(stat(in_folder("number"), &info), 0);
+		assert_int_equal(info.st_size, strlen(kept));
+	}
+}
+
 static void units_may_stand_in_the_file(void **state)
 {
 	struct limits limits;
@@ -246,6 +273,7 @@ int files_suite(void)
 		IN_FOLDER(sysfs_number_is_a_number_or_max),
 		IN_FOLDER(no_file_is_no_limits),
 		IN_FOLDER(limits_are_kept_beside_those_that_were_there),
+		IN_FOLDER(file_is_new_and_its_mode_is_not_the_callers),
 		IN_FOLDER(units_may_stand_in_the_file),
 		IN_FOLDER(wrong_file_is_refused_and_what_is_wrong_is_named),
 		IN_FOLDER(file_that_cannot_be_read_is_not_replaced),

@@ -286,6 +286,21 @@ static void loan_is_described_with_both_its_sides(void **state)
 		"\"tag\":\"0xffffffffffffffff\"}");
 }
 
+/* Incarnations are random: half of them are above what a number of JSON holds. */
+static void incarnation_is_told_in_full(void **state)
+{
+	struct message loan = build_loan(3, 0, OTTE_NL_LOAN_EXPOSED, 4096);
+	json_t *described;
+
+	(void)state;
+	loan.present |= UINT64_C(1) << OTTE_A_INCARNATION;
+	loan.number[OTTE_A_INCARNATION] = 0xfedcba9876543210;
+	described = describe(&loan);
+	assert_string_equal(json_string_value(json_object_get(described, "incarnation")),
+			    "0xfedcba9876543210");
+	json_decref(described);
+}
+
 static void slot_that_runs_is_that_of_the_moment(void **state)
 {
 	static const struct {
@@ -368,6 +383,7 @@ int messages_suite(void)
 		cmocka_unit_test(lists_have_bounds),
 		cmocka_unit_test(refusal_says_which_budget),
 		cmocka_unit_test(loan_is_described_with_both_its_sides),
+		cmocka_unit_test(incarnation_is_told_in_full),
 		cmocka_unit_test(slot_that_runs_is_that_of_the_moment),
 		cmocka_unit_test(limit_that_is_none_is_null),
 		cmocka_unit_test(command_name_that_is_no_text_is_cleaned),
