@@ -17,6 +17,10 @@ LDFLAGS_unit_alone := $(addprefix -Wl$(comma)--wrap=,recv recvmsg otte_sys_recv 
 # The end of a request stops where the test wants it to.
 LDFLAGS_unit_ends := -Wl,--wrap=otte_access_end,--wrap=otte_notify_send_list
 
+# The slot gate beside the module's arithmetic, built against the few things that it takes from the kernel.
+UNIT_WITH_slots := kmod/slot.o
+$(B)/kmod/slot.o: CPPFLAGS_OTTE += -Itests/unit/slots/kernel
+
 UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
 
 $(B)/tests/%.o: CPPFLAGS_OTTE += -Itests
@@ -40,4 +44,5 @@ unit-programs: $(UNIT_BIN)
 check-part-unit: $(UNIT_BIN)
 	@tests/run-programs.sh $(UNIT_BIN)
 
+-include $(B)/kmod/slot.d
 -include $(foreach n,$(UNIT_NAMES),$(patsubst %.c,$(B)/%.d,$(wildcard tests/unit/$(n)/*.c)))

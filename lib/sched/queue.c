@@ -14,6 +14,7 @@ static void append(struct otte_queue *queue, struct otte_queue_entry *entry, uns
 
 static void unlink_entry(struct otte_queue *queue, struct otte_queue_entry *entry)
 {
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it is in this list, so the head is not behind it */
 	DL_DELETE(queue->waits[entry->tier][entry->priority], entry);
 }
 
@@ -62,7 +63,8 @@ struct otte_queue_entry *otte_queue_first(const struct otte_queue *queue, unsign
 	return first;
 }
 
-static bool aged(const struct otte_queue *queue, const struct otte_queue_entry *entry, uint64_t now_ns)
+static bool aged(const struct otte_queue *queue, const struct otte_queue_entry *entry,
+		 uint64_t now_ns)
 {
 	return now_ns >= entry->enqueued_ns && now_ns - entry->enqueued_ns >= queue->aging_ns;
 }

@@ -41,10 +41,12 @@ static struct otte_queue fresh(bool per_entry)
 	};
 }
 
-static void push(struct otte_queue *queue, struct otte_queue_entry *entry,
-		 uint8_t priority, uint64_t now_ns)
+static void push(struct otte_queue *queue, struct otte_queue_entry *entry, uint8_t priority,
+		 uint64_t now_ns)
 {
-	*entry = (struct otte_queue_entry){ .priority = priority, .enqueued_ns = now_ns, .bytes = 1 };
+	*entry = (struct otte_queue_entry){ .priority = priority,
+					    .enqueued_ns = now_ns,
+					    .bytes = 1 };
 	assert_int_equal(otte_queue_push(queue, entry), 0);
 	assert_true(entry->queued);
 }
@@ -133,7 +135,8 @@ static void an_entry_is_aged_at_exactly_ten_milliseconds(void **state)
 		queue = fresh(per_entry);
 		push(&queue, &entry, LOW, START_NS);
 		assert_int_equal(otte_queue_age(&queue, START_NS), 0);
-		assert_int_equal(otte_queue_age(&queue, START_NS + AGING_NS - OTTE_QUEUE_PASS_NS - 1), 0);
+		assert_int_equal(
+			otte_queue_age(&queue, START_NS + AGING_NS - OTTE_QUEUE_PASS_NS - 1), 0);
 		assert_int_equal(otte_queue_age(&queue, START_NS + AGING_NS - 1), 0);
 		assert_int_equal(entry.tier, LOW);
 
@@ -283,8 +286,10 @@ struct model {
 static void model_drop(struct model *model, unsigned at)
 {
 	model->length--;
-	memmove(&model->line[at], &model->line[at + 1], (model->length - at) * sizeof(model->line[0]));
-	memmove(&model->tier[at], &model->tier[at + 1], (model->length - at) * sizeof(model->tier[0]));
+	memmove(&model->line[at], &model->line[at + 1],
+		(model->length - at) * sizeof(model->line[0]));
+	memmove(&model->tier[at], &model->tier[at + 1],
+		(model->length - at) * sizeof(model->tier[0]));
 }
 
 static void model_append(struct model *model, struct otte_queue_entry *entry, unsigned tier)
@@ -473,9 +478,10 @@ int main(void)
 		cmocka_unit_test(an_entry_of_the_future_is_not_aged),
 		cmocka_unit_test(drawn_walks_agree_with_a_model),
 	};
+	const char *given = getenv("SEED");
 
-	if (getenv("SEED"))
-		seed = strtoull(getenv("SEED"), NULL, 0);
+	if (given)
+		seed = strtoull(given, NULL, 0);
 	printf("seed %lu\n", (unsigned long)seed);
 	return cmocka_run_group_tests_name("queue", tests, NULL, NULL);
 }
