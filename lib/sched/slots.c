@@ -25,6 +25,9 @@ _Static_assert(OTTE_SLOTS_NAME_MAX == OTTE_NAME_LEN, "names are those of the ABI
 /* A page that is being written is looked at so often, and then again after the shortest slot. */
 #define READS 4
 
+#define OFFSETS "/proc/self/timens_offsets"
+#define INITIAL_NAMESPACE 0xeffffffau /* inode of the first time namespace: PROC_TIME_INIT_INO */
+
 /* ---- Names and patterns ---- */
 
 int otte_slots_check_name(const char *name)
@@ -132,42 +135,66 @@ void otte_slots_close(struct otte_slots *slots)
 
 /* ---- The clock of another time namespace ---- */
 
-/* What /proc/self/timens_offsets says is of the namespace that children get, usually our own too. */
-static bool offsets_are_ours(void)
+/* A kernel without time namespaces has one clock, as have those who are in the first of them. */
+static int find_namespaces(ino_t *own, ino_t *children)
 {
-	struct stat own, children;
+	struct stat of_own, of_children;
 
-	return !stat("/proc/self/ns/time", &own) &&
-	       !stat("/proc/self/ns/time_for_children", &children) && own.st_ino == children.st_ino;
+	if (stat("/proc/self/ns/time", &of_own) ||
+	    stat("/proc/self/ns/time_for_children", &of_children)) {
+		if (errno != ENOENT)
+			return otte_fail(-errno, "/proc/self/ns/time: %m");
+		*own = *children = INITIAL_NAMESPACE;
+		return 0;
+	}
+	*own = of_own.st_ino;
+	*children = of_children.st_ino;
+	return 0;
 }
 
-static int64_t parse_offset(const char *text)
+static int parse_offset(const char *text, int64_t *offset_ns)
 {
 	const char *line = strstr(text, "monotonic");
 	long long seconds, nanoseconds;
 
 	if (!line || sscanf(line, "monotonic %lld %lld", &seconds, &nanoseconds) != 2)
-		return 0;
-	return seconds * (int64_t)NSEC_PER_SEC + nanoseconds;
+		return otte_fail(-EIO, OFFSETS ": no monotonic clock in it");
+	*offset_ns = seconds * (int64_t)NSEC_PER_SEC + nanoseconds;
+	return 0;
 }
 
-int64_t otte_slots_clock_offset(void)
+static int read_offset(int64_t *offset_ns)
 {
 	char text[256];
 	ssize_t got;
 	int fd;
 
-	if (!offsets_are_ours())
-		return 0;
-	fd = open("/proc/self/timens_offsets", O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	got = otte_read_all(fd, text, sizeof(text) - 1);
-	close(fd);
+	fd = open(OFFSETS, O_RDONLY | O_CLOEXEC);
+	got = fd < 0 ? -errno : otte_read_all(fd, text, sizeof(text) - 1);
+	if (fd >= 0)
+		close(fd);
 	if (got < 0)
-		return 0;
+		return otte_fail((int)got, OFFSETS ": %s", strerror((int)-got));
 	text[got] = 0;
-	return parse_offset(text);
+	return parse_offset(text, offset_ns);
+}
+
+int otte_slots_clock_offset(int64_t *offset_ns)
+{
+	ino_t own = INITIAL_NAMESPACE, children = own;
+	int ret;
+
+	*offset_ns = 0;
+	ret = find_namespaces(&own, &children);
+	if (ret || own == INITIAL_NAMESPACE)
+		return ret;
+	/* What the kernel shows is of the namespace that children get. */
+	if (own != children)
+		return otte_fail(
+			-EOPNOTSUPP,
+			"the time namespace of this process is not that of its children, so "
+			"nothing tells its clock's offset");
+	return read_offset(offset_ns);
 }
 
 /* ---- Arithmetic of a pattern; times are the host's ---- */
@@ -327,9 +354,19 @@ unsigned otte_slots_admit(const struct otte_slots *slots, unsigned wanted, uint6
 	return admitted;
 }
 
+/*
+ * Who waits says so before it tries to take, and who gives looks at who waits afterwards, all in one order: one of
+ * the two sees the other.
+ */
 void otte_slots_wait(struct otte_slots *slots, unsigned priority, int64_t bytes)
 {
-	atomic_fetch_add_explicit(&slots->waiting[priority], (uint64_t)bytes, memory_order_relaxed);
+	atomic_fetch_add(&slots->waiting[priority], (uint64_t)bytes);
+}
+
+uint64_t otte_slots_low_waiting(const struct otte_slots *slots)
+{
+	return atomic_load(&slots->waiting[OTTE_PRIORITY_MEDIUM]) +
+	       atomic_load(&slots->waiting[OTTE_PRIORITY_LOW]);
 }
 
 /* ---- Bytes under way below High ---- */
@@ -347,17 +384,11 @@ static bool take_low(struct otte_slots *slots, uint64_t bytes)
 
 bool otte_slots_take(struct otte_slots *slots, unsigned priority, uint64_t bytes)
 {
-	if (priority == OTTE_PRIORITY_HIGH || take_low(slots, bytes))
-		return true;
-	/* Said before looking once more: who gives in between either makes room for us or finds this. */
-	atomic_store(&slots->refused, true);
-	return take_low(slots, bytes);
+	return priority == OTTE_PRIORITY_HIGH || take_low(slots, bytes);
 }
 
-bool otte_slots_give(struct otte_slots *slots, unsigned priority, uint64_t bytes)
+void otte_slots_give(struct otte_slots *slots, unsigned priority, uint64_t bytes)
 {
-	if (priority == OTTE_PRIORITY_HIGH)
-		return false;
-	atomic_fetch_sub(&slots->low_bytes, bytes);
-	return atomic_load(&slots->refused) && atomic_exchange(&slots->refused, false);
+	if (priority != OTTE_PRIORITY_HIGH)
+		atomic_fetch_sub(&slots->low_bytes, bytes);
 }

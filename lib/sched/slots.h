@@ -52,7 +52,6 @@ struct otte_slots {
 
 	_Atomic uint64_t low_bytes;      /* under way below High */
 	_Atomic uint64_t waiting[OTTE_PRIORITIES]; /* bytes that wait in this process */
-	_Atomic bool refused;            /* somebody was, for the bound */
 };
 
 /* "high,medium,low": lowest[] and slots. -EINVAL with a text of what is wrong, *pattern in any state. */
@@ -69,8 +68,11 @@ void otte_slots_open_domain(struct otte_slots *slots, const struct otte_slot_pag
 			    uint64_t low_bytes_max);
 void otte_slots_close(struct otte_slots *slots);
 
-/* CLOCK_MONOTONIC of this process minus the host's, where no module says it. 0 where /proc cannot tell. */
-int64_t otte_slots_clock_offset(void);
+/*
+ * CLOCK_MONOTONIC of this process minus the host's, where no module says it. -EOPNOTSUPP where nothing does, or why
+ * /proc cannot be read.
+ */
+int otte_slots_clock_offset(int64_t *offset_ns);
 
 /*
  * Which of `wanted` (bit 0: High) may send at `now_ns`. *again_ns is lowered to the instant at which the answer
@@ -82,9 +84,12 @@ unsigned otte_slots_admit(const struct otte_slots *slots, unsigned wanted, uint6
 /* Bytes that begin (positive) or end (negative) to wait in this process, for others to know. */
 void otte_slots_wait(struct otte_slots *slots, unsigned priority, int64_t bytes);
 
+/* All that waits in this process below High. */
+uint64_t otte_slots_low_waiting(const struct otte_slots *slots);
+
 /* Post so many bytes. False: too many are under way below High, and nothing is taken. */
 bool otte_slots_take(struct otte_slots *slots, unsigned priority, uint64_t bytes);
-/* They are no longer under way. True: somebody was refused meanwhile, and may be let now. */
-bool otte_slots_give(struct otte_slots *slots, unsigned priority, uint64_t bytes);
+/* They are no longer under way. Who was refused is to be let try again: whatever otte_slots_wait() has told of. */
+void otte_slots_give(struct otte_slots *slots, unsigned priority, uint64_t bytes);
 
 #endif

@@ -195,10 +195,24 @@ static void another_time_namespace_sees_the_same_slots(void **state)
 	otte_slots_close(&host);
 }
 
+static bool offset_is(int64_t wanted_ns)
+{
+	int64_t offset_ns = -1;
+
+	return !otte_slots_clock_offset(&offset_ns) && offset_ns == wanted_ns;
+}
+
 /* Run by a process that is in a time namespace 100.5 s ahead: 0 means as it should be. */
 static int offset_inside(void)
 {
-	return otte_slots_clock_offset() == 100500000000 ? 0 : 1;
+	int64_t offset_ns;
+
+	if (!offset_is(100500000000))
+		return 1;
+	/* From now on the file is about another one. */
+	if (unshare(CLONE_NEWTIME))
+		return 77;
+	return otte_slots_clock_offset(&offset_ns) == -EOPNOTSUPP ? 0 : 4;
 }
 
 /* The offsets are the children's: its own clock has none. 77: this machine does not let us. */
@@ -214,7 +228,7 @@ static int offset_beside(void)
 	if (fd < 0 || write(fd, offsets, sizeof(offsets) - 1) < 0)
 		return 77;
 	close(fd);
-	if (otte_slots_clock_offset() != 0)
+	if (!offset_is(0))
 		return 2;
 	pid = fork();
 	if (!pid)
@@ -228,7 +242,7 @@ static void the_offset_of_a_time_namespace_is_found_without_the_module(void **st
 	pid_t pid;
 
 	(void)state;
-	assert_int_equal(otte_slots_clock_offset(), 0);
+	assert_true(offset_is(0));
 	pid = fork();
 	if (!pid)
 		_exit(offset_beside());
@@ -573,10 +587,12 @@ static void bytes_below_high_are_bounded_together(void **state)
 	assert_false(otte_slots_take(&slots, 1, 1));
 	/* High is what the bound is for. */
 	assert_true(otte_slots_take(&slots, 0, 1 << 30));
-	assert_false(otte_slots_give(&slots, 0, 1 << 30));
-	/* Who was refused is to be looked after, once. */
-	assert_true(otte_slots_give(&slots, 1, 62144));
-	assert_false(otte_slots_give(&slots, 2, 200000));
+	otte_slots_give(&slots, 0, 1 << 30);
+	otte_slots_give(&slots, 1, 62144);
+	assert_true(otte_slots_take(&slots, 2, 62144));
+	assert_false(otte_slots_take(&slots, 2, 1));
+	otte_slots_give(&slots, 2, 62144);
+	otte_slots_give(&slots, 2, 200000);
 	assert_int_equal(slots.low_bytes, 0);
 	otte_slots_close(&slots);
 }
@@ -589,10 +605,10 @@ static void one_larger_than_the_bound_goes_while_there_are_no_others(void **stat
 	assert_int_equal(otte_slots_open_clock(&slots, &usual, 0, 1000), 0);
 	assert_true(otte_slots_take(&slots, 2, 1));
 	assert_false(otte_slots_take(&slots, 2, 1001));
-	assert_true(otte_slots_give(&slots, 2, 1));
+	otte_slots_give(&slots, 2, 1);
 	assert_true(otte_slots_take(&slots, 2, UINT64_MAX / 2));
 	assert_false(otte_slots_take(&slots, 2, 1));
-	assert_true(otte_slots_give(&slots, 2, UINT64_MAX / 2));
+	otte_slots_give(&slots, 2, UINT64_MAX / 2);
 	assert_int_equal(slots.low_bytes, 0);
 	otte_slots_close(&slots);
 }
