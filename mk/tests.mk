@@ -21,6 +21,9 @@ LDFLAGS_unit_ends := -Wl,--wrap=otte_access_end,--wrap=otte_notify_send_list
 UNIT_WITH_slots := kmod/slot.o
 $(B)/kmod/slot.o: CPPFLAGS_OTTE += -Itests/unit/slots/kernel
 
+# What is queued, what the gate is asked before each post, and the posts.
+LDFLAGS_unit_gate := $(addprefix -Wl$(comma)--wrap=,otte_queue_push otte_slots_admit otte_slots_take tcp_peer_start)
+
 UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
 
 $(B)/tests/%.o: CPPFLAGS_OTTE += -Itests

@@ -279,6 +279,11 @@ struct otte_stats {
 	uint64_t zerocopy_copied;       /* of which the kernel copied so many after all */
 	uint64_t zerocopy_refused;      /* sends that it had no room for: copied by us */
 	uint64_t zerocopy_outstanding;  /* sends whose memory the kernel has not released yet */
+	uint64_t waiting_high;          /* High requests, merged neighbours as one, that wait for dispatch */
+	uint64_t waiting_medium;
+	uint64_t waiting_low;
+	uint64_t promoted;              /* steps up that requests have taken for their age */
+	uint64_t low_inflight_bytes;    /* dispatched below High, where there are slots */
 };
 
 /* Counters of this engine; calls nothing outside the process. Fills at most stats->size bytes. */

@@ -37,16 +37,17 @@ struct otte_queue_entry {
 };
 
 struct otte_queue {
-	/* Set once. */
-	uint32_t bound[OTTE_PRIORITIES]; /* entries of each priority that may wait */
-	uint64_t aging_ns;               /* 0: nothing moves up */
-	bool per_entry;
-
 	/* By tier, then by priority as asked: each list is in order of arrival. */
 	struct otte_queue_entry *waits[OTTE_PRIORITIES][OTTE_PRIORITIES];
-	uint32_t count[OTTE_PRIORITIES]; /* by priority as asked */
 	uint64_t arrivals;
 	uint64_t pass_due_ns;            /* the next pass is not before */
+
+	/* Set once. */
+	uint64_t aging_ns;               /* 0: nothing moves up */
+	bool per_entry;
+	uint32_t bound[OTTE_PRIORITIES]; /* entries of each priority that may wait */
+
+	uint32_t count[OTTE_PRIORITIES]; /* that do, by priority as asked */
 };
 
 /* To the end of its own tier. -EDQUOT: so many of its priority wait already, and nothing has changed. */
