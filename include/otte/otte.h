@@ -552,6 +552,14 @@ OTTE_API int otte_batch_failure(struct otte_batch *batch, struct otte_failure *f
 /* Forget terminal requests so that the capacity can be used again. -EBUSY unless all are. */
 OTTE_API int otte_batch_reset(struct otte_batch *batch);
 
+/*
+ * otte_batch_reset(), otte_batch_submit() and otte_batch_wait() in one, faster than the three for a request that
+ * is waited for before the next. Returns how many did not complete, see otte_batch_failure(); with an error the
+ * batch has the requests only if it is -ETIMEDOUT.
+ */
+OTTE_API int otte_batch_run(struct otte_batch *batch, const struct otte_request *requests,
+			    size_t count, int64_t timeout_ns);
+
 /* -EBUSY unless all requests are terminal. NULL is allowed. */
 OTTE_API int otte_batch_destroy(struct otte_batch *batch);
 

@@ -85,7 +85,8 @@ struct otte_batch {
 	pthread_mutex_t lock;
 	/* ended: have a result; finished: and nothing of ours will touch them. */
 	_Atomic uint32_t submitted, finished;
-	uint32_t ended, failed, prefix;
+	uint32_t ended, prefix;
+	_Atomic uint32_t failed;
 	uint64_t bytes_completed;
 	int event_fd;                    /* -1: nobody asked; written under both locks */
 	bool attended;                   /* the engine's thread was asked to lead for it */
@@ -95,7 +96,16 @@ struct otte_batch {
 	char lost[88];                   /* why the first request that lost its peer did; "": none has */
 };
 
+/* Submit: everything from the checks on. */
+int otte_batch_add(struct otte_batch *batch, const struct otte_submission *from, size_t count);
+/* Its parts. Whether anything may be submitted; then, under submit_lock, all of it or none is. */
+int otte_batch_check_open(struct otte_batch *batch);
 int otte_batch_admit(struct otte_batch *batch, const struct otte_submission *from, size_t count);
+/*
+ * Queue the last `count` requests, and send what may be. Lets go of submit_lock; the batch may end at any moment.
+ * sleeps: the caller does nothing but wait for them, and may be put to sleep here.
+ */
+void otte_batch_start(struct otte_batch *batch, size_t count, bool sleeps);
 /* One request by itself: everything but budgets and conflicts. `index` is for the text. */
 int otte_request_check(struct otte_engine *engine, const struct otte_request *request, size_t index,
 		       struct otte_region_memo *memo);

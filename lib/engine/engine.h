@@ -11,13 +11,12 @@
  *   register_lock              the order of region ids
  *   peer_lock                  the table of peers
  *   source_lock                the table of sessions
- *   (transport, source side: tcp.sending)
  *   source_peer.lock           standing loans
  *   otte_peer.lock             state, window, live tasks
  *   (transport: tcp_peer.lock, rx_lock, lane lock; otte_control_client.lock)
  *   batch.lock
  *   region_lock, memory_lock, region_wait_lock, access maps, notify_lock, progress.lock, gate.lock, ledger,
- *   and the transport's tcp.lock, tcp_express.lock, tcp_zerocopies.lock
+ *   and the transport's tcp.lock, tcp_express.lock, tcp_zerocopies.lock, the loops' locks
  */
 #ifndef OTTE_ENGINE_ENGINE_H
 #define OTTE_ENGINE_ENGINE_H
@@ -41,7 +40,6 @@
 #include "transport/transport.h"
 
 #define OTTE_SOURCE_LANES_MAX 16
-#define OTTE_WORKERS_MAX 16
 
 struct source_peer;
 struct otte_notify_queue;

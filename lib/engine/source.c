@@ -38,6 +38,7 @@ struct source_peer {
 	_Atomic uint32_t lanes;
 	pthread_mutex_t lock; /* the rest, and the counts of the loans */
 	struct standing *loans;
+	struct standing *last; /* of them: the one that was last asked for, or NULL */
 	uint64_t busy; /* uses that are not retained */
 	struct otte_source_counts counts;
 	struct otte_source_use *spares;
@@ -63,6 +64,7 @@ static void settle(struct source_peer *peer, struct standing *standing)
 	int ret;
 
 	HASH_DEL(peer->loans, standing);
+	peer->last = NULL;
 	ret = engine->ledger->ops->loan_settle(engine->client, standing->loan,
 					       OTTE_EVIDENCE_REVOKED);
 	if (ret)
@@ -207,7 +209,7 @@ static int expose(struct source_peer *peer, struct otte_region *region, uint8_t 
 	return 0;
 
 forget:
-	HASH_DEL(peer->loans, standing);
+	HASH_DEL(peer->loans, standing); /* never was the last */
 withdraw:
 	ops->loan_withdraw(engine->client, standing->loan);
 free_standing:
@@ -218,9 +220,12 @@ free_standing:
 /* Under peer->lock. */
 static struct standing *find_standing(struct source_peer *peer, uint64_t region, uint8_t op)
 {
-	struct standing *standing, key = { .key = { region, op } };
+	struct standing *standing = peer->last, key = { .key = { region, op } };
 
+	if (standing && standing->key.region == region && standing->key.right == op)
+		return standing;
 	HASH_FIND(hh, peer->loans, &key.key, sizeof(key.key), standing);
+	peer->last = standing;
 	return standing;
 }
 

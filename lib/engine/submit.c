@@ -544,18 +544,22 @@ bool otte_batch_dispatch(struct otte_peer *peer)
 }
 
 /*
- * The submission's only group. Where nothing waits before it, it need not wait either, and is started here. The
- * batch may end at any moment once it is queued.
+ * The submission's only group, out of submit_lock. Where nothing waits before it, it need not wait either, and is
+ * started here.
  */
-static void queue_alone(struct otte_task_record *head)
+static void start_alone(struct otte_batch *batch, struct otte_task_record *head, bool sleeps)
 {
-	struct otte_progress *progress = &head->batch->engine->progress;
+	struct otte_progress *progress = &batch->engine->progress;
+	uint32_t requests = head->members;
 	struct otte_peer *peer = head->peer;
 	enum queued queued = queue_group(head, true);
 
 	otte_progress_kick(progress);
+	pthread_mutex_unlock(&batch->submit_lock);
 	if (queued == ENTERED) {
-		peer->tcp->ops->start(peer->tcp, &head->work);
+		if (!sleeps || !otte_progress_alone(progress, requests) ||
+		    !peer->tcp->ops->exchange(peer->tcp, &head->work))
+			peer->tcp->ops->start(peer->tcp, &head->work);
 	} else if (queued == WAITS) {
 		otte_batch_dispatch(peer);
 		otte_peer_put(peer);
@@ -645,7 +649,7 @@ static int check_all(struct otte_batch *batch, const struct otte_submission *fro
 	return 0;
 }
 
-static int admit(struct otte_batch *batch, const struct otte_submission *from, size_t count)
+int otte_batch_admit(struct otte_batch *batch, const struct otte_submission *from, size_t count)
 {
 	struct otte_engine *engine = batch->engine;
 	uint64_t bytes, counts[OTTE_PRIORITIES];
@@ -671,10 +675,6 @@ static int admit(struct otte_batch *batch, const struct otte_submission *from, s
 	if (ret)
 		goto uncharge_priorities;
 	commit(batch, count);
-	if (batch->tasks[first].members == count)
-		queue_alone(&batch->tasks[first]);
-	else
-		queue_all(batch, first, count);
 	return 0;
 
 uncharge_priorities:
@@ -686,18 +686,42 @@ uncharge:
 	return ret;
 }
 
-int otte_batch_admit(struct otte_batch *batch, const struct otte_submission *from, size_t count)
+int otte_batch_check_open(struct otte_batch *batch)
 {
 	int ret;
 
 	ret = otte_fork_check(batch->engine->generation);
+	if (!ret && atomic_load(&batch->engine->requester_closed))
+		ret = otte_fail(-ESHUTDOWN, "this engine is closed as a requester");
+	return ret;
+}
+
+void otte_batch_start(struct otte_batch *batch, size_t count, bool sleeps)
+{
+	uint32_t first = batch->submitted - (uint32_t)count;
+	struct otte_task_record *head = &batch->tasks[first];
+
+	if (head->members == count) {
+		start_alone(batch, head, sleeps);
+	} else {
+		queue_all(batch, first, count);
+		pthread_mutex_unlock(&batch->submit_lock);
+	}
+}
+
+int otte_batch_add(struct otte_batch *batch, const struct otte_submission *from, size_t count)
+{
+	int ret;
+
+	ret = otte_batch_check_open(batch);
 	if (ret)
 		return ret;
-	if (atomic_load(&batch->engine->requester_closed))
-		return otte_fail(-ESHUTDOWN, "this engine is closed as a requester");
 	pthread_mutex_lock(&batch->submit_lock);
-	ret = admit(batch, from, count);
-	pthread_mutex_unlock(&batch->submit_lock);
+	ret = otte_batch_admit(batch, from, count);
+	if (ret)
+		pthread_mutex_unlock(&batch->submit_lock);
+	else
+		otte_batch_start(batch, count, false);
 	return ret;
 }
 

@@ -21,6 +21,9 @@
 #include "control/wire.h"
 #include "otte/otte.h"
 
+/* Threads that serve peers, at most. */
+#define OTTE_WORKERS_MAX 16
+
 struct otte_transport;
 struct otte_transport_peer;
 
@@ -130,6 +133,11 @@ struct otte_transport_ops {
 	 * or nothing came for some milliseconds; the loop should be run.
 	 */
 	bool (*receive_alone)(struct otte_transport_peer *peer);
+	/*
+	 * start() and receive_alone() in one, which costs less than either after the other. False: it cannot be done
+	 * so, and nothing has happened. True: the work is started, and most often done; the peer may be gone.
+	 */
+	bool (*exchange)(struct otte_transport_peer *peer, struct otte_work *work);
 	/*
 	 * End a work early. pin() is called under a lock that keeps the work from being told, cancel()
 	 * later without it; the work may be done by then. `code` -ECANCELED: end soon, harming no other

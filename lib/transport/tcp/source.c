@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <utlist.h>
 
 #include "base/clock.h"
@@ -298,6 +299,29 @@ static bool several_workers(const struct source_lane *lane)
 	return lane->tcp->env.config->tcp_workers > 1 || atomic_load(&lane->tcp->express.taken);
 }
 
+/* That of the thread that serves the lane: the express thread's is the last. */
+static _Atomic uint32_t *sending(const struct source_lane *lane)
+{
+	unsigned i = atomic_load_explicit(&lane->alone, memory_order_relaxed) ? OTTE_WORKERS_MAX :
+										lane->loop_index;
+
+	return &lane->tcp->sending[i];
+}
+
+/* None of these steps sleeps, so this takes no longer than one of them copies, and has its turn. */
+static void wait_for_sending(struct tcp *tcp)
+{
+	const struct timespec pause = { .tv_nsec = 20 * NSEC_PER_USEC };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(tcp->sending); i++) {
+		uint32_t step = atomic_load(&tcp->sending[i]);
+
+		while (step % 2 && atomic_load(&tcp->sending[i]) == step)
+			nanosleep(&pause, NULL);
+	}
+}
+
 static int begin_use(struct source_lane *lane)
 {
 	struct tcp *tcp = lane->tcp;
@@ -305,8 +329,7 @@ static int begin_use(struct source_lane *lane)
 
 	ret = tcp->env.source.begin(lane->peer, &lane->request, &lane->use, &lane->address);
 	if (ret == -EBUSY && several_workers(lane)) {
-		pthread_rwlock_wrlock(&tcp->sending);
-		pthread_rwlock_unlock(&tcp->sending);
+		wait_for_sending(tcp);
 		ret = tcp->env.source.begin(lane->peer, &lane->request, &lane->use, &lane->address);
 	}
 	return ret;
@@ -372,7 +395,7 @@ static int received(struct source_lane *lane, ssize_t n)
 	return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : otte_fail(-errno, "recv: %m");
 }
 
-static int take_request(struct source_lane *lane)
+static OTTE_FRAMELESS int take_request(struct source_lane *lane)
 {
 	int ret;
 
@@ -473,7 +496,7 @@ static int lose_payload(struct source_lane *lane)
 }
 
 /* As send(): the rest of the answer and its payload. */
-static ssize_t send_copied(struct source_lane *lane, uint64_t payload)
+static OTTE_FRAMELESS ssize_t send_copied(struct source_lane *lane, uint64_t payload)
 {
 	struct iovec iov[2];
 	struct msghdr message = { .msg_iov = iov };
@@ -527,7 +550,7 @@ static void end_answer(struct source_lane *lane)
 	become(lane, SOURCE_REQUEST);
 }
 
-static int send_some(struct source_lane *lane)
+static OTTE_FRAMELESS int send_some(struct source_lane *lane)
 {
 	uint64_t payload = lane->request.op == OTTE_READ && !lane->status ? lane->request.length : 0;
 	uint64_t total = sizeof(lane->answer) + payload;
@@ -554,19 +577,23 @@ static int send_some(struct source_lane *lane)
 	return ret ? ret : 1;
 }
 
-static int send_answer(struct source_lane *lane)
+/*
+ * A step of its own thread's, so a store is enough: who has to see it was told by the peer, who had the bytes from
+ * the kernel after it.
+ */
+static OTTE_FRAMELESS int send_answer(struct source_lane *lane)
 {
+	_Atomic uint32_t *mark = sending(lane);
+	uint32_t before = atomic_load_explicit(mark, memory_order_relaxed);
 	int ret;
 
-	if (!several_workers(lane))
-		return send_some(lane);
-	pthread_rwlock_rdlock(&lane->tcp->sending);
+	atomic_store_explicit(mark, before + 1, memory_order_release);
 	ret = send_some(lane);
-	pthread_rwlock_unlock(&lane->tcp->sending);
+	atomic_store_explicit(mark, before + 2, memory_order_release);
 	return ret;
 }
 
-static int step(struct source_lane *lane)
+static OTTE_FRAMELESS int step(struct source_lane *lane)
 {
 	switch (lane->state) {
 	case SOURCE_REQUEST:

@@ -125,6 +125,9 @@ ssize_t __wrap_recv(int fd, void *data, size_t length, int flags)
 
 /* ---- Tests ---- */
 
+/* Every test is run twice: with otte_batch_run(), and with the calls that it is made of. */
+static bool by_run;
+
 static void one_lane(struct otte_config *config)
 {
 	config->tcp_lanes = 1;
@@ -138,12 +141,28 @@ static void open_pair(struct pair *pair)
 	pair_fill(pair->remote_bytes, SIZE, 3);
 }
 
+static int run_one(struct pair *pair, uint8_t op, uint64_t local_offset, uint64_t remote_offset,
+		   uint64_t length)
+{
+	struct otte_request request = pair_request(pair, op, local_offset, remote_offset, length);
+	struct otte_task task;
+	int failed;
+
+	if (!by_run)
+		return pair_run(pair, op, local_offset, remote_offset, length);
+	failed = otte_batch_run(pair->batch, &request, 1, 20 * SECOND);
+	assert_in_range(failed, 0, 1);
+	assert_int_equal(otte_batch_task(pair->batch, 0, &task), 0);
+	assert_int_equal(failed, task.code != 0);
+	return task.code;
+}
+
 static void read_many(struct pair *pair)
 {
 	unsigned i;
 
 	for (i = 0; i < MANY; i++)
-		assert_int_equal(pair_run(pair, OTTE_READ, 0, i % (SIZE / BLOCK) * BLOCK, BLOCK), 0);
+		assert_int_equal(run_one(pair, OTTE_READ, 0, i % (SIZE / BLOCK) * BLOCK, BLOCK), 0);
 	assert_memory_equal(pair->local_bytes, pair->remote_bytes + (MANY - 1) % (SIZE / BLOCK) * BLOCK,
 			    BLOCK);
 }
@@ -195,7 +214,7 @@ static void a_write_is_answered_alone_too(void **state)
 	open_pair(&pair);
 	for (i = 0; i < MANY; i++) {
 		memset(pair.local_bytes, (int)i, SIZE);
-		assert_int_equal(pair_run(&pair, OTTE_WRITE, 0, 0, SIZE), 0);
+		assert_int_equal(run_one(&pair, OTTE_WRITE, 0, 0, SIZE), 0);
 		assert_memory_equal(pair.remote_bytes, pair.local_bytes, SIZE);
 	}
 	pair_close(&pair);
@@ -213,7 +232,7 @@ static void two_that_look_at_a_lane_lose_no_answer(void **state)
 	for (i = 0; i < 12; i++) {
 		usleep(110000);
 		for (k = 0; k < 20; k++)
-			assert_int_equal(pair_run(&pair, OTTE_READ, 0, k % (SIZE / BLOCK) * BLOCK, BLOCK),
+			assert_int_equal(run_one(&pair, OTTE_READ, 0, k % (SIZE / BLOCK) * BLOCK, BLOCK),
 					 0);
 	}
 	atomic_store(&late, false);
@@ -230,8 +249,8 @@ static void a_refusal_ends_a_lone_wait(void **state)
 	read_many(&pair);
 	assert_int_equal(otte_region_unregister(&pair.remote, 1, SECOND, &pending), 0);
 	pair.remote = NULL;
-	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BLOCK), -ENOENT);
-	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, SIZE), -ENOENT);
+	assert_int_equal(run_one(&pair, OTTE_READ, 0, 0, BLOCK), -ENOENT);
+	assert_int_equal(run_one(&pair, OTTE_READ, 0, 0, SIZE), -ENOENT);
 	pair_close(&pair);
 }
 
@@ -285,7 +304,7 @@ static void a_cancel_ends_a_lone_wait(void **state)
 	atomic_store(&stalled, false);
 	assert_int_equal(otte_batch_reset(pair.batch), 0);
 	/* The connection goes on behind the answer that nobody wanted. */
-	assert_int_equal(pair_run(&pair, OTTE_READ, 0, BLOCK, BLOCK), 0);
+	assert_int_equal(run_one(&pair, OTTE_READ, 0, BLOCK, BLOCK), 0);
 	assert_memory_equal(pair.local_bytes, pair.remote_bytes + BLOCK, BLOCK);
 	pair_close(&pair);
 }
@@ -320,6 +339,76 @@ static void a_cancel_or_a_deadline_ends_a_wait_whose_bytes_trickle_in(void **sta
 		if (!i)
 			pthread_join(thread, NULL);
 		atomic_store(&trickles, false);
+	}
+	pair_close(&pair);
+}
+
+static void a_run_keeps_its_limit_and_goes_on(void **state)
+{
+	struct otte_request request;
+	struct pair pair;
+	uint64_t begun_ns;
+
+	(void)state;
+	open_pair(&pair);
+	request = pair_request(&pair, OTTE_READ, BLOCK, BLOCK, BLOCK);
+	stall_source(&pair);
+	begun_ns = otte_now_ns();
+	assert_int_equal(otte_batch_run(pair.batch, &request, 1, 100 * (int64_t)NSEC_PER_MSEC),
+			 -ETIMEDOUT);
+	assert_in_range(otte_now_ns() - begun_ns, 100 * NSEC_PER_MSEC, 5 * NSEC_PER_SEC);
+	assert_int_equal(otte_batch_run(pair.batch, &request, 1, 20 * SECOND), -EBUSY);
+	assert_int_equal(otte_batch_wait(pair.batch, 3 * (int64_t)NSEC_PER_MSEC), -ETIMEDOUT);
+	atomic_store(&stalled, false);
+	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+	assert_memory_equal(pair.local_bytes + BLOCK, pair.remote_bytes + BLOCK, BLOCK);
+	/* One that may not sleep in the connection at all. */
+	stall_source(&pair);
+	begun_ns = otte_now_ns();
+	assert_int_equal(otte_batch_run(pair.batch, &request, 1, 0), -ETIMEDOUT);
+	assert_in_range(otte_now_ns() - begun_ns, 0, 5 * NSEC_PER_SEC);
+	atomic_store(&stalled, false);
+	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+	pair_close(&pair);
+}
+
+static void a_cancel_or_a_deadline_ends_a_run(void **state)
+{
+	struct otte_request request;
+	struct otte_task task;
+	uint64_t begun_ns;
+	pthread_t thread;
+	struct pair pair;
+	int i;
+
+	(void)state;
+	open_pair(&pair);
+	for (i = 0; i < 4; i++) {
+		bool cancels = i % 2, slowly = i / 2;
+
+		stall_source(&pair);
+		begun_ns = otte_now_ns();
+		request = pair_request(&pair, OTTE_READ, 0, 0, SIZE);
+		if (!cancels)
+			request.deadline_ns = begun_ns + 100 * NSEC_PER_MSEC;
+		atomic_store(&trickles, slowly);
+		if (slowly)
+			atomic_store(&stalled, false);
+		if (cancels)
+			assert_int_equal(pthread_create(&thread, NULL, cancel_soon, pair.batch), 0);
+		assert_int_equal(otte_batch_run(pair.batch, &request, 1, 30 * SECOND), 1);
+		assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
+		assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
+		assert_int_equal(task.code, cancels ? -ECANCELED : -ETIMEDOUT);
+		if (cancels)
+			pthread_join(thread, NULL);
+		atomic_store(&trickles, false);
+		atomic_store(&stalled, false);
+		begun_ns = otte_now_ns();
+		/* After the deadline the connection is another one. */
+		while (run_one(&pair, OTTE_READ, 0, BLOCK, BLOCK))
+			assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
+		assert_memory_equal(pair.local_bytes, pair.remote_bytes + BLOCK, BLOCK);
 	}
 	pair_close(&pair);
 }
@@ -406,6 +495,33 @@ static void a_lost_connection_is_made_again_beside_lone_waits(void **state)
 	pair_close(&first);
 }
 
+/* It was in nobody's loop while requests followed each other on it. */
+static void a_connection_that_is_lost_afterwards_is_made_again(void **state)
+{
+	char address[OTTE_ADDRESS_MAX];
+	uint64_t begun_ns;
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	open_pair(&pair);
+	assert_int_equal(otte_engine_address(pair.source, address, sizeof(address)), 0);
+	for (i = 0; i < 5; i++) {
+		read_many(&pair);
+		usleep(i * 40000); /* until after the engine's thread has gone to sleep */
+		shutdown(lane_to((unsigned)atoi(strrchr(address, ':') + 1)), SHUT_RDWR);
+		begun_ns = otte_now_ns();
+		while (lanes_of(pair.source))
+			assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
+		while (lanes_of(pair.source) != 1 || lanes_of(pair.requester) != 1)
+			assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
+		begun_ns = otte_now_ns();
+		while (run_one(&pair, OTTE_READ, 0, BLOCK, BLOCK))
+			assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
+	}
+	pair_close(&pair);
+}
+
 struct second {
 	struct pair *pair;
 	struct otte_batch *batch;
@@ -452,6 +568,53 @@ static void a_second_request_shares_the_connection_of_a_lone_one(void **state)
 		assert_memory_equal(pair.local_bytes, pair.remote_bytes, 2 * BLOCK);
 		assert_int_equal(otte_batch_reset(pair.batch), 0);
 		assert_int_equal(otte_batch_reset(second.batch), 0);
+	}
+	assert_int_equal(otte_batch_destroy(second.batch), 0);
+	pair_close(&pair);
+}
+
+static void *second_request_then_go_on(void *arg)
+{
+	struct second *second = arg;
+
+	usleep(1000);
+	submit_one(second->pair, second->batch, BLOCK);
+	atomic_store(&stalled, false);
+	assert_int_equal(otte_batch_wait(second->batch, 30 * SECOND), 0);
+	return NULL;
+}
+
+static void a_second_request_shares_the_connection_of_a_run(void **state)
+{
+	struct otte_request request;
+	struct second second = { 0 };
+	struct otte_task task;
+	pthread_t thread;
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	open_pair(&pair);
+	second.pair = &pair;
+	assert_int_equal(otte_batch_create(pair.requester, 1, &second.batch), 0);
+	for (i = 0; i < 20; i++) {
+		bool refused = i % 2;
+
+		request = pair_request(&pair, OTTE_READ, 0, 0, BLOCK);
+		/* Where the payload would be, the other's answer must not be taken for it. */
+		if (refused)
+			request.remote_region = UINT64_MAX;
+		stall_source(&pair);
+		memset(pair.local_bytes, 0, SIZE);
+		assert_int_equal(pthread_create(&thread, NULL, second_request_then_go_on, &second),
+				 0);
+		assert_int_equal(otte_batch_run(pair.batch, &request, 1, 30 * SECOND), refused);
+		pthread_join(thread, NULL);
+		assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
+		assert_int_equal(task.code, refused ? -ENOENT : 0);
+		if (!refused)
+			assert_memory_equal(pair.local_bytes, pair.remote_bytes, BLOCK);
+		assert_memory_equal(pair.local_bytes + BLOCK, pair.remote_bytes + BLOCK, BLOCK);
 	}
 	assert_int_equal(otte_batch_destroy(second.batch), 0);
 	pair_close(&pair);
@@ -518,13 +681,22 @@ int main(void)
 		cmocka_unit_test(a_lone_wait_keeps_its_limit),
 		cmocka_unit_test(a_cancel_ends_a_lone_wait),
 		cmocka_unit_test(a_cancel_or_a_deadline_ends_a_wait_whose_bytes_trickle_in),
+		cmocka_unit_test(a_run_keeps_its_limit_and_goes_on),
+		cmocka_unit_test(a_cancel_or_a_deadline_ends_a_run),
 		cmocka_unit_test_teardown(who_sleeps_alone_leads_when_nobody_has_for_a_while,
 					  go_back_to_the_real_clock),
 		cmocka_unit_test(a_lost_connection_is_made_again_beside_lone_waits),
+		cmocka_unit_test(a_connection_that_is_lost_afterwards_is_made_again),
 		cmocka_unit_test(a_second_request_shares_the_connection_of_a_lone_one),
+		cmocka_unit_test(a_second_request_shares_the_connection_of_a_run),
 		cmocka_unit_test(a_peer_that_falls_silent_does_not_hold_up_another),
 		cmocka_unit_test(an_engine_ends_while_it_sleeps_in_a_lane),
 	};
 
-	return cmocka_run_group_tests_name("alone", tests, NULL, NULL);
+	int failed;
+
+	failed = cmocka_run_group_tests_name("alone", tests, NULL, NULL);
+	by_run = true;
+	failed += cmocka_run_group_tests_name("alone, by otte_batch_run()", tests, NULL, NULL);
+	return failed;
 }

@@ -129,6 +129,7 @@ static void a_null_argument_is_malformed(void **state)
 	assert_int_equal(otte_segment_stats(b.segment, 0, NULL), -EINVAL);
 	assert_int_equal(otte_batch_create(NULL, 1, NULL), -EINVAL);
 	assert_int_equal(otte_batch_submit(NULL, &b.request, 1), -EINVAL);
+	assert_int_equal(otte_batch_run(NULL, &b.request, 1, 0), -EINVAL);
 	assert_int_equal(otte_batch_wait(NULL, 0), -EINVAL);
 	assert_int_equal(otte_batch_poll(NULL, NULL), -EINVAL);
 	assert_int_equal(otte_batch_eventfd(NULL), -EINVAL);
@@ -185,6 +186,7 @@ static int calls_that_do_not_know_the_fork(struct bench *b, struct otte_block_li
 	bad += otte_segment_stats(b->segment, 0, &stats) != -EOWNERDEAD;
 	bad += otte_batch_create(b->user, 1, &batch) != -EOWNERDEAD;
 	bad += otte_batch_submit(b->batch, &b->request, 1) != -EOWNERDEAD;
+	bad += otte_batch_run(b->batch, &b->request, 1, 0) != -EOWNERDEAD;
 	bad += otte_batch_wait(b->batch, 0) != -EOWNERDEAD;
 	bad += otte_batch_poll(b->batch, &status) != -EOWNERDEAD;
 	bad += otte_batch_eventfd(b->batch) != -EOWNERDEAD;
@@ -349,6 +351,7 @@ static void a_budget_that_is_full_refuses(void **state)
 	assert_int_equal(otte_region_register(b.user, &desc, 1, &region), -EDQUOT);
 	b.request.length = 65 << 10;
 	assert_int_equal(otte_batch_submit(b.batch, &b.request, 1), -EDQUOT);
+	assert_int_equal(otte_batch_run(b.batch, &b.request, 1, 0), -EDQUOT);
 	assert_int_equal(otte_block_list_create(b.user, &b.request, blocks, 5, &list), -EDQUOT);
 	assert_int_equal(otte_block_list_create(b.user, &b.request, blocks, 1, &list), 0);
 	assert_int_equal(otte_batch_submit_blocks(b.batch, list, 0, 1), -EDQUOT);
@@ -434,8 +437,9 @@ static void what_a_transfer_uses_stays_until_it_ends(void **state)
 	assert_int_equal(otte_block_list_create(b.user, &b.request, &block, 1, &list), 0);
 	b.request.length = long_enough;
 
-	assert_int_equal(otte_batch_submit(b.batch, &b.request, 1), 0);
+	assert_int_equal(otte_batch_run(b.batch, &b.request, 1, 0), -ETIMEDOUT);
 	assert_int_equal(otte_batch_wait(b.batch, 0), -ETIMEDOUT);
+	assert_int_equal(otte_batch_run(b.batch, &b.request, 1, 0), -EBUSY);
 	assert_int_equal(otte_batch_reset(b.batch), -EBUSY);
 	assert_int_equal(otte_batch_destroy(b.batch), -EBUSY);
 	assert_int_equal(otte_segment_close(b.segment), -EBUSY);
@@ -772,6 +776,7 @@ static void a_closed_direction_admits_nothing(void **state)
 	assert_int_equal(otte_block_list_create(b.user, &b.request, &block, 1, &list), 0);
 	assert_int_equal(otte_engine_close(b.user, OTTE_CLOSE_REQUESTER, SECOND, NULL), 0);
 	assert_int_equal(otte_batch_submit(b.batch, &b.request, 1), -ESHUTDOWN);
+	assert_int_equal(otte_batch_run(b.batch, &b.request, 1, 0), -ESHUTDOWN);
 	assert_int_equal(otte_batch_submit_blocks(b.batch, list, 0, 1), -ESHUTDOWN);
 	assert_int_equal(otte_segment_open(b.user, "127.0.0.1:1", 0, SECOND, &segment), -ESHUTDOWN);
 	assert_int_equal(otte_notify(b.segment, NULL, "x", 1), -ESHUTDOWN);
