@@ -14,8 +14,8 @@ LDFLAGS_unit_zerocopy := $(addprefix -Wl$(comma)--wrap=,setsockopt send recv rec
 # Who sleeps in a receive, and for how long a source does not answer.
 LDFLAGS_unit_alone := $(addprefix -Wl$(comma)--wrap=,recv recvmsg otte_sys_recv otte_sys_recvmsg)
 
-# The end of a request stops where the test wants it to.
-LDFLAGS_unit_ends := -Wl,--wrap=otte_access_end,--wrap=otte_notify_send_list
+# The end of a request stops where the test wants it to, and so does who waits for a peer.
+LDFLAGS_unit_ends := $(addprefix -Wl$(comma)--wrap=,otte_access_end otte_notify_send_list otte_peer_wait_ready)
 
 # The slot gate beside the module's arithmetic, built against the few things that it takes from the kernel.
 UNIT_WITH_slots := kmod/slot.o

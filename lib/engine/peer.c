@@ -41,6 +41,7 @@ static void on_lost(struct otte_peer *peer, int code)
 	       (was_ready || peer->state == OTTE_PEER_CONNECTING);
 	if (lost) {
 		peer->state = OTTE_PEER_LOST;
+		peer->losses++;
 		say_why(peer, code);
 		peer->retry_at_ns = otte_now_ns() + peer->backoff_ns;
 		peer->backoff_ns = min_u64(peer->backoff_ns * 2, engine->config.reconnect_max_ns);
@@ -235,7 +236,8 @@ static void take_down(struct otte_peer *peer)
 }
 
 int otte_peer_get(struct otte_engine *engine, const char *endpoint,
-		  const struct otte_addresses *addresses, uint64_t epoch, struct otte_peer **out)
+		  const struct otte_addresses *addresses, uint64_t epoch, struct otte_peer **out,
+		  uint64_t *losses)
 {
 	struct otte_peer *peer;
 	int ret = 0;
@@ -249,6 +251,7 @@ int otte_peer_get(struct otte_engine *engine, const char *endpoint,
 		usable = peer->state == OTTE_PEER_READY ?
 				 !epoch || peer->identity.epoch == epoch :
 				 peer->state == OTTE_PEER_CONNECTING && peer->identity.epoch == epoch;
+		*losses = peer->losses;
 		pthread_mutex_unlock(&peer->lock);
 		if (usable && strcmp(peer->endpoint, endpoint) == 0)
 			break;
@@ -256,6 +259,7 @@ int otte_peer_get(struct otte_engine *engine, const char *endpoint,
 	if (peer) {
 		atomic_fetch_add(&peer->refs, 1);
 	} else {
+		*losses = 0;
 		ret = create(engine, endpoint, addresses, epoch, &peer);
 		if (!ret) {
 			DL_APPEND(engine->peers, peer);
@@ -327,7 +331,7 @@ void otte_peer_put(struct otte_peer *peer)
 
 /* ---- What others ask ---- */
 
-int otte_peer_wait_ready(struct otte_peer *peer, uint64_t until_ns)
+int otte_peer_wait_ready(struct otte_peer *peer, uint64_t losses, uint64_t until_ns)
 {
 	struct timespec until = {
 		.tv_sec = (time_t)(until_ns / NSEC_PER_SEC),
@@ -341,11 +345,11 @@ int otte_peer_wait_ready(struct otte_peer *peer, uint64_t until_ns)
 	limit_ns = until_ns - min_u64(until_ns, begun_ns);
 	limit_ns = (limit_ns + NSEC_PER_MSEC - 1) / NSEC_PER_MSEC * NSEC_PER_MSEC;
 	pthread_mutex_lock(&peer->lock);
-	while (peer->state == OTTE_PEER_CONNECTING && ret == 0)
+	while (peer->state == OTTE_PEER_CONNECTING && peer->losses == losses && ret == 0)
 		ret = pthread_cond_timedwait(&peer->changed, &peer->lock, &until);
 	if (peer->state == OTTE_PEER_READY)
 		ret = 0;
-	else if (peer->state == OTTE_PEER_CONNECTING)
+	else if (peer->state == OTTE_PEER_CONNECTING && peer->losses == losses)
 		ret = otte_fail(-ETIMEDOUT, "peer %s did not answer within %s", peer->endpoint,
 				otte_time_text(limit, limit_ns));
 	else

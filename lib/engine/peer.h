@@ -65,8 +65,9 @@ struct otte_peer {
 	pthread_mutex_t lock;            /* the rest */
 	pthread_cond_t changed;
 	_Atomic enum otte_peer_state state; /* written under lock */
-	int code;                        /* LOST, STALE: why */
+	int code;                        /* LOST, STALE: why; until the next time */
 	char text[OTTE_TEXT_MAX];
+	uint64_t losses;                 /* how often it became LOST */
 	_Atomic bool said_bye;           /* it admits no new requests */
 	bool closing;                    /* taken down; changes mean nothing any more */
 	struct otte_identity identity;   /* epoch 0 until first READY or given */
@@ -82,14 +83,18 @@ struct otte_peer {
 	struct otte_request_counts counts;
 };
 
-/* The peer at `endpoint`, connected or connecting. `epoch` 0: whoever answers. Never waits. */
+/*
+ * The peer at `endpoint`, connected or connecting. `epoch` 0: whoever answers. Never waits. `losses` is how often
+ * it had been lost before the attempt that the caller is a part of.
+ */
 int otte_peer_get(struct otte_engine *engine, const char *endpoint,
-		  const struct otte_addresses *addresses, uint64_t epoch, struct otte_peer **peer);
+		  const struct otte_addresses *addresses, uint64_t epoch, struct otte_peer **peer,
+		  uint64_t *losses);
 void otte_peer_hold(struct otte_peer *peer);
 void otte_peer_put(struct otte_peer *peer);
 
-/* Until it is not CONNECTING. 0: READY. */
-int otte_peer_wait_ready(struct otte_peer *peer, uint64_t until_ns);
+/* Until that attempt is over, whatever attempts have followed meanwhile. 0: READY. */
+int otte_peer_wait_ready(struct otte_peer *peer, uint64_t losses, uint64_t until_ns);
 /* 0: READY. Otherwise the errno that a request gets, with text. */
 int otte_peer_check(struct otte_peer *peer);
 /* What a request may ask of a region, as far as it was described; 0 if it was not. */

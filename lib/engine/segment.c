@@ -48,6 +48,7 @@ static int connect_peer(struct otte_engine *engine, const struct otte_endpoint *
 	struct otte_addresses addresses;
 	char text[OTTE_ADDRESS_MAX];
 	struct otte_peer *peer;
+	uint64_t losses;
 	int ret;
 
 	ret = otte_endpoint_format(endpoint, text, sizeof(text));
@@ -57,9 +58,9 @@ static int connect_peer(struct otte_engine *engine, const struct otte_endpoint *
 		return ret;
 	/* Lanes shake hands in a loop that nobody may be running. */
 	otte_progress_attend(&engine->progress);
-	ret = otte_peer_get(engine, text, &addresses, epoch, &peer);
+	ret = otte_peer_get(engine, text, &addresses, epoch, &peer, &losses);
 	if (!ret) {
-		ret = otte_peer_wait_ready(peer, until_ns);
+		ret = otte_peer_wait_ready(peer, losses, until_ns);
 		if (ret)
 			otte_peer_put(peer);
 	}

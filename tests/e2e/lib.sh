@@ -107,6 +107,7 @@ stop_in_the_middle() {
 
 end_test() {
     [ -z "${server:-}" ] || { kill -KILL "$server" && wait "$server"; } 2>/dev/null
+    [ -z "${puller:-}" ] || { kill -KILL "$puller" && wait "$puller"; } 2>/dev/null
     ! mountpoint -q "$scratch/mount" 2>/dev/null || umount "$scratch/mount"
     rm -rf "$scratch"
 }

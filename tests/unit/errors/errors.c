@@ -394,9 +394,10 @@ static void a_request_that_cannot_be_served_is_refused(void **state)
 	close_bench(&b);
 }
 
-/* Asks until another thread is waiting in the call, or all has drained. */
+/* Asks until another thread is waiting in the call; then the peer goes, and with it what is waited for. */
 struct asked {
 	struct otte_engine *engine;
+	struct wrong_peer *peer;
 	int rc;
 };
 
@@ -407,17 +408,20 @@ static void *ask_to_close(void *arg)
 	do
 		asked->rc = otte_engine_close(asked->engine, OTTE_CLOSE_REQUESTER, 0, NULL);
 	while (asked->rc == -ETIMEDOUT);
+	wrong_peer_end(asked->peer);
 	return NULL;
 }
 
+/* Of a peer that does not answer. */
 static void what_a_transfer_uses_stays_until_it_ends(void **state)
 {
-	const uint64_t long_enough = 128u << 20;
-	struct otte_region_desc desc = { .length = long_enough };
+	struct otte_region_desc desc = { .length = SIZE };
+	struct otte_segment *segment;
 	struct otte_block block = { 0 };
 	struct otte_block_list *list;
-	struct otte_region *far, *near;
-	struct otte_mem *far_mem, *near_mem;
+	struct wrong_peer peer;
+	struct otte_region *near;
+	struct otte_mem *near_mem;
 	struct bench b;
 	struct asked asked;
 	pthread_t asker;
@@ -425,30 +429,27 @@ static void what_a_transfer_uses_stays_until_it_ends(void **state)
 
 	(void)state;
 	open_bench(&b, OTTE_REMOTE_READ, NULL);
-	assert_int_equal(otte_mem_alloc(b.source, long_enough, 0, &far_mem), 0);
-	assert_int_equal(otte_mem_alloc(b.user, long_enough, 0, &near_mem), 0);
+	wrong_peer_start(&peer, WRONG_DEAF);
+	assert_int_equal(otte_segment_open(b.user, peer.address, 0, 5 * SECOND, &segment), 0);
+	assert_int_equal(otte_mem_alloc(b.user, SIZE, 0, &near_mem), 0);
 	desc.mem = near_mem;
 	assert_int_equal(otte_region_register(b.user, &desc, 1, &near), 0);
-	desc.mem = far_mem;
-	desc.access = OTTE_REMOTE_READ;
-	assert_int_equal(otte_region_register(b.source, &desc, 1, &far), 0);
+	b.request.segment = segment;
 	b.request.local = near;
-	b.request.remote_region = otte_region_id(far);
 	assert_int_equal(otte_block_list_create(b.user, &b.request, &block, 1, &list), 0);
-	b.request.length = long_enough;
 
 	assert_int_equal(otte_batch_run(b.batch, &b.request, 1, 0), -ETIMEDOUT);
 	assert_int_equal(otte_batch_wait(b.batch, 0), -ETIMEDOUT);
 	assert_int_equal(otte_batch_run(b.batch, &b.request, 1, 0), -EBUSY);
 	assert_int_equal(otte_batch_reset(b.batch), -EBUSY);
 	assert_int_equal(otte_batch_destroy(b.batch), -EBUSY);
-	assert_int_equal(otte_segment_close(b.segment), -EBUSY);
+	assert_int_equal(otte_segment_close(segment), -EBUSY);
 	assert_int_equal(otte_batch_submit(b.batch, &b.request, 1), -EBUSY);
 	assert_int_equal(otte_region_unregister(&near, 1, 0, NULL), -ETIMEDOUT);
 	assert_int_equal(otte_batch_submit(b.batch, &b.request, 1), -ENOENT);
 	assert_int_equal(otte_batch_submit_blocks(b.batch, list, 0, 1), -ENOENT);
 	assert_int_equal(otte_engine_close(b.user, OTTE_CLOSE_REQUESTER, 0, NULL), -ETIMEDOUT);
-	asked = (struct asked){ .engine = b.user };
+	asked = (struct asked){ .engine = b.user, .peer = &peer };
 	assert_int_equal(pthread_create(&asker, NULL, ask_to_close, &asked), 0);
 	do /* the other one may be in its call just now */
 		rc = otte_engine_close(b.user, OTTE_CLOSE_REQUESTER, 60 * SECOND, NULL);
@@ -458,10 +459,9 @@ static void what_a_transfer_uses_stays_until_it_ends(void **state)
 	assert_int_equal(asked.rc, -EALREADY);
 
 	assert_int_equal(otte_block_list_destroy(list), 0);
+	assert_int_equal(otte_segment_close(segment), 0);
 	assert_int_equal(otte_region_unregister(&near, 1, SECOND, NULL), 0);
-	assert_int_equal(otte_region_unregister(&far, 1, SECOND, NULL), 0);
 	assert_int_equal(otte_mem_release(near_mem), 0);
-	assert_int_equal(otte_mem_release(far_mem), 0);
 	close_bench(&b);
 }
 
@@ -565,18 +565,20 @@ struct answer {
 	const char *text; /* "": hang up at once */
 };
 
-static void *answer_once(void *arg)
+/* Whoever comes, until the listener is shut down: the port may have been another program's before. */
+static void *answer_all(void *arg)
 {
 	struct answer *answer = arg;
 	char dropped[256];
-	int fd = accept(answer->listener, NULL, NULL);
+	int fd;
 
-	if (*answer->text && send(fd, answer->text, strlen(answer->text), MSG_NOSIGNAL) < 0)
-		return arg;
-	/* Until the other side has hung up: closed with words unread, a socket takes back its own. */
-	while (*answer->text && recv(fd, dropped, sizeof(dropped), 0) > 0)
-		;
-	close(fd);
+	while ((fd = accept(answer->listener, NULL, NULL)) >= 0) {
+		/* Until the other side has hung up: closed with words unread, a socket takes back its own. */
+		if (*answer->text && send(fd, answer->text, strlen(answer->text), MSG_NOSIGNAL) > 0)
+			while (recv(fd, dropped, sizeof(dropped), 0) > 0)
+				;
+		close(fd);
+	}
 	return NULL;
 }
 
@@ -588,8 +590,9 @@ static int open_one_that_says(struct otte_engine *engine, const char *text)
 	pthread_t thread;
 	int rc;
 
-	assert_int_equal(pthread_create(&thread, NULL, answer_once, &answer), 0);
+	assert_int_equal(pthread_create(&thread, NULL, answer_all, &answer), 0);
 	rc = otte_segment_open(engine, address, 0, 5 * SECOND, &segment);
+	shutdown(answer.listener, SHUT_RDWR);
 	pthread_join(thread, NULL);
 	close(answer.listener);
 	return rc;
