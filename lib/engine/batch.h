@@ -109,8 +109,10 @@ void otte_batch_start(struct otte_batch *batch, size_t count, bool sleeps);
 /* One request by itself: everything but budgets and conflicts. `index` is for the text. */
 int otte_request_check(struct otte_engine *engine, const struct otte_request *request, size_t index,
 		       struct otte_region_memo *memo);
-/* Send what the peer's window allows. True: there was something. */
-bool otte_batch_dispatch(struct otte_peer *peer);
+/* Send what the peer's window allows. */
+void otte_batch_dispatch(struct otte_peer *peer);
+/* Likewise, by the engine's thread, which asks all peers in turn. True: there was something. */
+bool otte_batch_dispatch_in_turn(struct otte_peer *peer);
 /* End what is overdue; returns the next deadline. */
 uint64_t otte_batch_expire(struct otte_peer *peer, uint64_t now_ns);
 /* The peer is lost: end what is queued on it. What is dispatched, its transport ends. */

@@ -90,6 +90,8 @@ static int tick(void *arg, uint64_t now_ns)
 		goto out;
 	atomic_store(&engine->tick_due_ns, UINT64_MAX);
 	rotate_peers(engine);
+	if (engine->gate.open)
+		otte_slots_new_round(&engine->gate.slots);
 	do {
 		n = hold_peers(engine, peers, ARRAY_SIZE(peers), last);
 		if (last)

@@ -443,7 +443,7 @@ uint64_t otte_peer_tick(struct otte_peer *peer, uint64_t now_ns)
 	next_ns = otte_batch_expire(peer, now_ns);
 	/* What the gate held back may go by now. Whatever else waits is looked at as room is made for it. */
 	if (peer->window.slots)
-		peer->served = otte_batch_dispatch(peer);
+		peer->served = otte_batch_dispatch_in_turn(peer);
 	pthread_mutex_lock(&peer->lock);
 	if (peer->state == OTTE_PEER_LOST && !peer->closing) {
 		reconnect = peer->retry_at_ns <= now_ns;

@@ -513,7 +513,7 @@ static bool take_queued(struct otte_peer *peer, struct otte_task_record *head)
 /* Heads leave a window so many at a time, because the transport is called without the peer's lock. */
 #define DISPATCH_FEW 16
 
-bool otte_batch_dispatch(struct otte_peer *peer)
+static bool dispatch(struct otte_peer *peer, bool in_turn)
 {
 	struct otte_task_record *heads[DISPATCH_FEW];
 	struct otte_queue_entry *entry;
@@ -532,7 +532,7 @@ bool otte_batch_dispatch(struct otte_peer *peer)
 			heads[n++]->dispatched = true;
 		}
 		if (peer->window.slots)
-			again_ns = peer->window.again_ns;
+			again_ns = peer->window.deferred && !in_turn ? 0 : peer->window.again_ns;
 		pthread_mutex_unlock(&peer->lock);
 		for (i = 0; i < n; i++)
 			peer->tcp->ops->start(peer->tcp, &heads[i]->work);
@@ -541,6 +541,16 @@ bool otte_batch_dispatch(struct otte_peer *peer)
 	if (again_ns != UINT64_MAX)
 		otte_gate_look_at(peer->engine, again_ns);
 	return sent;
+}
+
+void otte_batch_dispatch(struct otte_peer *peer)
+{
+	dispatch(peer, false);
+}
+
+bool otte_batch_dispatch_in_turn(struct otte_peer *peer)
+{
+	return dispatch(peer, true);
 }
 
 /*

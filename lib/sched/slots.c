@@ -384,7 +384,10 @@ static bool take_low(struct otte_slots *slots, uint64_t bytes)
 
 bool otte_slots_take(struct otte_slots *slots, unsigned priority, uint64_t bytes)
 {
-	return priority == OTTE_PRIORITY_HIGH || take_low(slots, bytes);
+	if (priority == OTTE_PRIORITY_HIGH || take_low(slots, bytes))
+		return true;
+	atomic_store(&slots->refused, true);
+	return false;
 }
 
 void otte_slots_give(struct otte_slots *slots, unsigned priority, uint64_t bytes)

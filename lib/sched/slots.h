@@ -51,6 +51,7 @@ struct otte_slots {
 	uint64_t low_bytes_max;
 
 	_Atomic uint64_t low_bytes;      /* under way below High */
+	_Atomic bool refused;            /* somebody found no room for more, in this round */
 	_Atomic uint64_t waiting[OTTE_PRIORITIES]; /* bytes that wait in this process */
 };
 
@@ -89,6 +90,18 @@ uint64_t otte_slots_low_waiting(const struct otte_slots *slots);
 
 /* Post so many bytes. False: too many are under way below High, and nothing is taken. */
 bool otte_slots_take(struct otte_slots *slots, unsigned priority, uint64_t bytes);
+/*
+ * Whether somebody was refused in this round: then nobody else is to take, or those who come and go would for ever
+ * have what is needed by one who waits. A new round is for who lets everybody try in turn.
+ */
+static inline bool otte_slots_contended(const struct otte_slots *slots)
+{
+	return atomic_load(&slots->refused);
+}
+static inline void otte_slots_new_round(struct otte_slots *slots)
+{
+	atomic_store(&slots->refused, false);
+}
 /* They are no longer under way. Who was refused is to be let try again: whatever otte_slots_wait() has told of. */
 void otte_slots_give(struct otte_slots *slots, unsigned priority, uint64_t bytes);
 

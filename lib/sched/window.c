@@ -44,14 +44,29 @@ static void take(struct otte_window *window, const struct otte_queue_entry *entr
 	window->bytes += entry->bytes;
 }
 
+/* Of the bytes under way below High. Where others wait for theirs, this window does not go before them. */
+static bool take_room(struct otte_window *window, const struct otte_queue_entry *entry)
+{
+	struct otte_slots *slots = window->slots;
+
+	if (!slots || entry->priority == HIGH)
+		return true;
+	if (otte_slots_contended(slots) && otte_slots_low_waiting(slots) > window->low_waiting) {
+		window->deferred = true;
+		return false;
+	}
+	return otte_slots_take(slots, entry->priority, entry->bytes);
+}
+
 /* By slot and by bytes under way; the latter are then taken. */
 static OTTE_COLD bool pass_gate(struct otte_window *window, const struct otte_queue_entry *entry)
 {
 	unsigned wanted = 1u << entry->priority;
 
 	window->again_ns = UINT64_MAX;
+	window->deferred = false;
 	return otte_slots_admit(window->slots, wanted, otte_now_ns(), &window->again_ns) &&
-	       otte_slots_take(window->slots, entry->priority, entry->bytes);
+	       take_room(window, entry);
 }
 
 bool otte_window_enter(struct otte_window *window, struct otte_queue_entry *entry)
@@ -85,13 +100,14 @@ struct otte_queue_entry *otte_window_next(struct otte_window *window)
 	unsigned admitted = 1u << HIGH;
 
 	window->again_ns = UINT64_MAX;
+	window->deferred = false;
 	if (window->queue.count[1] | window->queue.count[2])
 		admitted = look_at_lower(window);
 	for (;;) {
 		entry = otte_queue_first(&window->queue, admitted);
 		if (!entry || !fits(window, entry))
 			return NULL;
-		if (!window->slots || otte_slots_take(window->slots, entry->priority, entry->bytes))
+		if (take_room(window, entry))
 			break;
 		/* No room for what is below High, in all; it does not hold up what is High. */
 		admitted = 1u << HIGH;

@@ -30,6 +30,7 @@ struct otte_window {
 	 * nothing, or only for want of done().
 	 */
 	uint64_t again_ns;
+	bool deferred;                   /* likewise: it held back something until others had their turn */
 };
 
 /* -EDQUOT: too many of its priority wait. */

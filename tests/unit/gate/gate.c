@@ -38,7 +38,7 @@ static struct {
 	uint64_t bytes, low_bytes; /* its own; all below High that are under way */
 	uint8_t priority;
 } posts[POSTS_MAX];
-static _Atomic unsigned post_count, pushes, takes, wrong_takes;
+static _Atomic unsigned post_count, exchanges, pushes, takes, wrong_takes;
 static const struct otte_slots *asked;
 /* A post may be kept from starting until the test lets it. */
 static bool hold_posts;
@@ -48,7 +48,7 @@ static struct otte_transport_peer *held_peer;
 void __real_tcp_peer_start(struct otte_transport_peer *peer, struct otte_work *work);
 void __wrap_tcp_peer_start(struct otte_transport_peer *peer, struct otte_work *work);
 
-void __wrap_tcp_peer_start(struct otte_transport_peer *peer, struct otte_work *work)
+static void log_post(struct otte_transport_peer *peer, const struct otte_work *work)
 {
 	unsigned i = atomic_fetch_add(&post_count, 1);
 
@@ -57,6 +57,11 @@ void __wrap_tcp_peer_start(struct otte_transport_peer *peer, struct otte_work *w
 	posts[i].priority = work->priority;
 	posts[i].bytes = work->length;
 	posts[i].low_bytes = asked ? atomic_load(&asked->low_bytes) : 0;
+}
+
+void __wrap_tcp_peer_start(struct otte_transport_peer *peer, struct otte_work *work)
+{
+	log_post(peer, work);
 	if (hold_posts) {
 		assert_null(atomic_load(&held));
 		held_peer = peer;
@@ -66,10 +71,28 @@ void __wrap_tcp_peer_start(struct otte_transport_peer *peer, struct otte_work *w
 	}
 }
 
+/* The other way to post: it ends before it returns, or was none. */
+bool __real_tcp_peer_exchange(struct otte_transport_peer *peer, struct otte_work *work);
+bool __wrap_tcp_peer_exchange(struct otte_transport_peer *peer, struct otte_work *work);
+
+bool __wrap_tcp_peer_exchange(struct otte_transport_peer *peer, struct otte_work *work)
+{
+	struct otte_work copy = *work;
+	uint64_t low_bytes = asked ? atomic_load(&asked->low_bytes) : 0;
+
+	if (hold_posts || !__real_tcp_peer_exchange(peer, work))
+		return false;
+	log_post(peer, &copy);
+	posts[post_count - 1].low_bytes = low_bytes;
+	atomic_fetch_add(&exchanges, 1);
+	return true;
+}
+
 static void log_posts(const struct otte_segment *segment)
 {
 	asked = segment->peer->window.slots;
 	post_count = 0;
+	exchanges = 0;
 	pushes = 0;
 	takes = 0;
 	wrong_takes = 0;
@@ -587,6 +610,122 @@ static void peers_get_room_below_high_in_turn(void **state)
 	pair_close(&other);
 }
 
+static void finish_one(const struct pair *pair)
+{
+	unsigned finished = 0;
+	struct otte_batch_status status = { 0 };
+
+	assert_int_equal(otte_batch_poll(pair->batch, &status), 0);
+	finished = status.finished;
+	start_held(pair, false);
+	while (status.finished == finished)
+		assert_int_equal(otte_batch_poll(pair->batch, &status), 0);
+}
+
+/* No second one has room beside it. */
+static void submit_large(const struct pair *pair, unsigned place)
+{
+	struct otte_request request = request_of(pair, OTTE_READ, LOW, place);
+
+	request.length = 8 * KIB - 1;
+	assert_int_equal(otte_batch_submit(pair->batch, &request, 1), 0);
+}
+
+/*
+ * A caller who submits again as soon as it can is faster than the engine's thread, which gives to others in turn.
+ * That thread stands still here for as long as that takes.
+ */
+static void who_comes_back_at_once_does_not_go_before_who_waits(void **state)
+{
+	struct otte_request request;
+	struct otte_segment *segment;
+	char address[OTTE_ADDRESS_MAX];
+	struct pair pair, other;
+	const struct otte_transport_peer *waiting;
+	unsigned i;
+
+	(void)state;
+	pair_open(&other, SIZE, ungated);
+	open_at_high_slot(&pair, one_below_high);
+	otte_clock_fake(0);
+	assert_int_equal(otte_engine_address(other.source, address, sizeof(address)), 0);
+	assert_int_equal(otte_segment_open(pair.requester, address, OTTE_EPOCH_ANY, 10 * SECOND,
+					   &segment),
+			 0);
+	waiting = segment->peer->tcp;
+	to_slot(2, 0);
+	hold_posts = true;
+	submit_large(&pair, 0);
+	assert_int_equal(post_count, 1);
+	/* Larger than all the room that there is, so it needs all of it. */
+	request = pair_request(&pair, OTTE_READ, 512 * KIB, 512 * KIB, 64 * KIB);
+	request.priority = LOW;
+	request.segment = segment;
+	request.remote_region = otte_region_id(other.remote);
+	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
+	submit_large(&pair, 1);
+	for (i = 2; i < 12 && held_peer != waiting; i++) {
+		pthread_mutex_lock(&pair.requester->peer_lock);
+		finish_one(&pair);
+		submit_large(&pair, i);
+		pthread_mutex_unlock(&pair.requester->peer_lock);
+		while (!atomic_load(&held))
+			let_one_pass(&pair);
+	}
+	/* Either of them may have had the first turn. */
+	assert_in_range(i, 3, 4);
+	hold_posts = false;
+	start_held(&pair, false);
+	assert_int_equal(otte_batch_wait(pair.batch, -1), 0);
+	assert_int_equal(post_count, i + 1);
+	assert_int_equal(stats_of(pair.requester).low_inflight_bytes, 0);
+	otte_clock_fake(0);
+	assert_int_equal(otte_batch_reset(pair.batch), 0);
+	assert_int_equal(otte_segment_close(segment), 0);
+	pair_close(&pair);
+	pair_close(&other);
+}
+
+static void *run_low(void *arg)
+{
+	const struct pair *pair = arg;
+	struct otte_request request = request_of(pair, OTTE_READ, LOW, 0);
+
+	return (void *)(intptr_t)otte_batch_run(pair->batch, &request, 1, -1);
+}
+
+/* Whoever may sleep in a connection does not where the gate is closed, and asks it before it exchanges. */
+static void a_run_waits_for_its_slot_and_is_then_one_exchange(void **state)
+{
+	struct otte_request request;
+	struct pair pair;
+	pthread_t thread;
+	unsigned i;
+	void *ret;
+
+	(void)state;
+	open_at_high_slot(&pair, gated);
+	request = request_of(&pair, OTTE_READ, LOW, 0);
+	assert_int_equal(pthread_create(&thread, NULL, run_low, &pair), 0);
+	while (!stats_of(pair.requester).waiting_low && !post_count)
+		let_pass(&pair);
+	let_pass(&pair);
+	assert_int_equal(post_count, 0);
+	assert_int_equal(task_of(pair.batch, 0).state, OTTE_TASK_QUEUED);
+	to_slot(2, 0);
+	pthread_join(thread, &ret);
+	assert_null(ret);
+	assert_int_equal(takes, 1);
+	for (i = 0; i < 1000 && !exchanges; i++)
+		assert_int_equal(otte_batch_run(pair.batch, &request, 1, -1), 0);
+	printf("%u runs until one was an exchange\n", i);
+	assert_true(exchanges > 0);
+	assert_int_equal(takes, post_count);
+	assert_int_equal(wrong_takes, 0);
+	assert_int_equal(stats_of(pair.requester).low_inflight_bytes, 0);
+	close_pair(&pair);
+}
+
 /* ---- Age ---- */
 
 static void one_at_a_time(struct otte_config *config)
@@ -730,6 +869,8 @@ int main(void)
 		cmocka_unit_test(bytes_below_high_stay_within_their_bound),
 		cmocka_unit_test(neighbours_below_high_are_merged_within_the_bound),
 		cmocka_unit_test(peers_get_room_below_high_in_turn),
+		cmocka_unit_test(who_comes_back_at_once_does_not_go_before_who_waits),
+		cmocka_unit_test(a_run_waits_for_its_slot_and_is_then_one_exchange),
 		cmocka_unit_test(age_lets_low_finish_under_high),
 		cmocka_unit_test(every_post_obeys_the_gate),
 	};
