@@ -12,19 +12,6 @@
 #include "base/util.h"
 #include "engine/engine.h"
 
-static void timer_ready(struct otte_watch *watch, uint32_t events)
-{
-	struct otte_gate *gate = container_of(watch, struct otte_gate, timer);
-	uint64_t count;
-
-	(void)events;
-	pthread_mutex_lock(&gate->lock);
-	/* The thread looks at tick_due_ns after each round. A timer that was set anew says nothing yet. */
-	if (read(watch->fd, &count, sizeof(count)) > 0)
-		gate->timer_ns = UINT64_MAX;
-	pthread_mutex_unlock(&gate->lock);
-}
-
 /* Under gate->lock. */
 static void set_timer(struct otte_gate *gate, uint64_t at_ns)
 {
@@ -34,6 +21,31 @@ static void set_timer(struct otte_gate *gate, uint64_t at_ns)
 
 	gate->timer_ns = at_ns;
 	timerfd_settime(gate->timer.fd, TFD_TIMER_ABSTIME, &when, NULL);
+}
+
+/* Under gate->lock: who asked between the timer's firing and now found it set to what has gone by. */
+static void set_for_others(struct otte_gate *gate)
+{
+	struct otte_engine *engine = container_of(gate, struct otte_engine, gate);
+	uint64_t due_ns = atomic_load(&engine->tick_due_ns);
+
+	if (due_ns != UINT64_MAX && due_ns > otte_now_ns())
+		set_timer(gate, due_ns);
+}
+
+static void timer_ready(struct otte_watch *watch, uint32_t events)
+{
+	struct otte_gate *gate = container_of(watch, struct otte_gate, timer);
+	uint64_t count;
+
+	(void)events;
+	pthread_mutex_lock(&gate->lock);
+	/* The thread looks at tick_due_ns after each round. A timer that was set anew says nothing yet. */
+	if (read(watch->fd, &count, sizeof(count)) > 0) {
+		gate->timer_ns = UINT64_MAX;
+		set_for_others(gate);
+	}
+	pthread_mutex_unlock(&gate->lock);
 }
 
 void otte_gate_look_at(struct otte_engine *engine, uint64_t at_ns)

@@ -347,6 +347,42 @@ static void the_engine_wakes_when_the_slot_opens(void **state)
 	close_pair(&pair);
 }
 
+static uint64_t timer_of(struct otte_gate *gate)
+{
+	uint64_t timer_ns;
+
+	pthread_mutex_lock(&gate->lock);
+	timer_ns = gate->timer_ns;
+	pthread_mutex_unlock(&gate->lock);
+	return timer_ns;
+}
+
+/* It is set to what has gone by, and so not set anew; the thread has yet to read it. */
+static void a_look_asked_for_while_the_timer_fires_is_in_time(void **state)
+{
+	const struct itimerspec past = { .it_value.tv_nsec = 1 };
+	struct otte_gate *gate;
+	struct pair pair;
+
+	(void)state;
+	open_at_high_slot(&pair, gated);
+	cycle_ns += 10000 * (3 * SLOT_NS);
+	to_slot(0, 0);
+	gate = &pair.requester->gate;
+	submit(&pair, OTTE_READ, LOW, 0);
+	let_pass(&pair);
+	pthread_mutex_lock(&gate->lock);
+	gate->timer_ns = 1;
+	assert_int_equal(timerfd_settime(gate->timer.fd, TFD_TIMER_ABSTIME, &past, NULL), 0);
+	pthread_mutex_unlock(&gate->lock);
+	while (timer_of(gate) == 1)
+		let_pass(&pair);
+	assert_int_equal(timer_of(gate), cycle_ns + 2 * SLOT_NS);
+	to_slot(2, 0);
+	assert_int_equal(otte_batch_wait(pair.batch, -1), 0);
+	close_pair(&pair);
+}
+
 /* ---- Other ends of a wait ---- */
 
 static void a_deadline_in_the_queue_is_etime_and_nothing_moved(void **state)
@@ -860,6 +896,7 @@ int main(void)
 		cmocka_unit_test(who_may_send_goes_at_once_and_through_no_queue),
 		cmocka_unit_test(what_waits_leaves_by_priority_and_in_its_order),
 		cmocka_unit_test(the_engine_wakes_when_the_slot_opens),
+		cmocka_unit_test(a_look_asked_for_while_the_timer_fires_is_in_time),
 		cmocka_unit_test(a_deadline_in_the_queue_is_etime_and_nothing_moved),
 		cmocka_unit_test(a_deadline_comes_before_a_slot_that_opens_with_it),
 		cmocka_unit_test(cancelled_in_the_queue_nothing_moved),
