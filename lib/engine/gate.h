@@ -19,7 +19,7 @@
 struct otte_engine;
 
 struct otte_gate {
-	bool open;                       /* there is one */
+	_Atomic bool open;               /* there is one; set once that is so */
 	struct otte_slots slots;
 	struct otte_watch timer;         /* in progress.control */
 	pthread_mutex_t lock;            /* the rest */
