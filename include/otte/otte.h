@@ -33,7 +33,8 @@
  *   passed after dispatch; -ECONNRESET peer lost; -ENOSYS, -ENODEV missing library or device, named;
  *   -EUCLEAN physical completion unproven, resources retained; -ESHUTDOWN the engine is closed for
  *   that direction; -ENOMEM no memory; -EPROTO the peer broke the protocol; -EPROTONOSUPPORT the
- *   peer speaks another version; -EKEYREJECTED the peer failed authentication; -EOWNERDEAD forked.
+ *   peer or the kernel module speaks another version; -EKEYREJECTED the peer failed authentication;
+ *   -EOWNERDEAD forked.
  */
 #ifndef OTTE_OTTE_H
 #define OTTE_OTTE_H

@@ -65,7 +65,10 @@ int otte_batch_submit(struct otte_batch *batch, const struct otte_request *reque
 	return otte_batch_add(batch, &from, count);
 }
 
-/* Under batch->lock: the peer, held, of a batch whose requests are one group that has not ended; how many. */
+/*
+ * Under batch->lock, some of its requests not finished: the peer, held, of a batch whose requests
+ * are one group that has not ended; how many.
+ */
 static struct otte_peer *hold_only_peer(struct otte_batch *batch, uint32_t *requests)
 {
 	struct otte_task_record *head = batch->tasks;
@@ -358,7 +361,10 @@ static void forget_waiter(struct otte_batch *batch, struct otte_waiter *waiter)
 	pthread_mutex_unlock(&batch->lock);
 }
 
-/* Everything is queued, and the caller's waiter not done when it looked. */
+/*
+ * Everything is queued, and the caller's waiter not done when it looked. If it is now, another thread
+ * may have begun the batch anew, and be filling in its tasks under submit_lock alone.
+ */
 static int wait_on(struct otte_batch *batch, struct otte_waiter *waiter, int64_t timeout_ns)
 {
 	uint64_t until_ns = otte_deadline_after(timeout_ns);
@@ -366,7 +372,7 @@ static int wait_on(struct otte_batch *batch, struct otte_waiter *waiter, int64_t
 	uint32_t requests = 0;
 
 	pthread_mutex_lock(&batch->lock);
-	if (is_long(timeout_ns))
+	if (is_long(timeout_ns) && !atomic_load(&waiter->done))
 		peer = hold_only_peer(batch, &requests);
 	pthread_mutex_unlock(&batch->lock);
 	return wait_for(batch, waiter, peer, requests, until_ns);
@@ -401,7 +407,7 @@ int otte_batch_run(struct otte_batch *batch, const struct otte_request *requests
 		if (ret)
 			return ret;
 	}
-	return (int)batch->failed;
+	return (int)waiter.failed;
 }
 
 int otte_batch_destroy(struct otte_batch *batch)

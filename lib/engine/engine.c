@@ -152,6 +152,8 @@ static int open_transport(struct otte_engine *engine)
 		.source = {
 			.begin = otte_source_begin,
 			.refused = otte_source_refused,
+			.still = otte_source_still,
+			.guarded = otte_source_guarded,
 			.end = otte_source_end,
 			.retain = otte_source_retain,
 			.lane_closed = otte_source_lane_closed,
@@ -218,6 +220,7 @@ int otte_engine_create(const struct otte_config *config, struct otte_engine **ou
 
 	if (!out)
 		return otte_fail(-EINVAL, "otte_engine_create: engine must not be NULL");
+	*out = NULL;
 	engine = calloc(1, sizeof(*engine));
 	if (!engine)
 		return otte_fail(-ENOMEM, "no memory for an engine");

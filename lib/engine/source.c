@@ -232,6 +232,7 @@ static struct standing *find_standing(struct source_peer *peer, uint64_t region,
 static int check(const struct otte_region *region, const struct otte_lane_request *request)
 {
 	uint32_t right = request->op == OTTE_READ ? OTTE_REMOTE_READ : OTTE_REMOTE_WRITE;
+	int ret;
 
 	if (region->access == OTTE_LOCAL_ONLY)
 		return otte_fail(-ENOENT, "region %lu is not published", (unsigned long)region->id);
@@ -241,6 +242,9 @@ static int check(const struct otte_region *region, const struct otte_lane_reques
 				 (unsigned long)region->id, (unsigned long)region->length);
 	if (!(region->access & right))
 		return otte_fail(-EACCES, "region %lu does not grant it", (unsigned long)region->id);
+	ret = otte_region_check_fresh(region);
+	if (ret)
+		return ret;
 	/* A file is cut off at its end: with its last byte the whole range is there. */
 	if (!otte_mem_present(region->mem, region->offset + request->offset + request->length - 1))
 		return otte_fail(-ESTALE, "the file behind region %lu is shorter now",
@@ -388,6 +392,17 @@ void otte_source_refused(void *arg)
 	const struct source_peer *peer = arg;
 
 	atomic_fetch_add(&peer->engine->counters.refused_requests, 1);
+}
+
+/* What the engine has mapped is the engine's to unmap, which it does once no region of it is left. */
+bool otte_source_guarded(const struct otte_source_use *use)
+{
+	return use->region->watch.mask && use->region->mem->kind == OTTE_MEM_ADOPTED;
+}
+
+int otte_source_still(const struct otte_source_use *use)
+{
+	return otte_region_check_fresh(use->region);
 }
 
 void otte_source_end(struct otte_source_use *use, bool complete)

@@ -207,6 +207,9 @@ static int prepare_group(struct otte_task_record *head)
 	ret = otte_region_use(region);
 	if (ret)
 		return ret;
+	ret = otte_region_check_fresh(region);
+	if (ret)
+		goto unuse;
 	ret = otte_access_begin(&region->mem->access, &head->access, offset, work->length,
 				work->op == OTTE_READ);
 	if (ret)
@@ -317,6 +320,7 @@ static void tell_all_finished(struct otte_batch *batch)
 	}
 	while ((waiter = batch->waiters)) {
 		DL_DELETE(batch->waiters, waiter);
+		waiter->failed = batch->failed;
 		otte_progress_wake(progress, waiter);
 	}
 }
@@ -411,8 +415,9 @@ static void count(struct otte_request_counts *counts, const struct otte_task_rec
 		counts->write_bytes += head->work.length;
 }
 
-static void end_group(struct otte_task_record *head, int code, uint8_t effect, bool drained,
-		      bool sent)
+/* True: the peer's window has room now for what waits. The peer is held by the caller. */
+static bool finish_group(struct otte_task_record *head, int code, uint8_t effect, bool drained,
+			 bool sent)
 {
 	struct otte_peer *peer = head->peer;
 	bool more, others = false;
@@ -426,28 +431,50 @@ static void end_group(struct otte_task_record *head, int code, uint8_t effect, b
 	/* Where other peers wait for room below High as well, they get it in turn, from the engine's thread. */
 	more = sent && (others ? peer->window.queue.count[OTTE_PRIORITY_HIGH] :
 				 otte_window_waiting(&peer->window));
-	/* The segment may be closed as soon as it is let go; who finds the group not ended wants its peer. */
-	otte_peer_hold(peer);
 	head->segment->uses--;
 	count(&peer->counts, head, code);
 	pthread_mutex_unlock(&peer->lock);
 	release_group(head);
 	publish(head, code, effect, drained);
-	if (more)
-		otte_batch_dispatch(peer);
 	if (others)
 		otte_gate_look_at(peer->engine, 0);
+	return more;
+}
+
+static void end_group(struct otte_task_record *head, int code, uint8_t effect, bool drained,
+		      bool sent)
+{
+	struct otte_peer *peer = head->peer;
+
+	/* The segment may be closed as soon as it is let go; who finds the group not ended wants its peer. */
+	otte_peer_hold(peer);
+	if (finish_group(head, code, effect, drained, sent))
+		otte_batch_dispatch(peer);
 	otte_peer_put(peer);
 }
 
+static void count_stale(const struct otte_task_record *head)
+{
+	atomic_fetch_add(&head->batch->engine->counters.stale_regions, 1);
+}
+
+/*
+ * What moved to or from memory that is not the registered one any more is no success: a WRITE may have
+ * taken bytes of another mapping there.
+ */
 static void work_done(struct otte_work *work)
 {
 	struct otte_task_record *head = container_of(work, struct otte_task_record, work);
+	uint8_t effect = work->effect;
 	int code = work->code;
 
+	if (!code && !otte_region_is_fresh(&head->region->watch)) {
+		code = -ESTALE;
+		effect = work->op == OTTE_WRITE ? OTTE_EFFECT_UNKNOWN : OTTE_EFFECT_NONE;
+	}
 	if (code == -ESTALE)
-		atomic_fetch_add(&head->batch->engine->counters.stale_regions, 1);
-	end_group(head, code, work->effect, work->drained, true);
+		count_stale(head);
+	end_group(head, code, effect, work->drained, true);
 }
 
 static void end_unsent(struct otte_task_record *head, int code)
@@ -510,6 +537,22 @@ static bool take_queued(struct otte_peer *peer, struct otte_task_record *head)
 	return true;
 }
 
+/* False: its memory is gone, nothing moves. sleeps: the caller has nothing else to do than to wait for it. */
+static bool start(struct otte_task_record *head, bool sleeps)
+{
+	struct otte_transport_peer *peer = head->peer->tcp;
+	const struct otte_transport_ops *ops = peer->ops;
+
+	if (otte_region_is_fresh(&head->region->watch)) {
+		if (!sleeps || !ops->exchange(peer, &head->work))
+			ops->start(peer, &head->work);
+		return true;
+	}
+	count_stale(head);
+	ops->unplan(&head->work);
+	return false;
+}
+
 /* Heads leave a window so many at a time, because the transport is called without the peer's lock. */
 #define DISPATCH_FEW 16
 
@@ -517,13 +560,14 @@ static bool dispatch(struct otte_peer *peer, bool in_turn)
 {
 	struct otte_task_record *heads[DISPATCH_FEW];
 	struct otte_queue_entry *entry;
-	bool sent = false;
+	bool sent = false, room;
 	uint64_t again_ns;
 	size_t i, n;
 
 	do {
 		n = 0;
 		again_ns = UINT64_MAX;
+		room = false;
 		/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): count is not 0 */
 		pthread_mutex_lock(&peer->lock);
 		while (n < DISPATCH_FEW && peer->state == OTTE_PEER_READY &&
@@ -535,9 +579,11 @@ static bool dispatch(struct otte_peer *peer, bool in_turn)
 			again_ns = peer->window.deferred && !in_turn ? 0 : peer->window.again_ns;
 		pthread_mutex_unlock(&peer->lock);
 		for (i = 0; i < n; i++)
-			peer->tcp->ops->start(peer->tcp, &heads[i]->work);
+			if (!start(heads[i], false))
+				room |= finish_group(heads[i], -ESTALE, OTTE_EFFECT_NONE, true,
+						     true);
 		sent |= n > 0;
-	} while (n == DISPATCH_FEW);
+	} while (n == DISPATCH_FEW || room);
 	if (again_ns != UINT64_MAX)
 		otte_gate_look_at(peer->engine, again_ns);
 	return sent;
@@ -567,9 +613,8 @@ static void start_alone(struct otte_batch *batch, struct otte_task_record *head,
 	otte_progress_kick(progress);
 	pthread_mutex_unlock(&batch->submit_lock);
 	if (queued == ENTERED) {
-		if (!sleeps || !otte_progress_alone(progress, requests) ||
-		    !peer->tcp->ops->exchange(peer->tcp, &head->work))
-			peer->tcp->ops->start(peer->tcp, &head->work);
+		if (!start(head, sleeps && otte_progress_alone(progress, requests)))
+			end_group(head, -ESTALE, OTTE_EFFECT_NONE, true, true);
 	} else if (queued == WAITS) {
 		otte_batch_dispatch(peer);
 		otte_peer_put(peer);

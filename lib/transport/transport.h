@@ -61,6 +61,13 @@ struct otte_source_ops {
 	 */
 	int (*begin)(void *peer, const struct otte_lane_request *request,
 		     struct otte_source_use **use, uint8_t **address);
+	/*
+	 * After bytes were copied from or to the range, and before the peer is told of a success: 0, or
+	 * -ESTALE, and some of that may have been other memory. It does not call the system.
+	 */
+	int (*still)(const struct otte_source_use *use);
+	/* Whether that may come of itself, so that the last byte of a READ must wait for it. */
+	bool (*guarded)(const struct otte_source_use *use);
 	/* The peer is told an error of begin(). */
 	void (*refused)(void *peer);
 	/* The transport will not touch the range again. complete: all bytes moved. */

@@ -21,6 +21,8 @@
 #include <sys/wait.h>
 
 #include "engine/engine.h"
+#include "ledger/module.h"
+#include "ledger/open.h"
 #include "otte/otte.h"
 #include "wrong_peer.h"
 #include "seen.h"
@@ -256,15 +258,72 @@ static void a_config_that_cannot_be_is_refused(void **state)
 	strcpy(config.listen_address, "192.0.2.1");
 	assert_int_equal(otte_engine_create(&config, &engine), -EADDRNOTAVAIL);
 	config = config_of(NULL);
-	config.ledger = OTTE_LEDGER_KERNEL;
-	assert_true(otte_engine_create(&config, &engine) < 0);
-	config = config_of(NULL);
 	strcpy(config.key_file, "/nonexistent/otte.key");
 	assert_int_equal(otte_engine_create(&config, &engine), -ENOENT);
 	assert_int_equal(chmod(path, 0644), 0);
 	strcpy(config.key_file, path);
 	assert_int_equal(otte_engine_create(&config, &engine), -EPERM);
 	unlink(path);
+}
+
+/* ---- Nodes that are not what `ledger = kernel` wants ---- */
+
+static const char *node; /* stands for the module's */
+static struct otte_module_facts facts;
+
+int __real_otte_ledger_node_open(const char *path);
+int __wrap_otte_ledger_node_open(const char *path);
+int __wrap_otte_module_query(int fd, struct otte_module_facts *out);
+
+int __wrap_otte_ledger_node_open(const char *path)
+{
+	return __real_otte_ledger_node_open(node ? node : path);
+}
+
+int __wrap_otte_module_query(int fd, struct otte_module_facts *out)
+{
+	(void)fd;
+	*out = facts;
+	return 0;
+}
+
+static void expect_no_kernel_ledger(int code, const char *part)
+{
+	struct otte_config config = config_of(NULL);
+	struct otte_engine *engine = (struct otte_engine *)1;
+
+	config.ledger = OTTE_LEDGER_KERNEL;
+	assert_int_equal(otte_engine_create(&config, &engine), code);
+	assert_null(engine);
+	if (!strstr(otte_error_text(), part))
+		fail_msg("%s: %s", otte_error_text(), part);
+}
+
+static void a_kernel_ledger_that_cannot_be_had_is_refused_by_name(void **state)
+{
+	char path[] = "/tmp/otte-errors-XXXXXX";
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	close(fd);
+	node = path;
+	expect_no_kernel_ledger(-ENODEV, path);
+	assert_int_equal(chmod(path, 0), 0);
+	if (!geteuid())
+		assert_int_equal(seteuid(65534), 0);
+	expect_no_kernel_ledger(-EACCES, "no permission to read and write it");
+	assert_int_equal(seteuid(getuid()), 0);
+	unlink(path);
+	expect_no_kernel_ledger(-ENODEV, "no such device");
+	node = "/dev/null";
+	facts.revision = 2;
+	expect_no_kernel_ledger(-EPROTONOSUPPORT, "revision 2 of the ABI, this library 1");
+	facts.revision = 1;
+	facts.event_bytes = 1024;
+	facts.features = ~(uint64_t)OTTE_MODULE_FEAT_STANDING;
+	expect_no_kernel_ledger(-EPROTONOSUPPORT, "lacks feature STANDING (bit 6)");
+	node = NULL;
 }
 
 static void an_address_is_taken_once(void **state)
@@ -845,6 +904,7 @@ int main(void)
 		cmocka_unit_test(a_null_argument_is_malformed),
 		cmocka_unit_test(a_forked_child_gets_an_error_from_every_call),
 		cmocka_unit_test(a_config_that_cannot_be_is_refused),
+		cmocka_unit_test(a_kernel_ledger_that_cannot_be_had_is_refused_by_name),
 		cmocka_unit_test(an_address_is_taken_once),
 		cmocka_unit_test(what_is_in_use_is_not_given_back),
 		cmocka_unit_test(a_file_must_be_a_file_and_open_for_it),
