@@ -28,7 +28,8 @@ UNIT_WITH_slots := kmod/slot.o
 $(B)/kmod/slot.o: CPPFLAGS_OTTE += -Itests/unit/slots/kernel
 
 # What is queued, what the gate is asked before each post, and the posts.
-LDFLAGS_unit_gate := $(addprefix -Wl$(comma)--wrap=,otte_queue_push otte_slots_admit otte_slots_take tcp_peer_start tcp_peer_exchange)
+LDFLAGS_unit_gate := $(addprefix -Wl$(comma)--wrap=,otte_queue_push otte_slots_admit otte_slots_take \
+	tcp_peer_start tcp_peer_exchange)
 
 UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
 
