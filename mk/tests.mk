@@ -23,6 +23,14 @@ LDFLAGS_unit_ends := $(addprefix -Wl$(comma)--wrap=,otte_access_end otte_notify_
 # Where a source stops, and what it finds when it looks at its memory.
 LDFLAGS_unit_stale := -Wl,--wrap=otte_source_begin,--wrap=otte_source_still
 
+# The slot gate beside the module's arithmetic, built against the few things that it takes from the kernel.
+UNIT_WITH_slots := kmod/slot.o
+$(B)/kmod/slot.o: CPPFLAGS_OTTE += -Itests/unit/slots/kernel
+
+# What is queued, what the gate is asked before each post, and the posts.
+LDFLAGS_unit_gate := $(addprefix -Wl$(comma)--wrap=,otte_queue_push otte_slots_admit otte_slots_take \
+	tcp_peer_start tcp_peer_exchange)
+
 UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
 
 $(B)/tests/%.o: CPPFLAGS_OTTE += -Itests
@@ -58,4 +66,5 @@ $(B)/guest/%: $(B)/tests/e2e/guest/%.o $(B)/libotte.a
 	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE) -Wl,--as-needed -lcmocka
 	@mv $@.tmp $@
 
+-include $(B)/kmod/slot.d
 -include $(foreach n,$(UNIT_NAMES),$(patsubst %.c,$(B)/%.d,$(wildcard tests/unit/$(n)/*.c)))

@@ -159,6 +159,19 @@ struct otte_config {
 	uint64_t tcp_stall_ns;                  /* tcp.stall_timeout_ms: 10000 without a byte moved */
 	uint32_t tcp_zerocopy;                  /* tcp.zerocopy: enum otte_zerocopy; auto */
 	uint32_t tcp_zerocopy_bytes;            /* tcp.zerocopy_bytes: 65536; shorter ones are copied */
+
+	/* Requests outstanding at each priority, refused with -EDQUOT when full; what waits moves up. */
+	uint32_t max_high_requests;             /* priority.high_requests: 65536 */
+	uint32_t max_medium_requests;           /* priority.medium_requests: 65536 */
+	uint32_t max_low_requests;              /* priority.low_requests: 65536 */
+	uint32_t aging_per_entry;               /* priority.aging_per_entry: false; not a whole tier */
+	uint64_t aging_ns;                      /* priority.aging_ms: 10; 0 = nothing moves up */
+
+	/* Priority slots, shared with the other processes of a domain. */
+	char slots_domain[32];                  /* slots.domain: "" = none */
+	char slots_pattern[112];                /* slots.pattern: "high,medium,low" */
+	uint64_t slot_interval_ns;              /* slots.interval_us: 2000 */
+	uint64_t low_inflight_bytes;            /* slots.low_inflight_bytes: 262144 below High */
 };
 
 /* Defaults. `size` is sizeof(*config) of the caller. -EINVAL if smaller than version 1's. */
@@ -267,6 +280,11 @@ struct otte_stats {
 	uint64_t zerocopy_copied;       /* of which the kernel copied so many after all */
 	uint64_t zerocopy_refused;      /* sends that it had no room for: copied by us */
 	uint64_t zerocopy_outstanding;  /* sends whose memory the kernel has not released yet */
+	uint64_t waiting_high;          /* High requests, merged neighbours as one, that wait for dispatch */
+	uint64_t waiting_medium;
+	uint64_t waiting_low;
+	uint64_t promoted;              /* steps up that requests have taken for their age */
+	uint64_t low_inflight_bytes;    /* dispatched below High, where there are slots */
 };
 
 /* Counters of this engine; calls nothing outside the process. Fills at most stats->size bytes. */

@@ -26,7 +26,7 @@ struct otte_segment;
 struct otte_task_record {
 	struct otte_task_record *prev, *next; /* peer->live, of heads */
 	struct otte_work work;
-	struct otte_window_entry entry;
+	struct otte_queue_entry entry;
 	struct otte_access access;
 	struct otte_batch *batch;
 	struct otte_segment *segment;
@@ -112,6 +112,8 @@ int otte_request_check(struct otte_engine *engine, const struct otte_request *re
 		       struct otte_region_memo *memo);
 /* Send what the peer's window allows. */
 void otte_batch_dispatch(struct otte_peer *peer);
+/* Likewise, by the engine's thread, which asks all peers in turn. True: there was something. */
+bool otte_batch_dispatch_in_turn(struct otte_peer *peer);
 /* End what is overdue; returns the next deadline. */
 uint64_t otte_batch_expire(struct otte_peer *peer, uint64_t now_ns);
 /* The peer is lost: end what is queued on it. What is dispatched, its transport ends. */

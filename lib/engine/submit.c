@@ -92,6 +92,36 @@ static bool charge(_Atomic uint64_t *total, uint64_t amount, uint64_t limit)
 	return true;
 }
 
+/* How many requests of a submission there are of each priority. */
+static void count_priorities(const struct otte_task_record *tasks, size_t count,
+			     uint64_t counts[OTTE_PRIORITIES])
+{
+	size_t i;
+
+	memset(counts, 0, OTTE_PRIORITIES * sizeof(*counts));
+	for (i = 0; i < count; i++)
+		counts[tasks[i].work.priority]++;
+}
+
+static OTTE_COLD int charge_priorities(struct otte_engine *engine, const uint64_t counts[OTTE_PRIORITIES])
+{
+	const uint32_t limits[OTTE_PRIORITIES] = { engine->config.max_high_requests,
+						   engine->config.max_medium_requests,
+						   engine->config.max_low_requests };
+	static const char *const names[OTTE_PRIORITIES] = { "high", "medium", "low" };
+	unsigned i;
+
+	for (i = 0; i < OTTE_PRIORITIES; i++)
+		if (!charge(&engine->by_priority[i], counts[i], limits[i]))
+			break;
+	if (i == OTTE_PRIORITIES)
+		return 0;
+	otte_fail(-EDQUOT, "priority.%s_requests (%u) is full", names[i], limits[i]);
+	while (i--)
+		atomic_fetch_sub(&engine->by_priority[i], counts[i]);
+	return -EDQUOT;
+}
+
 static int charge_budgets(struct otte_engine *engine, uint64_t requests, uint64_t bytes)
 {
 	if (!charge(&engine->requests, requests, engine->config.max_requests))
@@ -143,6 +173,14 @@ static void fill_task(struct otte_batch *batch, uint32_t index, const struct ott
 	task->access.range.start = request->local_offset;
 }
 
+/* What goes at a lower priority goes in pieces of which the gate can let one at a time. */
+static uint64_t merge_bytes(const struct otte_task_record *head)
+{
+	if (!head->peer->window.slots || head->work.priority == OTTE_PRIORITY_HIGH)
+		return MERGE_BYTES;
+	return min_u64(MERGE_BYTES, head->batch->engine->config.low_inflight_bytes);
+}
+
 /* The task goes on where the group of `head` ends, and agrees with it in everything. */
 static bool continues(const struct otte_task_record *head, const struct otte_task_record *task)
 {
@@ -154,7 +192,7 @@ static bool continues(const struct otte_task_record *head, const struct otte_tas
 	       head->work.region == task->work.region &&
 	       head->work.offset + length == task->work.offset &&
 	       head->access.range.start + length == task->access.range.start &&
-	       length + task->length <= MERGE_BYTES;
+	       length + task->length <= merge_bytes(head);
 }
 
 static void work_done(struct otte_work *work);
@@ -181,6 +219,7 @@ static int prepare_group(struct otte_task_record *head)
 	work->done = work_done;
 	head->entry.bytes = work->length;
 	head->entry.priority = work->priority;
+	head->entry.enqueued_ns = head->submitted_ns;
 	ret = head->peer->tcp->ops->plan(head->peer->tcp, work);
 	if (ret)
 		goto end_access;
@@ -354,6 +393,8 @@ static void publish(struct otte_task_record *head, int code, uint8_t effect, boo
 	}
 	atomic_fetch_sub(&engine->bytes, head->work.length);
 	atomic_fetch_sub(&engine->requests, members);
+	if (engine->bounded)
+		atomic_fetch_sub(&engine->by_priority[head->work.priority], members);
 	finished = atomic_load_explicit(&batch->finished, memory_order_relaxed) + members;
 	if (finished == atomic_load_explicit(&batch->submitted, memory_order_relaxed))
 		tell_all_finished(batch);
@@ -379,20 +420,24 @@ static bool finish_group(struct otte_task_record *head, int code, uint8_t effect
 			 bool sent)
 {
 	struct otte_peer *peer = head->peer;
-	bool more;
+	bool more, others = false;
 
 	pthread_mutex_lock(&peer->lock);
 	if (head->live)
 		DL_DELETE(peer->live, head);
 	head->live = false;
 	if (sent)
-		otte_window_done(&peer->window, &head->entry);
-	more = sent && otte_window_waiting(&peer->window);
+		others = otte_window_done(&peer->window, &head->entry);
+	/* Where other peers wait for room below High as well, they get it in turn, from the engine's thread. */
+	more = sent && (others ? peer->window.queue.count[OTTE_PRIORITY_HIGH] :
+				 otte_window_waiting(&peer->window));
 	head->segment->uses--;
 	count(&peer->counts, head, code);
 	pthread_mutex_unlock(&peer->lock);
 	release_group(head);
 	publish(head, code, effect, drained);
+	if (others)
+		otte_gate_look_at(peer->engine, 0);
 	return more;
 }
 
@@ -450,7 +495,7 @@ static enum queued queue_group(struct otte_task_record *head, bool alone)
 {
 	struct otte_engine *engine = head->batch->engine;
 	struct otte_peer *peer = head->peer;
-	uint64_t deadline_ns = head->deadline_ns, due;
+	uint64_t deadline_ns = head->deadline_ns;
 	enum queued queued = ENDED;
 
 	/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): every task has a peer */
@@ -464,6 +509,7 @@ static enum queued queue_group(struct otte_task_record *head, bool alone)
 			atomic_store_explicit(&head->dispatched, true, memory_order_relaxed);
 			queued = ENTERED;
 		} else {
+			/* There is room, as a window's bounds are those that admission has charged. */
 			otte_window_push(&peer->window, &head->entry);
 			if (alone)
 				otte_peer_hold(peer);
@@ -477,10 +523,7 @@ static enum queued queue_group(struct otte_task_record *head, bool alone)
 		end_unsent(head, -ECONNRESET);
 		return queued;
 	}
-	due = atomic_load_explicit(&engine->tick_due_ns, memory_order_relaxed);
-	while (deadline_ns < due &&
-	       !atomic_compare_exchange_weak(&engine->tick_due_ns, &due, deadline_ns))
-		;
+	otte_engine_tick_at(engine, deadline_ns);
 	return queued;
 }
 
@@ -513,15 +556,17 @@ static bool start(struct otte_task_record *head, bool sleeps)
 /* Heads leave a window so many at a time, because the transport is called without the peer's lock. */
 #define DISPATCH_FEW 16
 
-void otte_batch_dispatch(struct otte_peer *peer)
+static bool dispatch(struct otte_peer *peer, bool in_turn)
 {
 	struct otte_task_record *heads[DISPATCH_FEW];
-	struct otte_window_entry *entry;
-	bool room;
+	struct otte_queue_entry *entry;
+	bool sent = false, room;
+	uint64_t again_ns;
 	size_t i, n;
 
 	do {
 		n = 0;
+		again_ns = UINT64_MAX;
 		room = false;
 		/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): count is not 0 */
 		pthread_mutex_lock(&peer->lock);
@@ -530,12 +575,28 @@ void otte_batch_dispatch(struct otte_peer *peer)
 			heads[n] = container_of(entry, struct otte_task_record, entry);
 			heads[n++]->dispatched = true;
 		}
+		if (peer->window.slots)
+			again_ns = peer->window.deferred && !in_turn ? 0 : peer->window.again_ns;
 		pthread_mutex_unlock(&peer->lock);
 		for (i = 0; i < n; i++)
 			if (!start(heads[i], false))
 				room |= finish_group(heads[i], -ESTALE, OTTE_EFFECT_NONE, true,
 						     true);
+		sent |= n > 0;
 	} while (n == DISPATCH_FEW || room);
+	if (again_ns != UINT64_MAX)
+		otte_gate_look_at(peer->engine, again_ns);
+	return sent;
+}
+
+void otte_batch_dispatch(struct otte_peer *peer)
+{
+	dispatch(peer, false);
+}
+
+bool otte_batch_dispatch_in_turn(struct otte_peer *peer)
+{
+	return dispatch(peer, true);
 }
 
 /*
@@ -646,8 +707,9 @@ static int check_all(struct otte_batch *batch, const struct otte_submission *fro
 int otte_batch_admit(struct otte_batch *batch, const struct otte_submission *from, size_t count)
 {
 	struct otte_engine *engine = batch->engine;
+	uint64_t bytes, counts[OTTE_PRIORITIES];
 	uint32_t first = batch->submitted;
-	uint64_t bytes;
+	unsigned i;
 	int ret;
 
 	if (count > batch->capacity - first)
@@ -658,14 +720,25 @@ int otte_batch_admit(struct otte_batch *batch, const struct otte_submission *fro
 	ret = charge_budgets(engine, count, bytes);
 	if (ret)
 		return ret;
-	ret = prepare(batch, first, count);
-	if (ret) {
-		atomic_fetch_sub(&engine->requests, count);
-		atomic_fetch_sub(&engine->bytes, bytes);
-		return ret;
+	if (engine->bounded) {
+		count_priorities(&batch->tasks[first], count, counts);
+		ret = charge_priorities(engine, counts);
+		if (ret)
+			goto uncharge;
 	}
+	ret = prepare(batch, first, count);
+	if (ret)
+		goto uncharge_priorities;
 	commit(batch, count);
 	return 0;
+
+uncharge_priorities:
+	for (i = 0; engine->bounded && i < OTTE_PRIORITIES; i++)
+		atomic_fetch_sub(&engine->by_priority[i], counts[i]);
+uncharge:
+	atomic_fetch_sub(&engine->requests, count);
+	atomic_fetch_sub(&engine->bytes, bytes);
+	return ret;
 }
 
 int otte_batch_check_open(struct otte_batch *batch)
