@@ -306,6 +306,7 @@ static void pop(struct tcp_lane *lane, struct tcp_slice *slice, int code, uint8_
 		effect = OTTE_EFFECT_UNKNOWN;
 	}
 	pthread_mutex_lock(&lane->lock);
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): what is answered is in the queue */
 	DL_DELETE(lane->queue, slice);
 	change_queued(lane, 0, slice->length);
 	if (lane->held)
