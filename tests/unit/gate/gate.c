@@ -722,12 +722,18 @@ static void who_comes_back_at_once_does_not_go_before_who_waits(void **state)
 	pair_close(&other);
 }
 
+struct low_run {
+	const struct pair *pair;
+	int ret;
+};
+
 static void *run_low(void *arg)
 {
-	const struct pair *pair = arg;
-	struct otte_request request = request_of(pair, OTTE_READ, LOW, 0);
+	struct low_run *run = arg;
+	struct otte_request request = request_of(run->pair, OTTE_READ, LOW, 0);
 
-	return (void *)(intptr_t)otte_batch_run(pair->batch, &request, 1, -1);
+	run->ret = otte_batch_run(run->pair->batch, &request, 1, -1);
+	return NULL;
 }
 
 /* Whoever may sleep in a connection does not where the gate is closed, and asks it before it exchanges. */
@@ -736,21 +742,21 @@ static void a_run_waits_for_its_slot_and_is_then_one_exchange(void **state)
 	struct otte_request request;
 	struct pair pair;
 	pthread_t thread;
+	struct low_run run = { .pair = &pair, .ret = -1 };
 	unsigned i;
-	void *ret;
 
 	(void)state;
 	open_at_high_slot(&pair, gated);
 	request = request_of(&pair, OTTE_READ, LOW, 0);
-	assert_int_equal(pthread_create(&thread, NULL, run_low, &pair), 0);
+	assert_int_equal(pthread_create(&thread, NULL, run_low, &run), 0);
 	while (!stats_of(pair.requester).waiting_low && !post_count)
 		let_pass(&pair);
 	let_pass(&pair);
 	assert_int_equal(post_count, 0);
 	assert_int_equal(task_of(pair.batch, 0).state, OTTE_TASK_QUEUED);
 	to_slot(2, 0);
-	pthread_join(thread, &ret);
-	assert_null(ret);
+	pthread_join(thread, NULL);
+	assert_int_equal(run.ret, 0);
 	assert_int_equal(takes, 1);
 	for (i = 0; i < 1000 && !exchanges; i++)
 		assert_int_equal(otte_batch_run(pair.batch, &request, 1, -1), 0);
