@@ -550,6 +550,7 @@ static void a_peer_that_went_is_not_another_one(void **state)
 	assert_int_equal(rc, -ECONNRESET);
 	assert_int_equal(otte_segment_stats(b.segment, SECOND, &stats), -ECONNRESET);
 	assert_int_equal(otte_batch_submit(b.batch, &b.request, 1), -ECONNRESET);
+	assert_int_equal(otte_batch_run(b.batch, &b.request, 1, 0), -ECONNRESET);
 	assert_int_equal(otte_batch_submit_blocks(b.batch, list, 0, 1), -ECONNRESET);
 	assert_int_equal(otte_notify(b.segment, NULL, "x", 1), -ECONNRESET);
 
@@ -560,6 +561,7 @@ static void a_peer_that_went_is_not_another_one(void **state)
 	assert_int_equal(rc, -ESTALE);
 	assert_int_equal(otte_segment_stats(b.segment, SECOND, &stats), -ESTALE);
 	assert_int_equal(otte_batch_submit(b.batch, &b.request, 1), -ESTALE);
+	assert_int_equal(otte_batch_run(b.batch, &b.request, 1, 0), -ESTALE);
 	assert_int_equal(otte_batch_submit_blocks(b.batch, list, 0, 1), -ESTALE);
 	assert_int_equal(otte_notify(b.segment, NULL, "x", 1), -ESTALE);
 
