@@ -307,7 +307,8 @@ static int loan_check_region(struct otte_loan *loan, struct otte_region *region,
 		return err;
 	if (region->backing == OTTE_BACKING_FILE && (offset || length != region->length))
 		return -ERANGE;
-	if (loan->flags && region->backing != OTTE_BACKING_PAGES)
+	loan->range.standing = loan->flags & OTTE_LOAN_STANDING;
+	if ((loan->flags & ~OTTE_LOAN_STANDING) && region->backing != OTTE_BACKING_PAGES)
 		return -EACCES;
 	if ((loan->flags & OTTE_LOAN_MAPPABLE) &&
 	    (!PAGE_ALIGNED(region->page_offset + offset) || !PAGE_ALIGNED(length) ||
@@ -479,7 +480,7 @@ int otte_loan_expose_ioctl(struct otte_client *client, void *arg)
 	if (!expose->direction || (evidence & ~remote) || expose->loan ||
 	    !memchr_inv(expose->peer, 0, OTTE_PEER_LEN))
 		return -EINVAL;
-	loan = loan_create(client, expose->direction, 0, evidence, expose->tag);
+	loan = loan_create(client, expose->direction, expose->flags, evidence, expose->tag);
 	if (!loan)
 		return -ENOMEM;
 	memcpy(loan->peer, expose->peer, OTTE_PEER_LEN);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Ranges: readers share, a writer excludes. Checked against the plain definition. */
+/*
+ * Ranges: readers share, a writer excludes, what stands does not exclude what stands. Checked
+ * against the plain definition.
+ */
 #include <kunit/test.h>
 #include <linux/random.h>
 
@@ -29,7 +32,7 @@ static bool conflicts_by_definition(const struct otte_range *all, const bool *in
 
 	for (i = 0; i < n; i++) {
 		if (in[i] && all[i].start <= one->last && one->start <= all[i].last &&
-		    (all[i].writer || one->writer))
+		    (all[i].writer || one->writer) && !(all[i].standing && one->standing))
 			return true;
 	}
 	return false;
@@ -58,6 +61,7 @@ static void conflicts_are_those_of_the_definition(struct kunit *test)
 		otte_range_set(&all[i], prandom_u32_state(&rnd) % 1000,
 			       1 + prandom_u32_state(&rnd) % 24, 2000,
 			       !(prandom_u32_state(&rnd) % 3));
+		all[i].standing = prandom_u32_state(&rnd) % 2;
 		conflict = conflicts_by_definition(all, in, RANGES, &all[i]);
 		KUNIT_ASSERT_EQ(test, conflict, otte_range_conflicts(&ranges, &all[i]));
 		if (conflict) {

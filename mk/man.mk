@@ -21,5 +21,5 @@ $(CONFIG_KEYS): $(CONFIG_KEYS).o $(B)/libotte.a
 	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@ $^ $(LDLIBS_OTTE)
 
 check-part-man: man $(CONFIG_KEYS)
-	@$(if $(OTTE_BIN),$(MAKE) --no-print-directory -s $(OTTE_BIN))
-	@OTTE_PROGRAM=$(OTTE_BIN) tests/man/run.sh $(O)/man $(CONFIG_KEYS)
+	@$(if $(OTTE_BIN),$(MAKE) --no-print-directory -s $(OTTE_BIN) $(OTTECTL_BIN))
+	@OTTE_PROGRAM=$(OTTE_BIN) OTTECTL_PROGRAM=$(OTTECTL_BIN) tests/man/run.sh $(O)/man $(CONFIG_KEYS)

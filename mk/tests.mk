@@ -5,8 +5,10 @@
 # other folders that it needs in UNIT_WITH_NAME.
 
 UNIT_NAMES := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tests/unit/*/*.c)))))
-# The ledger's tests fail allocations one by one.
-LDFLAGS_unit_ledger := -Wl,--wrap=malloc,--wrap=calloc
+# The ledger's tests fail allocations, and calls of the module, one by one.
+LDFLAGS_unit_ledger := -Wl,--wrap=malloc,--wrap=calloc,--wrap=ioctl
+# Which node is the module's, and what stands behind it.
+LDFLAGS_unit_errors := -Wl,--wrap=otte_ledger_node_open,--wrap=otte_module_query
 # When the kernel lets go of memory that it sends from is up to the test.
 LDFLAGS_unit_zerocopy := $(addprefix -Wl$(comma)--wrap=,setsockopt send recv recvmsg \
 	otte_sys_send otte_sys_recv otte_sys_recvmsg)
@@ -15,7 +17,19 @@ LDFLAGS_unit_zerocopy := $(addprefix -Wl$(comma)--wrap=,setsockopt send recv rec
 LDFLAGS_unit_alone := $(addprefix -Wl$(comma)--wrap=,recv recvmsg otte_sys_recv otte_sys_recvmsg)
 
 # The end of a request stops where the test wants it to, and so does who waits for a peer.
-LDFLAGS_unit_ends := $(addprefix -Wl$(comma)--wrap=,otte_access_end otte_notify_send_list otte_peer_wait_ready)
+LDFLAGS_unit_ends := $(addprefix -Wl$(comma)--wrap=,otte_access_end otte_notify_send_list otte_batch_start \
+	otte_peer_check_region otte_peer_wait_ready)
+
+# Where a source stops, and what it finds when it looks at its memory.
+LDFLAGS_unit_stale := -Wl,--wrap=otte_source_begin,--wrap=otte_source_still
+
+# The slot gate beside the module's arithmetic, built against the few things that it takes from the kernel.
+UNIT_WITH_slots := kmod/slot.o
+$(B)/kmod/slot.o: CPPFLAGS_OTTE += -Itests/unit/slots/kernel
+
+# What is queued, what the gate is asked before each post, and the posts.
+LDFLAGS_unit_gate := $(addprefix -Wl$(comma)--wrap=,otte_queue_push otte_slots_admit otte_slots_take \
+	tcp_peer_start tcp_peer_exchange)
 
 UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
 
@@ -34,10 +48,23 @@ CHECK_PARTS += unit
 CHECK_FAST_PARTS += unit
 budget-unit := 2
 
-.PHONY: unit-programs check-part-unit
+# The ledger's suite once more, over otte.ko in a guest; and the program with it.
+CHECK_PARTS += ledger-kernel
+budget-ledger-kernel := 2
+
+.PHONY: unit-programs check-part-unit check-part-ledger-kernel
 unit-programs: $(UNIT_BIN)
 
 check-part-unit: $(UNIT_BIN)
 	@tests/run-programs.sh $(UNIT_BIN)
 
+check-part-ledger-kernel: $(B)/unit/ledger $(B)/otte $(B)/guest/dump $(B)/guest/unmap
+	@tests/vm/ledger --kernel 6.12 $(B)
+
+$(B)/guest/%: $(B)/tests/e2e/guest/%.o $(B)/libotte.a
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE) -Wl,--as-needed -lcmocka
+	@mv $@.tmp $@
+
+-include $(B)/kmod/slot.d
 -include $(foreach n,$(UNIT_NAMES),$(patsubst %.c,$(B)/%.d,$(wildcard tests/unit/$(n)/*.c)))

@@ -91,6 +91,8 @@ __attribute__((unused)) static int seen_as(const char *text, int code)
 	seen_as("otte_batch_poll", otte_batch_poll(__VA_ARGS__))
 #define otte_batch_reset(...) \
 	seen_as("otte_batch_reset", otte_batch_reset(__VA_ARGS__))
+#define otte_batch_run(...) \
+	seen_as("otte_batch_run", otte_batch_run(__VA_ARGS__))
 #define otte_batch_submit(...) \
 	seen_as("otte_batch_submit", otte_batch_submit(__VA_ARGS__))
 #define otte_batch_submit_blocks(...) \

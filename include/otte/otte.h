@@ -33,7 +33,8 @@
  *   passed after dispatch; -ECONNRESET peer lost; -ENOSYS, -ENODEV missing library or device, named;
  *   -EUCLEAN physical completion unproven, resources retained; -ESHUTDOWN the engine is closed for
  *   that direction; -ENOMEM no memory; -EPROTO the peer broke the protocol; -EPROTONOSUPPORT the
- *   peer speaks another version; -EKEYREJECTED the peer failed authentication; -EOWNERDEAD forked.
+ *   peer or the kernel module speaks another version; -EKEYREJECTED the peer failed authentication;
+ *   -EOWNERDEAD forked.
  */
 #ifndef OTTE_OTTE_H
 #define OTTE_OTTE_H
@@ -162,6 +163,19 @@ struct otte_config {
 	/* Peers of this host. */
 	uint32_t local_trusted;                 /* local.trusted: false; they may map our memory */
 	uint32_t local_maps;                    /* local.maps: 256 regions of one peer mapped at a time */
+
+	/* Requests outstanding at each priority, refused with -EDQUOT when full; what waits moves up. */
+	uint32_t max_high_requests;             /* priority.high_requests: 65536 */
+	uint32_t max_medium_requests;           /* priority.medium_requests: 65536 */
+	uint32_t max_low_requests;              /* priority.low_requests: 65536 */
+	uint32_t aging_per_entry;               /* priority.aging_per_entry: false; not a whole tier */
+	uint64_t aging_ns;                      /* priority.aging_ms: 10; 0 = nothing moves up */
+
+	/* Priority slots, shared with the other processes of a domain. */
+	char slots_domain[32];                  /* slots.domain: "" = none */
+	char slots_pattern[112];                /* slots.pattern: "high,medium,low" */
+	uint64_t slot_interval_ns;              /* slots.interval_us: 2000 */
+	uint64_t low_inflight_bytes;            /* slots.low_inflight_bytes: 262144 below High */
 };
 
 /* Defaults. `size` is sizeof(*config) of the caller. -EINVAL if smaller than version 1's. */
@@ -270,6 +284,11 @@ struct otte_stats {
 	uint64_t zerocopy_copied;       /* of which the kernel copied so many after all */
 	uint64_t zerocopy_refused;      /* sends that it had no room for: copied by us */
 	uint64_t zerocopy_outstanding;  /* sends whose memory the kernel has not released yet */
+	uint64_t waiting_high;          /* High requests, merged neighbours as one, that wait for dispatch */
+	uint64_t waiting_medium;
+	uint64_t waiting_low;
+	uint64_t promoted;              /* steps up that requests have taken for their age */
+	uint64_t low_inflight_bytes;    /* dispatched below High, where there are slots */
 };
 
 /* Counters of this engine; calls nothing outside the process. Fills at most stats->size bytes. */
@@ -537,6 +556,14 @@ OTTE_API int otte_batch_failure(struct otte_batch *batch, struct otte_failure *f
 
 /* Forget terminal requests so that the capacity can be used again. -EBUSY unless all are. */
 OTTE_API int otte_batch_reset(struct otte_batch *batch);
+
+/*
+ * otte_batch_reset(), otte_batch_submit() and otte_batch_wait() in one, faster than the three for a request that
+ * is waited for before the next. Returns how many did not complete, see otte_batch_failure(); with an error the
+ * batch has the requests only if it is -ETIMEDOUT.
+ */
+OTTE_API int otte_batch_run(struct otte_batch *batch, const struct otte_request *requests,
+			    size_t count, int64_t timeout_ns);
 
 /* -EBUSY unless all requests are terminal. NULL is allowed. */
 OTTE_API int otte_batch_destroy(struct otte_batch *batch);

@@ -64,7 +64,7 @@ const char *otte_strerror(int code)
 		{ -EUCLEAN, "completion unproven, resources retained" },
 		{ -ESHUTDOWN, "closed for that direction" },
 		{ -EPROTO, "the peer broke the protocol" },
-		{ -EPROTONOSUPPORT, "the peer speaks another version" },
+		{ -EPROTONOSUPPORT, "the peer or the module speaks another version" },
 		{ -EKEYREJECTED, "the peer failed authentication" },
 		{ -EOWNERDEAD, "handle belongs to the process before fork" },
 	};

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stddef.h>
 #include <unistd.h>
+#include <utlist.h>
 
 #include "base/error.h"
 #include "base/fd.h"
@@ -25,6 +26,9 @@ int otte_loop_init(struct otte_loop *loop)
 	int ret;
 
 	loop->retired = NULL;
+	loop->asides = NULL;
+	loop->some_aside = false;
+	loop->whole = false;
 	loop->epoll_fd = otte_fd_epoll();
 	if (loop->epoll_fd < 0)
 		return otte_fail(-errno, "epoll_create1: %m");
@@ -83,14 +87,76 @@ int otte_loop_add(struct otte_loop *loop, struct otte_watch *watch, uint32_t eve
 	return control(loop, EPOLL_CTL_ADD, watch, events);
 }
 
+/* Under lock. */
+static void no_longer_aside(struct otte_loop *loop, struct otte_watch *watch)
+{
+	DL_DELETE(loop->asides, watch);
+	watch->aside = false;
+	atomic_store(&loop->some_aside, loop->asides != NULL);
+}
+
 int otte_loop_change(struct otte_loop *loop, struct otte_watch *watch, uint32_t events)
 {
-	return control(loop, EPOLL_CTL_MOD, watch, events);
+	int ret;
+
+	pthread_mutex_lock(&loop->lock);
+	ret = control(loop, watch->aside ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, watch, events);
+	if (!ret && watch->aside)
+		no_longer_aside(loop, watch);
+	pthread_mutex_unlock(&loop->lock);
+	return ret;
 }
 
 void otte_loop_remove(struct otte_loop *loop, struct otte_watch *watch)
 {
-	epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
+	pthread_mutex_lock(&loop->lock);
+	if (watch->aside)
+		no_longer_aside(loop, watch);
+	else
+		epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
+	pthread_mutex_unlock(&loop->lock);
+}
+
+void otte_loop_set_aside(struct otte_loop *loop, struct otte_watch *watch)
+{
+	if (watch->aside)
+		return;
+	pthread_mutex_lock(&loop->lock);
+	if (!watch->aside && !loop->whole &&
+	    epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL) == 0) {
+		DL_APPEND(loop->asides, watch);
+		watch->aside = true;
+		atomic_store(&loop->some_aside, true);
+	}
+	pthread_mutex_unlock(&loop->lock);
+}
+
+/* Under lock. What finds no memory now is brought back the next time. */
+static void bring_back(struct otte_loop *loop)
+{
+	struct otte_watch *watch, *next;
+
+	DL_FOREACH_SAFE(loop->asides, watch, next)
+		if (!control(loop, EPOLL_CTL_ADD, watch, EPOLLIN))
+			no_longer_aside(loop, watch);
+}
+
+void otte_loop_bring_back(struct otte_loop *loop)
+{
+	if (!atomic_load(&loop->some_aside))
+		return;
+	pthread_mutex_lock(&loop->lock);
+	bring_back(loop);
+	pthread_mutex_unlock(&loop->lock);
+}
+
+void otte_loop_keep_whole(struct otte_loop *loop, bool whole)
+{
+	pthread_mutex_lock(&loop->lock);
+	loop->whole = whole;
+	if (whole)
+		bring_back(loop);
+	pthread_mutex_unlock(&loop->lock);
 }
 
 void otte_loop_run(struct otte_loop *loop, int timeout_ms)
@@ -98,6 +164,7 @@ void otte_loop_run(struct otte_loop *loop, int timeout_ms)
 	struct epoll_event events[EVENTS_A_ROUND];
 	int i, n;
 
+	otte_loop_bring_back(loop);
 	n = otte_sys_epoll_wait(loop->epoll_fd, events, EVENTS_A_ROUND, timeout_ms);
 	for (i = 0; i < n; i++) {
 		struct otte_watch *watch = events[i].data.ptr;

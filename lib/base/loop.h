@@ -10,6 +10,8 @@
 #define OTTE_BASE_LOOP_H
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/epoll.h>
 
@@ -17,6 +19,8 @@ struct otte_watch {
 	int fd;
 	/* Called by the thread that runs the loop, with EPOLL* bits. */
 	void (*ready)(struct otte_watch *watch, uint32_t events);
+	struct otte_watch *prev, *next; /* loop->aside, while `aside` */
+	_Atomic bool aside;
 };
 
 struct otte_retired {
@@ -27,8 +31,11 @@ struct otte_retired {
 struct otte_loop {
 	int epoll_fd;
 	struct otte_watch wake;
-	pthread_mutex_t lock;          /* retired */
+	pthread_mutex_t lock;          /* the rest, and its watches' `aside` */
 	struct otte_retired *retired;
+	struct otte_watch *asides;
+	_Atomic bool some_aside;       /* for who only looks whether there is anything to do */
+	bool whole;                    /* nothing is set aside now */
 };
 
 int otte_loop_init(struct otte_loop *loop);
@@ -38,6 +45,15 @@ void otte_loop_fini(struct otte_loop *loop);
 int otte_loop_add(struct otte_loop *loop, struct otte_watch *watch, uint32_t events);
 int otte_loop_change(struct otte_loop *loop, struct otte_watch *watch, uint32_t events);
 void otte_loop_remove(struct otte_loop *loop, struct otte_watch *watch);
+
+/*
+ * Set aside: out of the set for as long as somebody sleeps in the descriptor itself. The kernel would otherwise tell
+ * the set of all that comes there too. Brought back, with EPOLLIN, by the next round, by whoever asks, and by remove.
+ */
+void otte_loop_set_aside(struct otte_loop *loop, struct otte_watch *watch);
+void otte_loop_bring_back(struct otte_loop *loop);
+/* From true on, until false, nothing is aside: the set itself is watched, or nobody would bring back. */
+void otte_loop_keep_whole(struct otte_loop *loop, bool whole);
 
 /* One round: wait at most `timeout_ms` (-1: for ever), call what is ready, free what was retired. */
 void otte_loop_run(struct otte_loop *loop, int timeout_ms);

@@ -13,6 +13,12 @@
 /* Rarely called: what leads there is kept off the path that is taken. */
 #define OTTE_COLD __attribute__((cold))
 
+/*
+ * What stands around a call that sleeps: on return from there the CPU has forgotten the way back, and takes each
+ * frame's return for a surprise.
+ */
+#define OTTE_FRAMELESS inline __attribute__((always_inline))
+
 #define KIB (1024ull)
 #define MIB (1024ull * KIB)
 #define GIB (1024ull * MIB)

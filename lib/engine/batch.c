@@ -62,10 +62,13 @@ int otte_batch_submit(struct otte_batch *batch, const struct otte_request *reque
 
 	if (!batch || !requests || !count)
 		return otte_fail(-EINVAL, "otte_batch_submit: NULL, or no requests");
-	return otte_batch_admit(batch, &from, count);
+	return otte_batch_add(batch, &from, count);
 }
 
-/* Under batch->lock: the peer, held, of a batch whose requests are one group that has not ended; how many. */
+/*
+ * Under batch->lock, some of its requests not finished: the peer, held, of a batch whose requests
+ * are one group that has not ended; how many.
+ */
 static struct otte_peer *hold_only_peer(struct otte_batch *batch, uint32_t *requests)
 {
 	struct otte_task_record *head = batch->tasks;
@@ -92,12 +95,40 @@ static void wait_alone(struct otte_peer *peer, uint32_t requests, struct otte_wa
 		;
 }
 
+/* Long enough to sleep in a connection. */
+static bool is_long(int64_t timeout_ns)
+{
+	return timeout_ns < 0 || timeout_ns > (int64_t)ALONE_LEFT_NS;
+}
+
+/* The waiter is on the batch's list; `peer`: held, and may be slept in. */
+static int wait_for(struct otte_batch *batch, struct otte_waiter *waiter, struct otte_peer *peer,
+		    uint32_t requests, uint64_t until_ns)
+{
+	bool finished;
+
+	if (peer) {
+		wait_alone(peer, requests, waiter, until_ns);
+		otte_peer_put(peer);
+	}
+	otte_progress_wait(&batch->engine->progress, waiter, until_ns);
+	if (waiter->own)
+		return 0;
+	/* Who finished the batch may still be in it, and has the waiter in hand until it lets go. */
+	pthread_mutex_lock(&batch->lock);
+	finished = waiter->done;
+	if (!finished)
+		DL_DELETE(batch->waiters, waiter);
+	pthread_mutex_unlock(&batch->lock);
+	return finished ? 0 : otte_fail(-ETIMEDOUT, "the batch is not finished");
+}
+
 int otte_batch_wait(struct otte_batch *batch, int64_t timeout_ns)
 {
 	uint64_t until_ns = otte_deadline_after(timeout_ns);
 	struct otte_peer *peer = NULL;
 	struct otte_waiter waiter;
-	uint32_t requests;
+	uint32_t requests = 0;
 	bool finished;
 	int ret;
 
@@ -109,26 +140,11 @@ int otte_batch_wait(struct otte_batch *batch, int64_t timeout_ns)
 	if (!finished) {
 		otte_waiter_init(&waiter);
 		DL_APPEND(batch->waiters, &waiter);
-		if (timeout_ns < 0 || timeout_ns > (int64_t)ALONE_LEFT_NS)
+		if (is_long(timeout_ns))
 			peer = hold_only_peer(batch, &requests);
 	}
 	pthread_mutex_unlock(&batch->lock);
-	if (finished)
-		return 0;
-	if (peer) {
-		wait_alone(peer, requests, &waiter, until_ns);
-		otte_peer_put(peer);
-	}
-	otte_progress_wait(&batch->engine->progress, &waiter, until_ns);
-	if (waiter.own)
-		return 0;
-	/* Who finished the batch may still be in it, and has the waiter in hand until it lets go. */
-	pthread_mutex_lock(&batch->lock);
-	finished = waiter.done;
-	if (!finished)
-		DL_DELETE(batch->waiters, &waiter);
-	pthread_mutex_unlock(&batch->lock);
-	return finished ? 0 : otte_fail(-ETIMEDOUT, "the batch is not finished");
+	return finished ? 0 : wait_for(batch, &waiter, peer, requests, until_ns);
 }
 
 int otte_batch_poll(struct otte_batch *batch, struct otte_batch_status *status)
@@ -182,7 +198,7 @@ int otte_batch_eventfd(struct otte_batch *batch)
 	return ret;
 }
 
-/* Of a request that exists; under batch->lock, or all of the batch's are finished. */
+/* Of a request that exists; under batch->lock, without which the batch may begin anew. */
 static void describe_task(const struct otte_task_record *task, struct otte_task *out)
 {
 	const struct otte_task_record *head = task;
@@ -204,7 +220,6 @@ static void describe_task(const struct otte_task_record *task, struct otte_task 
 
 int otte_batch_task(struct otte_batch *batch, uint32_t index, struct otte_task *out)
 {
-	uint32_t finished;
 	int ret;
 
 	ret = check(batch, "otte_batch_task");
@@ -212,11 +227,6 @@ int otte_batch_task(struct otte_batch *batch, uint32_t index, struct otte_task *
 		return ret;
 	if (!out)
 		return otte_fail(-EINVAL, "otte_batch_task: task must not be NULL");
-	finished = atomic_load_explicit(&batch->finished, memory_order_acquire);
-	if (index < finished && finished == batch->submitted) {
-		describe_task(&batch->tasks[index], out);
-		return 0;
-	}
 	pthread_mutex_lock(&batch->lock);
 	if (index < batch->submitted)
 		describe_task(&batch->tasks[index], out);
@@ -287,9 +297,30 @@ static int check_finished(const struct otte_batch *batch)
 	return 0;
 }
 
-int otte_batch_reset(struct otte_batch *batch)
+/* Under both locks. */
+static int reset(struct otte_batch *batch)
 {
 	uint64_t drain;
+	int ret;
+
+	ret = check_finished(batch);
+	if (ret)
+		return ret;
+	atomic_store_explicit(&batch->submitted, 0, memory_order_relaxed);
+	atomic_store_explicit(&batch->finished, 0, memory_order_relaxed);
+	atomic_store_explicit(&batch->failed, 0, memory_order_relaxed);
+	batch->ended = batch->prefix = 0;
+	batch->bytes_completed = 0;
+	batch->notifies_dropped = 0;
+	batch->lost[0] = '\0';
+	if (batch->event_fd >= 0 && read(batch->event_fd, &drain, sizeof(drain)) < 0 &&
+	    errno != EAGAIN)
+		ret = otte_fail(-errno, "a batch's eventfd: %m");
+	return ret;
+}
+
+int otte_batch_reset(struct otte_batch *batch)
+{
 	int ret;
 
 	ret = check(batch, "otte_batch_reset");
@@ -297,21 +328,80 @@ int otte_batch_reset(struct otte_batch *batch)
 		return ret;
 	pthread_mutex_lock(&batch->submit_lock);
 	pthread_mutex_lock(&batch->lock);
-	ret = check_finished(batch);
-	if (!ret) {
-		batch->submitted = batch->ended = 0;
-		batch->finished = 0;
-		batch->failed = batch->prefix = 0;
-		batch->bytes_completed = 0;
-		batch->notifies_dropped = 0;
-		batch->lost[0] = '\0';
-		if (batch->event_fd >= 0 && read(batch->event_fd, &drain, sizeof(drain)) < 0 &&
-		    errno != EAGAIN)
-			ret = otte_fail(-errno, "a batch's eventfd: %m");
-	}
+	ret = reset(batch);
 	pthread_mutex_unlock(&batch->lock);
 	pthread_mutex_unlock(&batch->submit_lock);
 	return ret;
+}
+
+/* Under submit_lock. The waiter sees the end of what is submitted next. */
+static int begin_anew(struct otte_batch *batch, struct otte_waiter *waiter)
+{
+	int ret;
+
+	otte_waiter_init(waiter);
+	pthread_mutex_lock(&batch->lock);
+	ret = reset(batch);
+	if (!ret)
+		DL_APPEND(batch->waiters, waiter);
+	pthread_mutex_unlock(&batch->lock);
+	return ret;
+}
+
+static void forget_waiter(struct otte_batch *batch, struct otte_waiter *waiter)
+{
+	pthread_mutex_lock(&batch->lock);
+	DL_DELETE(batch->waiters, waiter);
+	pthread_mutex_unlock(&batch->lock);
+}
+
+/*
+ * Everything is queued, and the caller's waiter not done when it looked. If it is now, another thread
+ * may have begun the batch anew, and be filling in its tasks under submit_lock alone.
+ */
+static int wait_on(struct otte_batch *batch, struct otte_waiter *waiter, int64_t timeout_ns)
+{
+	uint64_t until_ns = otte_deadline_after(timeout_ns);
+	struct otte_peer *peer = NULL;
+	uint32_t requests = 0;
+
+	pthread_mutex_lock(&batch->lock);
+	if (is_long(timeout_ns) && !atomic_load(&waiter->done))
+		peer = hold_only_peer(batch, &requests);
+	pthread_mutex_unlock(&batch->lock);
+	return wait_for(batch, waiter, peer, requests, until_ns);
+}
+
+int otte_batch_run(struct otte_batch *batch, const struct otte_request *requests, size_t count,
+		   int64_t timeout_ns)
+{
+	const struct otte_submission from = { .requests = requests };
+	struct otte_waiter waiter;
+	int ret;
+
+	if (!batch || !requests || !count)
+		return otte_fail(-EINVAL, "otte_batch_run: NULL, or no requests");
+	ret = otte_batch_check_open(batch);
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&batch->submit_lock);
+	ret = begin_anew(batch, &waiter);
+	if (!ret) {
+		ret = otte_batch_admit(batch, &from, count);
+		if (ret)
+			forget_waiter(batch, &waiter);
+	}
+	if (ret) {
+		pthread_mutex_unlock(&batch->submit_lock);
+		return ret;
+	}
+	otte_batch_start(batch, count, is_long(timeout_ns));
+	if (!waiter.own) {
+		ret = wait_on(batch, &waiter, timeout_ns);
+		if (ret)
+			return ret;
+	}
+	return (int)waiter.failed;
 }
 
 int otte_batch_destroy(struct otte_batch *batch)

@@ -26,7 +26,7 @@ struct otte_segment;
 struct otte_task_record {
 	struct otte_task_record *prev, *next; /* peer->live, of heads */
 	struct otte_work work;
-	struct otte_window_entry entry;
+	struct otte_queue_entry entry;
 	struct otte_access access;
 	struct otte_batch *batch;
 	struct otte_segment *segment;
@@ -80,12 +80,14 @@ struct otte_batch {
 	/*
 	 * `lock`: the rest, and the tasks' last four fields. Of these, `submitted` is written under submit_lock
 	 * and, once there is an eventfd, under `lock` too; `finished` is the last thing that is written under
-	 * `lock`: who sees it equal to `submitted` may look at the results, and begin anew, without it.
+	 * `lock`: who sees it equal to `submitted` there may begin anew, and then fills in the tasks under
+	 * submit_lock alone. So nobody looks at a task from `submitted` on.
 	 */
 	pthread_mutex_t lock;
 	/* ended: have a result; finished: and nothing of ours will touch them. */
 	_Atomic uint32_t submitted, finished;
-	uint32_t ended, failed, prefix;
+	uint32_t ended, prefix;
+	_Atomic uint32_t failed;
 	uint64_t bytes_completed;
 	int event_fd;                    /* -1: nobody asked; written under both locks */
 	bool attended;                   /* the engine's thread was asked to lead for it */
@@ -95,12 +97,23 @@ struct otte_batch {
 	char lost[88];                   /* why the first request that lost its peer did; "": none has */
 };
 
+/* Submit: everything from the checks on. */
+int otte_batch_add(struct otte_batch *batch, const struct otte_submission *from, size_t count);
+/* Its parts. Whether anything may be submitted; then, under submit_lock, all of it or none is. */
+int otte_batch_check_open(struct otte_batch *batch);
 int otte_batch_admit(struct otte_batch *batch, const struct otte_submission *from, size_t count);
+/*
+ * Queue the last `count` requests, and send what may be. Lets go of submit_lock; the batch may end at any moment.
+ * sleeps: the caller does nothing but wait for them, and may be put to sleep here.
+ */
+void otte_batch_start(struct otte_batch *batch, size_t count, bool sleeps);
 /* One request by itself: everything but budgets and conflicts. `index` is for the text. */
 int otte_request_check(struct otte_engine *engine, const struct otte_request *request, size_t index,
 		       struct otte_region_memo *memo);
 /* Send what the peer's window allows. */
 void otte_batch_dispatch(struct otte_peer *peer);
+/* Likewise, by the engine's thread, which asks all peers in turn. True: there was something. */
+bool otte_batch_dispatch_in_turn(struct otte_peer *peer);
 /* End what is overdue; returns the next deadline. */
 uint64_t otte_batch_expire(struct otte_peer *peer, uint64_t now_ns);
 /* The peer is lost: end what is queued on it. What is dispatched, its transport ends. */

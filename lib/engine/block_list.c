@@ -75,7 +75,7 @@ int otte_batch_submit_blocks(struct otte_batch *batch, struct otte_block_list *l
 		return otte_fail(-EINVAL, "otte_batch_submit_blocks: list is not of this engine");
 	if (!range_inside(first, count, list->count))
 		return otte_fail(-ERANGE, "blocks [%zu, +%zu) of %zu", first, count, list->count);
-	return otte_batch_admit(batch, &from, count);
+	return otte_batch_add(batch, &from, count);
 }
 
 int otte_block_list_destroy(struct otte_block_list *list)

@@ -28,6 +28,7 @@
 #include "base/log.h"
 #include "base/read.h"
 #include "base/util.h"
+#include "sched/slots.h"
 
 #define JSON_MAX MIB
 #define RANGE_TEXT 56 /* two numbers of 20 digits and the words around them */
@@ -39,17 +40,30 @@
 
 /* When the struct grows: version 1 keeps this size, and the loaders refuse keys beyond `size`. */
 #define VERSION_1_SIZE \
-	(offsetof(struct otte_config, local_maps) + sizeof(uint32_t))
+	(offsetof(struct otte_config, low_inflight_bytes) + sizeof(uint64_t))
 _Static_assert(sizeof(struct otte_config) == VERSION_1_SIZE, "struct otte_config is of version 1");
 
 static const char *const ledger_words[] = { "auto", "kernel", "process", NULL };
 static const char *const zerocopy_words[] = { "auto", "off", "always", NULL };
+
+static int check_pattern(const char *text)
+{
+	struct otte_slots_pattern pattern;
+
+	return otte_slots_parse(text, &pattern);
+}
 
 #define PLACE(field) .offset = offsetof(struct otte_config, field)
 #define TEXT(name, field, text, about)                                                      \
 	{                                                                                   \
 		.key = name, .type = OTTE_CONFIG_TEXT, PLACE(field), .standard_text = text, \
 		.max = sizeof(((struct otte_config *)0)->field) - 1, .meaning = about       \
+	}
+#define FORMED_TEXT(name, field, text, form, about)                                         \
+	{                                                                                   \
+		.key = name, .type = OTTE_CONFIG_TEXT, PLACE(field), .standard_text = text, \
+		.max = sizeof(((struct otte_config *)0)->field) - 1, .check = form,         \
+		.meaning = about                                                            \
 	}
 #define NUMBER(name, field, kind, low, high, value, about)                        \
 	{                                                                         \
@@ -67,6 +81,8 @@ static const char *const zerocopy_words[] = { "auto", "off", "always", NULL };
 	NUMBER(name, field, OTTE_CONFIG_U64, low, high, value, about)
 #define MS(name, field, low, high, value, about) \
 	NUMBER(name, field, OTTE_CONFIG_MS, low, high, value, about)
+#define US(name, field, low, high, value, about) \
+	NUMBER(name, field, OTTE_CONFIG_US, low, high, value, about)
 /* Also 0, which stands for what the library or the system chooses. */
 #define U64_OR_ZERO(name, field, low, high, about)                                      \
 	{                                                                               \
@@ -130,6 +146,23 @@ static const struct otte_config_key keys[] = {
 	SWITCH("local.trusted", local_trusted, 0,
 	       "peers of this host, of the same user, may map what the engine allocates"),
 	U32("local.maps", local_maps, 1, 65536, 256, "regions of one peer that are mapped at a time"),
+	U32("priority.high_requests", max_high_requests, 1, 1u << 24, 65536,
+	    "High requests outstanding"),
+	U32("priority.medium_requests", max_medium_requests, 1, 1u << 24, 65536,
+	    "Medium requests outstanding"),
+	U32("priority.low_requests", max_low_requests, 1, 1u << 24, 65536,
+	    "Low requests outstanding"),
+	SWITCH("priority.aging_per_entry", aging_per_entry, 0,
+	       "only what has aged itself moves up, not its whole tier"),
+	MS("priority.aging_ms", aging_ns, 0, HOUR_MS, 10,
+	   "wait after which a request moves up; 0: never"),
+	FORMED_TEXT("slots.domain", slots_domain, "", otte_slots_check_name,
+		    "domain whose slots are kept; empty: none"),
+	FORMED_TEXT("slots.pattern", slots_pattern, "high,medium,low", check_pattern,
+		    "lowest priority that sends in each slot"),
+	US("slots.interval_us", slot_interval_ns, 100, 1000000, 2000, "length of a slot"),
+	U64("slots.low_inflight_bytes", low_inflight_bytes, 4 * KIB, BYTES_MAX, 256 * KIB,
+	    "bytes dispatched below High, in a domain"),
 };
 
 int otte_config_describe(size_t index, struct otte_config_key *key)
@@ -184,12 +217,15 @@ static void printable(char *to, size_t size, const char *from)
 
 static uint64_t scale_of(const struct otte_config_key *key)
 {
-	return key->type == OTTE_CONFIG_MS ? NSEC_PER_MSEC : 1;
+	if (key->type == OTTE_CONFIG_MS)
+		return NSEC_PER_MSEC;
+	return key->type == OTTE_CONFIG_US ? NSEC_PER_USEC : 1;
 }
 
 static int is_wide(const struct otte_config_key *key)
 {
-	return key->type == OTTE_CONFIG_U64 || key->type == OTTE_CONFIG_MS;
+	return key->type == OTTE_CONFIG_U64 || key->type == OTTE_CONFIG_MS ||
+	       key->type == OTTE_CONFIG_US;
 }
 
 /* In the struct's unit. Through memcpy: the caller's struct may have any alignment and size. */
@@ -273,14 +309,25 @@ static int set_number(struct otte_config *config, const struct otte_config_key *
 	return 0;
 }
 
+static int check_form(const struct otte_config_key *key, const char *value)
+{
+	int rc = key->check ? key->check(value) : 0;
+
+	return rc ? otte_fail_within(rc, "%s: ", key->key) : 0;
+}
+
 static int set_text(struct otte_config *config, const struct otte_config_key *key,
 		    const char *value)
 {
 	size_t length = strlen(value);
+	int rc;
 
 	if (length > key->max)
 		return otte_fail(-EINVAL, "%s: %zu bytes are too long, allowed are 0 to %" PRIu64,
 				 key->key, length, key->max);
+	rc = check_form(key, value);
+	if (rc)
+		return rc;
 	put_text(config, key, value);
 	return 0;
 }
@@ -362,8 +409,10 @@ static int check_header(const struct otte_config *config)
 
 static int check_text(const struct otte_config *config, const struct otte_config_key *key)
 {
-	if (memchr((const char *)config + key->offset, 0, key->max + 1))
-		return 0;
+	const char *text = (const char *)config + key->offset;
+
+	if (memchr(text, 0, key->max + 1))
+		return check_form(key, text);
 	return otte_fail(-EINVAL, "%s: not terminated, allowed are 0 to %" PRIu64 " bytes",
 			 key->key, key->max);
 }

@@ -17,6 +17,7 @@ enum otte_config_type {
 	OTTE_CONFIG_U32,
 	OTTE_CONFIG_U64,
 	OTTE_CONFIG_MS,     /* uint64_t nanoseconds, milliseconds in JSON and the environment */
+	OTTE_CONFIG_US,     /* the same, microseconds */
 	OTTE_CONFIG_WORD,   /* uint32_t, one of `words` by its index */
 	OTTE_CONFIG_SWITCH, /* uint32_t 0 or 1, true or false in JSON */
 };
@@ -31,6 +32,7 @@ struct otte_config_key {
 	uint64_t min, max;
 	uint64_t standard; /* the default, of a number, word or switch */
 	const char *standard_text;
+	int (*check)(const char *text); /* a text's form, with a text of what is wrong; NULL: any */
 	const char *const *words; /* NULL terminated */
 };
 

@@ -52,6 +52,33 @@ static size_t hold_peers(struct otte_engine *engine, struct otte_peer **peers, s
 	return n;
 }
 
+static void to_the_end(struct otte_engine *engine)
+{
+	struct otte_peer *first = engine->peers;
+
+	DL_DELETE(engine->peers, first);
+	DL_APPEND(engine->peers, first);
+}
+
+/* Peers that wait for the same room get it in turn: who was the first to get some is the last to be asked next. */
+static void rotate_peers(struct otte_engine *engine)
+{
+	struct otte_peer *served = NULL, *peer;
+
+	pthread_mutex_lock(&engine->peer_lock);
+	DL_FOREACH(engine->peers, peer) {
+		if (peer->served && !served)
+			served = peer;
+		peer->served = false;
+	}
+	if (served) {
+		while (engine->peers != served)
+			to_the_end(engine);
+		to_the_end(engine);
+	}
+	pthread_mutex_unlock(&engine->peer_lock);
+}
+
 static int tick(void *arg, uint64_t now_ns)
 {
 	struct otte_engine *engine = arg;
@@ -62,6 +89,9 @@ static int tick(void *arg, uint64_t now_ns)
 	if (now_ns < atomic_load(&engine->tick_due_ns))
 		goto out;
 	atomic_store(&engine->tick_due_ns, UINT64_MAX);
+	rotate_peers(engine);
+	if (engine->gate.open)
+		otte_slots_new_round(&engine->gate.slots);
 	do {
 		n = hold_peers(engine, peers, ARRAY_SIZE(peers), last);
 		if (last)
@@ -76,8 +106,7 @@ static int tick(void *arg, uint64_t now_ns)
 		}
 	} while (last);
 	/* A submission may have asked for less meanwhile. */
-	if (next_ns < atomic_load(&engine->tick_due_ns))
-		atomic_store(&engine->tick_due_ns, next_ns);
+	otte_engine_tick_at(engine, next_ns);
 out:
 	next_ns = atomic_load(&engine->tick_due_ns);
 	if (next_ns == UINT64_MAX)
@@ -123,6 +152,8 @@ static int open_transport(struct otte_engine *engine)
 		.source = {
 			.begin = otte_source_begin,
 			.refused = otte_source_refused,
+			.still = otte_source_still,
+			.guarded = otte_source_guarded,
 			.end = otte_source_end,
 			.retain = otte_source_retain,
 			.lane_closed = otte_source_lane_closed,
@@ -200,6 +231,7 @@ int otte_engine_create(const struct otte_config *config, struct otte_engine **ou
 
 	if (!out)
 		return otte_fail(-EINVAL, "otte_engine_create: engine must not be NULL");
+	*out = NULL;
 	engine = calloc(1, sizeof(*engine));
 	if (!engine)
 		return otte_fail(-ENOMEM, "no memory for an engine");
@@ -207,6 +239,9 @@ int otte_engine_create(const struct otte_config *config, struct otte_engine **ou
 	ret = otte_config_take(&engine->config, config);
 	if (!ret)
 		ret = identify(engine);
+	engine->bounded = engine->config.max_high_requests < engine->config.max_requests ||
+			  engine->config.max_medium_requests < engine->config.max_requests ||
+			  engine->config.max_low_requests < engine->config.max_requests;
 	if (ret)
 		goto free_engine;
 	ret = open_ledger(engine);
@@ -224,6 +259,9 @@ int otte_engine_create(const struct otte_config *config, struct otte_engine **ou
 	ret = otte_progress_start(&engine->progress, &engine->requests, tick, engine);
 	if (ret)
 		goto destroy_transport;
+	ret = otte_gate_open(engine);
+	if (ret)
+		goto stop_progress;
 	ret = otte_serve_start(engine);
 	if (ret)
 		goto stop_progress;
@@ -232,6 +270,7 @@ int otte_engine_create(const struct otte_config *config, struct otte_engine **ou
 
 stop_progress:
 	otte_progress_stop(&engine->progress);
+	otte_gate_close(engine);
 	/* Before the transport goes: a worker that did start may have accepted peers with lanes. */
 	otte_control_server_close(&engine->server);
 	otte_progress_fini(&engine->progress);
@@ -379,6 +418,7 @@ int otte_engine_destroy(struct otte_engine *engine)
 	otte_serve_stop(engine);
 	/* No thread of ours runs any more: what is left is taken down in the order of use. */
 	otte_control_server_close(&engine->server);
+	otte_gate_close(engine);
 	otte_progress_fini(&engine->progress);
 	engine->tcp->ops->destroy(engine->tcp);
 	otte_serve_close(engine);

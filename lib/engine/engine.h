@@ -16,8 +16,8 @@
  *   otte_peer.lock             state, window, live tasks
  *   (transport: local_peer.lock; tcp_peer.lock, rx_lock, lane lock; otte_control_client.lock)
  *   batch.lock
- *   region_lock, memory_lock, region_wait_lock, access maps, notify_lock, progress.lock, ledger,
- *   and the transport's tcp.lock, tcp_express.lock, tcp_zerocopies.lock
+ *   region_lock, memory_lock, region_wait_lock, access maps, notify_lock, progress.lock, gate.lock, ledger,
+ *   and the transport's tcp.lock, tcp_express.lock, tcp_zerocopies.lock, the loops' locks
  */
 #ifndef OTTE_ENGINE_ENGINE_H
 #define OTTE_ENGINE_ENGINE_H
@@ -30,16 +30,17 @@
 #include "control/auth.h"
 #include "control/server.h"
 #include "engine/fork.h"
+#include "engine/gate.h"
 #include "engine/peer.h"
 #include "engine/progress.h"
 #include "engine/region.h"
 #include "engine/source.h"
 #include "ledger/ledger.h"
 #include "otte/otte.h"
+#include "sched/slots.h"
 #include "transport/transport.h"
 
 #define OTTE_SOURCE_LANES_MAX 16
-#define OTTE_WORKERS_MAX 16
 
 struct source_peer;
 struct otte_notify_queue;
@@ -87,7 +88,7 @@ struct otte_engine {
 	pthread_cond_t region_idle;
 
 	pthread_mutex_t peer_lock;
-	struct otte_peer *peers;
+	struct otte_peer *peers;         /* in no order */
 	struct otte_request_counts request_counts; /* of peers that are gone */
 
 	pthread_mutex_t source_lock;
@@ -103,7 +104,10 @@ struct otte_engine {
 	/* Budgets, charged at submission. */
 	_Atomic uint64_t requests, bytes;
 	_Atomic uint64_t segments, batches, block_lists;
+	_Atomic uint64_t by_priority[OTTE_PRIORITIES]; /* of requests, where bounded */
+	bool bounded;                    /* some priority has less room than all together */
 	_Atomic uint64_t tick_due_ns;    /* peers want to be looked at then */
+	struct otte_gate gate;
 	_Atomic uint64_t describe_stamp;
 
 	struct {
@@ -116,6 +120,16 @@ struct otte_engine {
 
 /* Now plus `timeout_ns`, at most OTTE_FOREVER_NS, which negative ones give at once. */
 uint64_t otte_deadline_after(int64_t timeout_ns);
+
+/* The peers are to be looked at no later than at `at_ns`, to the engine's tick. */
+static inline void otte_engine_tick_at(struct otte_engine *engine, uint64_t at_ns)
+{
+	uint64_t due_ns = atomic_load_explicit(&engine->tick_due_ns, memory_order_relaxed);
+
+	while (at_ns < due_ns &&
+	       !atomic_compare_exchange_weak(&engine->tick_due_ns, &due_ns, at_ns))
+		;
+}
 
 void otte_engine_fill_stats(struct otte_engine *engine, struct otte_stats *stats);
 

@@ -147,6 +147,12 @@ static int create(struct otte_engine *engine, const char *endpoint,
 	peer->backoff_ns = config->reconnect_min_ns;
 	peer->window.max_requests = config->window_requests;
 	peer->window.max_bytes = config->window_bytes;
+	peer->window.slots = otte_gate_slots(engine);
+	peer->window.queue.aging_ns = config->aging_ns;
+	peer->window.queue.per_entry = config->aging_per_entry;
+	peer->window.queue.bound[OTTE_PRIORITY_HIGH] = config->max_high_requests;
+	peer->window.queue.bound[OTTE_PRIORITY_MEDIUM] = config->max_medium_requests;
+	peer->window.queue.bound[OTTE_PRIORITY_LOW] = config->max_low_requests;
 	peer->control.loop = &engine->progress.control;
 	peer->control.identity = &engine->identity;
 	peer->control.keys = &engine->keys;
@@ -284,6 +290,17 @@ static void add_counts(struct otte_request_counts *sum, const struct otte_reques
 	sum->failed += more->failed;
 	sum->read_bytes += more->read_bytes;
 	sum->write_bytes += more->write_bytes;
+	sum->promoted += more->promoted;
+}
+
+/* Under peer->lock. */
+static void add_waiting(struct otte_request_counts *sum, const struct otte_peer *peer)
+{
+	unsigned i;
+
+	sum->promoted += peer->window.promoted;
+	for (i = 0; i < OTTE_PRIORITIES; i++)
+		sum->waiting[i] += peer->window.queue.count[i];
 }
 
 void otte_peer_hold(struct otte_peer *peer)
@@ -305,6 +322,7 @@ void otte_peer_put(struct otte_peer *peer)
 	if (last) {
 		DL_DELETE(engine->peers, peer);
 		add_counts(&engine->request_counts, &peer->counts);
+		engine->request_counts.promoted += peer->window.promoted;
 	}
 	pthread_mutex_unlock(&engine->peer_lock);
 	if (last)
@@ -409,6 +427,7 @@ void otte_peer_sum(struct otte_engine *engine, struct otte_request_counts *sum)
 	{
 		pthread_mutex_lock(&peer->lock);
 		add_counts(sum, &peer->counts);
+		add_waiting(sum, peer);
 		pthread_mutex_unlock(&peer->lock);
 	}
 	pthread_mutex_unlock(&engine->peer_lock);
@@ -422,6 +441,9 @@ uint64_t otte_peer_tick(struct otte_peer *peer, uint64_t now_ns)
 	otte_control_client_tick(&peer->control, now_ns);
 	peer->tcp->ops->peer_tick(peer->tcp, now_ns);
 	next_ns = otte_batch_expire(peer, now_ns);
+	/* What the gate held back may go by now. Whatever else waits is looked at as room is made for it. */
+	if (peer->window.slots)
+		peer->served = otte_batch_dispatch_in_turn(peer);
 	pthread_mutex_lock(&peer->lock);
 	if (peer->state == OTTE_PEER_LOST && !peer->closing) {
 		reconnect = peer->retry_at_ns <= now_ns;

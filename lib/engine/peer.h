@@ -34,7 +34,8 @@ enum otte_peer_state {
 
 /* What became of requests. */
 struct otte_request_counts {
-	uint64_t submitted, completed, failed, read_bytes, write_bytes;
+	uint64_t submitted, completed, failed, read_bytes, write_bytes, promoted;
+	uint64_t waiting[OTTE_PRIORITIES]; /* groups, now */
 };
 
 /* The last region that a caller's requests were checked against; spares them the peer's lock. */
@@ -75,6 +76,7 @@ struct otte_peer {
 	struct otte_window window;
 	struct otte_task_record *live;   /* tasks queued or dispatched */
 	uint64_t next_deadline_ns;       /* no live task is due before */
+	bool served;                     /* the last tick found something that its gate lets go; the thread's */
 	struct otte_known_region *regions;
 	uint64_t describes;
 	_Atomic uint64_t described;      /* stamp of what is in regions; 0: nothing */

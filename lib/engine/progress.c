@@ -87,6 +87,8 @@ static void look_after_lanes(struct otte_progress *progress, struct led *seen)
 
 	seen->ticks = rounds == seen->rounds ? seen->ticks + 1 : 0;
 	seen->rounds = rounds;
+	if (seen->ticks) /* nobody has slept in a connection either */
+		otte_loop_bring_back(&progress->lanes);
 	if (atomic_load(&progress->attention) ||
 	    (atomic_load(progress->live) && !led && seen->ticks))
 		arm(progress);
@@ -126,11 +128,14 @@ static void *progress_main(void *arg)
 		if (ms < 0 || ms > TICK_MS) {
 			/* Without work, lanes have news too: that they are up again, or have ended. */
 			arm(progress);
+			otte_loop_keep_whole(&progress->lanes, true);
 			atomic_store(&progress->parked, true);
 			if (busy(progress))
 				ms = TICK_MS;
 		}
 		otte_loop_run(&progress->control, ms);
+		if (atomic_load(&progress->parked))
+			otte_loop_keep_whole(&progress->lanes, false);
 		atomic_store(&progress->parked, false);
 	}
 	return NULL;
@@ -275,6 +280,7 @@ bool otte_progress_wait(struct otte_progress *progress, struct otte_waiter *wait
 			uint64_t until_ns)
 {
 	while (!atomic_load(&waiter->done)) {
+		otte_loop_bring_back(&progress->lanes);
 		if (take_lead(progress))
 			lead(progress, waiter, until_ns);
 		else

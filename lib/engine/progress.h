@@ -31,6 +31,7 @@ struct otte_waiter {
 	_Atomic bool done;
 	bool own;                        /* done by its own thread, which so holds no lock of ours */
 	_Atomic bool leading;
+	uint32_t failed;                 /* once done: of the batch's requests, so many */
 	pthread_t thread;
 };
 

@@ -52,6 +52,14 @@ void otte_region_unuse(struct otte_region *region)
 	pthread_mutex_unlock(&engine->region_wait_lock);
 }
 
+int otte_region_check_fresh(const struct otte_region *region)
+{
+	if (otte_region_is_fresh(&region->watch))
+		return 0;
+	return otte_fail(-ESTALE, "the memory of region %lu was unmapped or replaced: register it anew",
+			 (unsigned long)region->id);
+}
+
 static bool in_use(const struct otte_region *region)
 {
 	return atomic_load(&region->uses) & ~OTTE_REGION_HIDDEN;
@@ -99,13 +107,20 @@ static int prepare(struct otte_engine *engine, const struct otte_region_desc *de
 	if (desc->name)
 		strcpy(region->name, desc->name);
 	ret = engine->ledger->ops->region_add(engine->client, &claim, &region->id);
-	if (ret) {
-		free(region);
-		return ret;
-	}
+	if (ret)
+		goto free_region;
+	ret = engine->ledger->ops->region_watch(engine->client, region->id, &region->watch);
+	if (ret)
+		goto del_region;
 	atomic_fetch_add(&desc->mem->views, 1);
 	*out = region;
 	return 0;
+
+del_region:
+	engine->ledger->ops->region_del(engine->client, region->id);
+free_region:
+	free(region);
+	return ret;
 }
 
 static void discard(struct otte_region *region)

@@ -7,6 +7,7 @@
 
 #include "control/wire.h"
 #include "engine/memory.h"
+#include "ledger/ledger.h"
 
 /*
  * A registered view.
@@ -27,6 +28,7 @@ struct otte_region {
 	uint32_t access;
 	uint64_t id;               /* also its id in the ledger */
 	_Atomic uint64_t uses;     /* count, and OTTE_REGION_HIDDEN */
+	struct otte_region_watch watch;
 	char name[OTTE_NAME_MAX];
 	UT_hash_handle hh;         /* engine->regions, in the order of ids */
 };
@@ -36,6 +38,11 @@ int otte_region_use(struct otte_region *region);
 /* The same for a peer, by id. */
 int otte_region_use_id(struct otte_engine *engine, uint64_t id, struct otte_region **region);
 void otte_region_unuse(struct otte_region *region);
+/*
+ * 0, or -ESTALE once the memory was unmapped or replaced. Called before bytes are touched, so that
+ * nothing moves, and again when they have moved, so that what moved elsewhere is no success.
+ */
+int otte_region_check_fresh(const struct otte_region *region);
 
 /* Rows of what is published, ids above `after`; see otte_control_handlers. */
 int otte_region_describe(struct otte_engine *engine, uint64_t after, struct otte_region_info *rows,

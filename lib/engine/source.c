@@ -41,6 +41,7 @@ struct source_peer {
 	_Atomic uint32_t lanes;
 	pthread_mutex_t lock; /* the rest, and the counts of the loans */
 	struct standing *loans;
+	struct standing *last; /* of them: the one that was last asked for, or NULL */
 	uint64_t busy; /* uses that are not retained, and grants */
 	struct otte_source_counts counts;
 	struct otte_source_use *spares;
@@ -72,6 +73,7 @@ static void settle(struct source_peer *peer, struct standing *standing)
 	int ret;
 
 	HASH_DEL(peer->loans, standing);
+	peer->last = NULL;
 	ret = engine->ledger->ops->loan_settle(engine->client, standing->loan,
 					       OTTE_EVIDENCE_REVOKED);
 	if (ret)
@@ -224,7 +226,7 @@ static int expose(struct source_peer *peer, struct otte_region *region, uint8_t 
 	return 0;
 
 forget:
-	HASH_DEL(peer->loans, standing);
+	HASH_DEL(peer->loans, standing); /* never was the last */
 withdraw:
 	ops->loan_withdraw(engine->client, standing->loan);
 free_standing:
@@ -235,9 +237,12 @@ free_standing:
 /* Under peer->lock. */
 static struct standing *find_standing(struct source_peer *peer, uint64_t region, uint8_t op)
 {
-	struct standing *standing, key = { .key = { region, op } };
+	struct standing *standing = peer->last, key = { .key = { region, op } };
 
+	if (standing && standing->key.region == region && standing->key.right == op)
+		return standing;
 	HASH_FIND(hh, peer->loans, &key.key, sizeof(key.key), standing);
+	peer->last = standing;
 	return standing;
 }
 
@@ -267,6 +272,9 @@ static int check(const struct otte_region *region, const struct otte_lane_reques
 				 (unsigned long)request->offset, (unsigned long)request->length,
 				 (unsigned long)region->id, (unsigned long)region->length);
 	ret = check_right(region, request->op);
+	if (ret)
+		return ret;
+	ret = otte_region_check_fresh(region);
 	if (ret)
 		return ret;
 	/* A file is cut off at its end: with its last byte the whole range is there. */
@@ -416,6 +424,17 @@ void otte_source_refused(void *arg)
 	const struct source_peer *peer = arg;
 
 	atomic_fetch_add(&peer->engine->counters.refused_requests, 1);
+}
+
+/* What the engine has mapped is the engine's to unmap, which it does once no region of it is left. */
+bool otte_source_guarded(const struct otte_source_use *use)
+{
+	return use->region->watch.mask && use->region->mem->kind == OTTE_MEM_ADOPTED;
+}
+
+int otte_source_still(const struct otte_source_use *use)
+{
+	return otte_region_check_fresh(use->region);
 }
 
 void otte_source_end(struct otte_source_use *use, bool complete)

@@ -47,6 +47,11 @@ void otte_engine_fill_stats(struct otte_engine *engine, struct otte_stats *stats
 		.notifications_sent = atomic_load(&engine->counters.notifications_sent),
 		.notifications_received = atomic_load(&engine->counters.notifications_received),
 		.stale_regions = atomic_load(&engine->counters.stale_regions),
+		.waiting_high = asked.waiting[OTTE_PRIORITY_HIGH],
+		.waiting_medium = asked.waiting[OTTE_PRIORITY_MEDIUM],
+		.waiting_low = asked.waiting[OTTE_PRIORITY_LOW],
+		.promoted = asked.promoted,
+		.low_inflight_bytes = atomic_load(&engine->gate.slots.low_bytes),
 	};
 	engine->tcp->ops->counters(engine->tcp, stats);
 }
@@ -81,7 +86,8 @@ static const struct {
 	COUNTER(retained), COUNTER(retained_bytes), COUNTER(notifications_sent),
 	COUNTER(notifications_received), COUNTER(stale_regions), COUNTER(zerocopy_bytes),
 	COUNTER(zerocopy_sends), COUNTER(zerocopy_copied), COUNTER(zerocopy_refused),
-	COUNTER(zerocopy_outstanding),
+	COUNTER(zerocopy_outstanding), COUNTER(waiting_high), COUNTER(waiting_medium),
+	COUNTER(waiting_low), COUNTER(promoted), COUNTER(low_inflight_bytes),
 };
 
 char *otte_stats_json(const struct otte_engine *engine, const struct otte_stats *stats)

@@ -95,6 +95,36 @@ static bool charge(_Atomic uint64_t *total, uint64_t amount, uint64_t limit)
 	return true;
 }
 
+/* How many requests of a submission there are of each priority. */
+static void count_priorities(const struct otte_task_record *tasks, size_t count,
+			     uint64_t counts[OTTE_PRIORITIES])
+{
+	size_t i;
+
+	memset(counts, 0, OTTE_PRIORITIES * sizeof(*counts));
+	for (i = 0; i < count; i++)
+		counts[tasks[i].work.priority]++;
+}
+
+static OTTE_COLD int charge_priorities(struct otte_engine *engine, const uint64_t counts[OTTE_PRIORITIES])
+{
+	const uint32_t limits[OTTE_PRIORITIES] = { engine->config.max_high_requests,
+						   engine->config.max_medium_requests,
+						   engine->config.max_low_requests };
+	static const char *const names[OTTE_PRIORITIES] = { "high", "medium", "low" };
+	unsigned i;
+
+	for (i = 0; i < OTTE_PRIORITIES; i++)
+		if (!charge(&engine->by_priority[i], counts[i], limits[i]))
+			break;
+	if (i == OTTE_PRIORITIES)
+		return 0;
+	otte_fail(-EDQUOT, "priority.%s_requests (%u) is full", names[i], limits[i]);
+	while (i--)
+		atomic_fetch_sub(&engine->by_priority[i], counts[i]);
+	return -EDQUOT;
+}
+
 static int charge_budgets(struct otte_engine *engine, uint64_t requests, uint64_t bytes)
 {
 	if (!charge(&engine->requests, requests, engine->config.max_requests))
@@ -147,6 +177,14 @@ static void fill_task(struct otte_batch *batch, uint32_t index, const struct ott
 	task->access.range.start = request->local_offset;
 }
 
+/* What goes at a lower priority goes in pieces of which the gate can let one at a time. */
+static uint64_t merge_bytes(const struct otte_task_record *head)
+{
+	if (!head->peer->window.slots || head->work.priority == OTTE_PRIORITY_HIGH)
+		return MERGE_BYTES;
+	return min_u64(MERGE_BYTES, head->batch->engine->config.low_inflight_bytes);
+}
+
 /* The task goes on where the group of `head` ends, and agrees with it in everything. */
 static bool continues(const struct otte_task_record *head, const struct otte_task_record *task)
 {
@@ -159,7 +197,7 @@ static bool continues(const struct otte_task_record *head, const struct otte_tas
 	       head->work.region == task->work.region &&
 	       head->work.offset + length == task->work.offset &&
 	       head->access.range.start + length == task->access.range.start &&
-	       length + task->length <= MERGE_BYTES;
+	       length + task->length <= merge_bytes(head);
 }
 
 static void work_done(struct otte_work *work);
@@ -174,6 +212,9 @@ static int prepare_group(struct otte_task_record *head)
 	ret = otte_region_use(region);
 	if (ret)
 		return ret;
+	ret = otte_region_check_fresh(region);
+	if (ret)
+		goto unuse;
 	ret = otte_access_begin(&region->mem->access, &head->access, offset, work->length,
 				work->op == OTTE_READ);
 	if (ret)
@@ -184,6 +225,7 @@ static int prepare_group(struct otte_task_record *head)
 	work->done = work_done;
 	head->entry.bytes = work->length;
 	head->entry.priority = work->priority;
+	head->entry.enqueued_ns = head->submitted_ns;
 	ret = head->peer->tcp->ops->plan(head->peer->tcp, work);
 	if (ret)
 		goto end_access;
@@ -284,6 +326,7 @@ static void tell_all_finished(struct otte_batch *batch)
 	}
 	while ((waiter = batch->waiters)) {
 		DL_DELETE(batch->waiters, waiter);
+		waiter->failed = batch->failed;
 		otte_progress_wake(progress, waiter);
 	}
 }
@@ -357,6 +400,8 @@ static void publish(struct otte_task_record *head, int code, uint8_t effect, boo
 	}
 	atomic_fetch_sub(&engine->bytes, head->work.length);
 	atomic_fetch_sub(&engine->requests, members);
+	if (engine->bounded)
+		atomic_fetch_sub(&engine->by_priority[head->work.priority], members);
 	finished = atomic_load_explicit(&batch->finished, memory_order_relaxed) + members;
 	if (finished == atomic_load_explicit(&batch->submitted, memory_order_relaxed))
 		tell_all_finished(batch);
@@ -377,39 +422,66 @@ static void count(struct otte_request_counts *counts, const struct otte_task_rec
 		counts->write_bytes += head->work.length;
 }
 
-static void end_group(struct otte_task_record *head, int code, uint8_t effect, bool drained,
-		      bool sent)
+/* True: the peer's window has room now for what waits. The peer is held by the caller. */
+static bool finish_group(struct otte_task_record *head, int code, uint8_t effect, bool drained,
+			 bool sent)
 {
 	struct otte_peer *peer = head->peer;
-	bool more;
+	bool more, others = false;
 
 	pthread_mutex_lock(&peer->lock);
 	if (head->live)
 		DL_DELETE(peer->live, head);
 	head->live = false;
 	if (sent)
-		otte_window_done(&peer->window, &head->entry);
-	more = sent && otte_window_waiting(&peer->window);
-	/* The segment may be closed as soon as it is let go; who finds the group not ended wants its peer. */
-	otte_peer_hold(peer);
+		others = otte_window_done(&peer->window, &head->entry);
+	/* Where other peers wait for room below High as well, they get it in turn, from the engine's thread. */
+	more = sent && (others ? peer->window.queue.count[OTTE_PRIORITY_HIGH] :
+				 otte_window_waiting(&peer->window));
 	head->segment->uses--;
 	count(&peer->counts, head, code);
 	pthread_mutex_unlock(&peer->lock);
 	release_group(head);
 	publish(head, code, effect, drained);
-	if (more)
+	if (others)
+		otte_gate_look_at(peer->engine, 0);
+	return more;
+}
+
+static void end_group(struct otte_task_record *head, int code, uint8_t effect, bool drained,
+		      bool sent)
+{
+	struct otte_peer *peer = head->peer;
+
+	/* The segment may be closed as soon as it is let go; who finds the group not ended wants its peer. */
+	otte_peer_hold(peer);
+	if (finish_group(head, code, effect, drained, sent))
 		otte_batch_dispatch(peer);
 	otte_peer_put(peer);
 }
 
+static void count_stale(const struct otte_task_record *head)
+{
+	atomic_fetch_add(&head->batch->engine->counters.stale_regions, 1);
+}
+
+/*
+ * What moved to or from memory that is not the registered one any more is no success: a WRITE may have
+ * taken bytes of another mapping there.
+ */
 static void work_done(struct otte_work *work)
 {
 	struct otte_task_record *head = container_of(work, struct otte_task_record, work);
+	uint8_t effect = work->effect;
 	int code = work->code;
 
+	if (!code && !otte_region_is_fresh(&head->region->watch)) {
+		code = -ESTALE;
+		effect = work->op == OTTE_WRITE ? OTTE_EFFECT_UNKNOWN : OTTE_EFFECT_NONE;
+	}
 	if (code == -ESTALE)
-		atomic_fetch_add(&head->batch->engine->counters.stale_regions, 1);
-	end_group(head, code, work->effect, work->drained, true);
+		count_stale(head);
+	end_group(head, code, effect, work->drained, true);
 }
 
 static void end_unsent(struct otte_task_record *head, int code)
@@ -430,7 +502,7 @@ static enum queued queue_group(struct otte_task_record *head, bool alone)
 {
 	struct otte_engine *engine = head->batch->engine;
 	struct otte_peer *peer = head->peer;
-	uint64_t deadline_ns = head->deadline_ns, due;
+	uint64_t deadline_ns = head->deadline_ns;
 	enum queued queued = ENDED;
 
 	/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): every task has a peer */
@@ -444,6 +516,7 @@ static enum queued queue_group(struct otte_task_record *head, bool alone)
 			atomic_store_explicit(&head->dispatched, true, memory_order_relaxed);
 			queued = ENTERED;
 		} else {
+			/* There is room, as a window's bounds are those that admission has charged. */
 			otte_window_push(&peer->window, &head->entry);
 			if (alone)
 				otte_peer_hold(peer);
@@ -457,10 +530,7 @@ static enum queued queue_group(struct otte_task_record *head, bool alone)
 		end_unsent(head, -ECONNRESET);
 		return queued;
 	}
-	due = atomic_load_explicit(&engine->tick_due_ns, memory_order_relaxed);
-	while (deadline_ns < due &&
-	       !atomic_compare_exchange_weak(&engine->tick_due_ns, &due, deadline_ns))
-		;
+	otte_engine_tick_at(engine, deadline_ns);
 	return queued;
 }
 
@@ -474,17 +544,37 @@ static bool take_queued(struct otte_peer *peer, struct otte_task_record *head)
 	return true;
 }
 
+/* False: its memory is gone, nothing moves. sleeps: the caller has nothing else to do than to wait for it. */
+static bool start(struct otte_task_record *head, bool sleeps)
+{
+	struct otte_transport_peer *peer = head->peer->tcp;
+	const struct otte_transport_ops *ops = peer->ops;
+
+	if (otte_region_is_fresh(&head->region->watch)) {
+		if (!sleeps || !ops->exchange(peer, &head->work))
+			ops->start(peer, &head->work);
+		return true;
+	}
+	count_stale(head);
+	ops->unplan(&head->work);
+	return false;
+}
+
 /* Heads leave a window so many at a time, because the transport is called without the peer's lock. */
 #define DISPATCH_FEW 16
 
-void otte_batch_dispatch(struct otte_peer *peer)
+static bool dispatch(struct otte_peer *peer, bool in_turn)
 {
 	struct otte_task_record *heads[DISPATCH_FEW];
-	struct otte_window_entry *entry;
+	struct otte_queue_entry *entry;
+	bool sent = false, room;
+	uint64_t again_ns;
 	size_t i, n;
 
 	do {
 		n = 0;
+		again_ns = UINT64_MAX;
+		room = false;
 		/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): count is not 0 */
 		pthread_mutex_lock(&peer->lock);
 		while (n < DISPATCH_FEW && peer->state == OTTE_PEER_READY &&
@@ -492,26 +582,47 @@ void otte_batch_dispatch(struct otte_peer *peer)
 			heads[n] = container_of(entry, struct otte_task_record, entry);
 			heads[n++]->dispatched = true;
 		}
+		if (peer->window.slots)
+			again_ns = peer->window.deferred && !in_turn ? 0 : peer->window.again_ns;
 		pthread_mutex_unlock(&peer->lock);
 		for (i = 0; i < n; i++)
-			peer->tcp->ops->start(peer->tcp, &heads[i]->work);
-	} while (n == DISPATCH_FEW);
+			if (!start(heads[i], false))
+				room |= finish_group(heads[i], -ESTALE, OTTE_EFFECT_NONE, true,
+						     true);
+		sent |= n > 0;
+	} while (n == DISPATCH_FEW || room);
+	if (again_ns != UINT64_MAX)
+		otte_gate_look_at(peer->engine, again_ns);
+	return sent;
+}
+
+void otte_batch_dispatch(struct otte_peer *peer)
+{
+	dispatch(peer, false);
+}
+
+bool otte_batch_dispatch_in_turn(struct otte_peer *peer)
+{
+	return dispatch(peer, true);
 }
 
 /*
- * The submission's only group. Where nothing waits before it, it need not wait either, and is started here. The
- * batch may end at any moment once it is queued.
+ * The submission's only group, out of submit_lock. Where nothing waits before it, it need not wait either, and is
+ * started here.
  */
-static void queue_alone(struct otte_task_record *head)
+static void start_alone(struct otte_batch *batch, struct otte_task_record *head, bool sleeps)
 {
-	struct otte_progress *progress = &head->batch->engine->progress;
+	struct otte_progress *progress = &batch->engine->progress;
+	uint32_t requests = head->members;
 	struct otte_peer *peer = head->peer;
 	enum queued queued = queue_group(head, true);
 
 	otte_progress_kick(progress);
+	pthread_mutex_unlock(&batch->submit_lock);
 	if (queued == ENTERED) {
 		head->work.alone = true;
-		peer->tcp->ops->start(peer->tcp, &head->work);
+		if (!start(head, sleeps && otte_progress_alone(progress, requests)))
+			end_group(head, -ESTALE, OTTE_EFFECT_NONE, true, true);
 	} else if (queued == WAITS) {
 		otte_batch_dispatch(peer);
 		otte_peer_put(peer);
@@ -601,11 +712,12 @@ static int check_all(struct otte_batch *batch, const struct otte_submission *fro
 	return 0;
 }
 
-static int admit(struct otte_batch *batch, const struct otte_submission *from, size_t count)
+int otte_batch_admit(struct otte_batch *batch, const struct otte_submission *from, size_t count)
 {
 	struct otte_engine *engine = batch->engine;
+	uint64_t bytes, counts[OTTE_PRIORITIES];
 	uint32_t first = batch->submitted;
-	uint64_t bytes;
+	unsigned i;
 	int ret;
 
 	if (count > batch->capacity - first)
@@ -616,32 +728,63 @@ static int admit(struct otte_batch *batch, const struct otte_submission *from, s
 	ret = charge_budgets(engine, count, bytes);
 	if (ret)
 		return ret;
-	ret = prepare(batch, first, count);
-	if (ret) {
-		atomic_fetch_sub(&engine->requests, count);
-		atomic_fetch_sub(&engine->bytes, bytes);
-		return ret;
+	if (engine->bounded) {
+		count_priorities(&batch->tasks[first], count, counts);
+		ret = charge_priorities(engine, counts);
+		if (ret)
+			goto uncharge;
 	}
+	ret = prepare(batch, first, count);
+	if (ret)
+		goto uncharge_priorities;
 	commit(batch, count);
-	if (batch->tasks[first].members == count)
-		queue_alone(&batch->tasks[first]);
-	else
-		queue_all(batch, first, count);
 	return 0;
+
+uncharge_priorities:
+	for (i = 0; engine->bounded && i < OTTE_PRIORITIES; i++)
+		atomic_fetch_sub(&engine->by_priority[i], counts[i]);
+uncharge:
+	atomic_fetch_sub(&engine->requests, count);
+	atomic_fetch_sub(&engine->bytes, bytes);
+	return ret;
 }
 
-int otte_batch_admit(struct otte_batch *batch, const struct otte_submission *from, size_t count)
+int otte_batch_check_open(struct otte_batch *batch)
 {
 	int ret;
 
 	ret = otte_fork_check(batch->engine->generation);
+	if (!ret && atomic_load(&batch->engine->requester_closed))
+		ret = otte_fail(-ESHUTDOWN, "this engine is closed as a requester");
+	return ret;
+}
+
+void otte_batch_start(struct otte_batch *batch, size_t count, bool sleeps)
+{
+	uint32_t first = batch->submitted - (uint32_t)count;
+	struct otte_task_record *head = &batch->tasks[first];
+
+	if (head->members == count) {
+		start_alone(batch, head, sleeps);
+	} else {
+		queue_all(batch, first, count);
+		pthread_mutex_unlock(&batch->submit_lock);
+	}
+}
+
+int otte_batch_add(struct otte_batch *batch, const struct otte_submission *from, size_t count)
+{
+	int ret;
+
+	ret = otte_batch_check_open(batch);
 	if (ret)
 		return ret;
-	if (atomic_load(&batch->engine->requester_closed))
-		return otte_fail(-ESHUTDOWN, "this engine is closed as a requester");
 	pthread_mutex_lock(&batch->submit_lock);
-	ret = admit(batch, from, count);
-	pthread_mutex_unlock(&batch->submit_lock);
+	ret = otte_batch_admit(batch, from, count);
+	if (ret)
+		pthread_mutex_unlock(&batch->submit_lock);
+	else
+		otte_batch_start(batch, count, false);
 	return ret;
 }
 

@@ -5,7 +5,7 @@
  *
  * One interface, two back ends (DESIGN section 3 is the agreement, docs/architecture.md the prose):
  *   process.c  the rules inside one process
- *   kernel.c   the same rules in otte.ko, through /dev/otte
+ *   kernel.c   the same rules in otte.ko, through /dev/otte (kernel.h says where it differs)
  * tests/unit/ledger holds one conformance suite that drives every state and event over each.
  *
  * Loan states, moved only by the calls below:
@@ -21,6 +21,7 @@
 #ifndef OTTE_LEDGER_LEDGER_H
 #define OTTE_LEDGER_LEDGER_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -99,6 +100,31 @@ struct otte_region_claim {
 };
 
 /*
+ * Whether what a region named is still what is mapped there. The back end changes the word before
+ * the munmap() or mremap() that makes it otherwise returns: bytes that were copied before a look
+ * that finds it fresh were copied from, or to, what was registered. A look is a load: no lock, no
+ * system call. Good until region_del() or client_close().
+ *
+ * It is for those who go by address. Pages may be replaced under an address without the word saying
+ * so (copy on write, swap, migration, madvise()): they show what the owner sees there.
+ */
+struct otte_region_watch {
+	const _Atomic uint64_t *word;
+	uint64_t mask; /* 0: it never changes, since nobody looks */
+	uint64_t fresh; /* what the masked word is until then */
+};
+
+static inline bool otte_region_is_fresh(const struct otte_region_watch *watch)
+{
+	/* After the copy. TSan does not know fences. */
+#ifndef __SANITIZE_THREAD__
+	atomic_thread_fence(memory_order_acquire);
+#endif
+	return (atomic_load_explicit(watch->word, memory_order_acquire) & watch->mask) ==
+	       watch->fresh;
+}
+
+/*
  * Budgets, each refused with -EDQUOT naming it. 0: none of it. UINT64_MAX: no limit. A loan or
  * region that is over stays charged to `loans` or `regions` until the events that speak of it were
  * read, so that a client which reads none cannot make the ledger grow. An owner's death is never
@@ -152,6 +178,7 @@ struct otte_loan_info {
 enum otte_retained_kind {
 	OTTE_RETAINED_REGION = 1, /* the owner left while loans lacked evidence */
 	OTTE_RETAINED_HOLD = 2,   /* a native object that its owner could not prove drained */
+	OTTE_RETAINED_LOAN = 3,   /* kernel only: its borrower left without accepted evidence */
 };
 
 struct otte_retained_info {
@@ -194,6 +221,9 @@ struct otte_ledger_ops {
 	 * settles. Called again: -EALREADY while that is pending, then -ENOENT.
 	 */
 	int (*region_del)(struct otte_ledger_client *client, uint64_t region);
+	/* How to look whether it is what was registered. -ENOENT, -EPERM. */
+	int (*region_watch)(struct otte_ledger_client *client, uint64_t region,
+			    struct otte_region_watch *watch);
 
 	/*
 	 * -EINVAL malformed, -ENOENT region unknown or hidden, -ERANGE, -EACCES right, -EOPNOTSUPP
@@ -275,9 +305,15 @@ const char *otte_evidence_name(uint32_t evidence);
 int otte_ledger_process_open(const struct otte_ledger_limits *limits, struct otte_ledger **ledger);
 
 /*
- * By kind: enum otte_ledger_kind. KERNEL fails closed, naming what is missing (-ENODEV no node,
- * -EACCES no permission, -EPROTONOSUPPORT another ABI, -ENOSYS no kernel back end in this build).
- * AUTO logs which it took.
+ * The kernel back end, over /dev/otte. Of `limits` it takes `regions`, the words on its status page
+ * (NULL: as many as there can be): all else is the module's to limit. Fails closed: -ENODEV no
+ * node, -EACCES no permission, -EPROTONOSUPPORT another ABI or a missing feature, named.
+ */
+int otte_ledger_kernel_open(const struct otte_ledger_limits *limits, struct otte_ledger **ledger);
+
+/*
+ * By kind: enum otte_ledger_kind. AUTO takes the kernel's where it can be had, else the
+ * process's, and logs which, and why.
  */
 int otte_ledger_open(uint32_t kind, const struct otte_ledger_limits *limits,
 		     struct otte_ledger **ledger);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -43,22 +44,20 @@ int otte_ledger_node_open(const char *path)
 	return otte_fail(-ENODEV, "ledger: %s: not a character device", path);
 }
 
-static int open_kernel(void)
-{
-	int fd = otte_ledger_node_open(OTTE_LEDGER_NODE);
-
-	if (fd < 0)
-		return fd;
-	close(fd);
-	return otte_fail(-ENOSYS, "ledger: this build of libotte has no kernel back end");
-}
-
+/* The process ledger where there is no module: it keeps the rules in this process only. */
 static int open_auto(const struct otte_ledger_limits *limits, struct otte_ledger **ledger)
 {
-	int rc = otte_ledger_process_open(limits, ledger);
+	char why[OTTE_ERROR_BYTES];
+	int rc;
 
+	if (!otte_ledger_kernel_open(limits, ledger)) {
+		otte_log(OTTE_LOG_INFO, "ledger: kernel (" OTTE_LEDGER_NODE ")");
+		return 0;
+	}
+	snprintf(why, sizeof(why), "%s", otte_error_text());
+	rc = otte_ledger_process_open(limits, ledger);
 	if (!rc)
-		otte_log(OTTE_LOG_INFO, "ledger: process (this build has no kernel back end)");
+		otte_log(OTTE_LOG_INFO, "ledger: process, since %s", why);
 	return rc;
 }
 
@@ -69,7 +68,7 @@ int otte_ledger_open(uint32_t kind, const struct otte_ledger_limits *limits,
 	case OTTE_LEDGER_AUTO:
 		return open_auto(limits, ledger);
 	case OTTE_LEDGER_KERNEL:
-		return open_kernel();
+		return otte_ledger_kernel_open(limits, ledger);
 	case OTTE_LEDGER_PROCESS:
 		return otte_ledger_process_open(limits, ledger);
 	default:

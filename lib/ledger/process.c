@@ -130,6 +130,14 @@ static int region_del(struct otte_ledger_client *handle, uint64_t region)
 	return leave(client, process_region_del(client, region));
 }
 
+static int region_watch(struct otte_ledger_client *handle, uint64_t region,
+			struct otte_region_watch *watch)
+{
+	struct process_client *client = enter(handle);
+
+	return leave(client, process_region_watch(client, region, watch));
+}
+
 static int loan_offer(struct otte_ledger_client *handle, const struct otte_loan_terms *terms,
 		      uint64_t *loan)
 {
@@ -287,6 +295,7 @@ static const struct otte_ledger_ops process_ops = {
 	.client_close = client_close,
 	.region_add = region_add,
 	.region_del = region_del,
+	.region_watch = region_watch,
 	.loan_offer = loan_offer,
 	.loan_accept = loan_accept,
 	.loan_expose = loan_expose,

@@ -161,6 +161,8 @@ void process_event_drop_all(struct process_client *client);
 int process_region_add(struct process_client *client, const struct otte_region_claim *claim,
 		       uint64_t *id);
 int process_region_del(struct process_client *client, uint64_t id);
+int process_region_watch(struct process_client *client, uint64_t id,
+			 struct otte_region_watch *watch);
 /* Registered and its own, or the error with its text. */
 int process_region_find(struct process_client *client, uint64_t id, struct process_region **region);
 /* One of its loans is over. */

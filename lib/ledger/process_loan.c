@@ -15,13 +15,9 @@
 
 #include "base/error.h"
 #include "base/util.h"
-#include "otte/otte.h"
+#include "ledger/terms.h"
 
-#define FLAGS (OTTE_LOAN_REVOCABLE | OTTE_LOAN_MAPPABLE | OTTE_LOAN_STANDING)
 #define BIT(e) OTTE_EVIDENCE_BIT(OTTE_EVIDENCE_##e)
-#define ACCEPTABLE (OTTE_EVIDENCE_DEFAULT | BIT(BORROWER_EXITED))
-/* What the lender of a remote borrower can know by itself. */
-#define ATTESTABLE (BIT(NEVER_EXPOSED) | BIT(RETURNED) | BIT(REVOKED) | BIT(BORROWER_EXITED))
 
 /* Who ended it: the others are told. */
 enum party {
@@ -29,20 +25,6 @@ enum party {
 	BY_BORROWER,
 	BY_ADMINISTRATOR,
 };
-
-const char *otte_evidence_name(uint32_t evidence)
-{
-	static const char *const names[] = {
-		[OTTE_EVIDENCE_NEVER_EXPOSED] = "NEVER_EXPOSED",
-		[OTTE_EVIDENCE_RETURNED] = "RETURNED",
-		[OTTE_EVIDENCE_UNMAPPED] = "UNMAPPED",
-		[OTTE_EVIDENCE_REVOKED] = "REVOKED",
-		[OTTE_EVIDENCE_BORROWER_EXITED] = "BORROWER_EXITED",
-		[OTTE_EVIDENCE_FORCED] = "FORCED",
-	};
-
-	return evidence && evidence < ARRAY_SIZE(names) ? names[evidence] : "?";
-}
 
 static bool is_remote(const struct process_loan *loan)
 {
@@ -68,39 +50,6 @@ static void move(struct process_loan *loan, enum otte_loan_state to)
 }
 
 /* ---- Offer ----------------------------------------------------------------------------------- */
-
-static int check_terms(const struct otte_loan_terms *terms)
-{
-	if (!terms->length || terms->reserved)
-		return otte_fail(-EINVAL, "loan: length %" PRIu64 ", reserved %" PRIu32,
-				 terms->length, terms->reserved);
-	if (terms->right > OTTE_LOAN_WRITE)
-		return otte_fail(-EINVAL, "loan: right %" PRIu32, terms->right);
-	if (terms->flags & ~FLAGS)
-		return otte_fail(-EINVAL, "loan: flags %" PRIx32, terms->flags);
-	if (terms->accepted & ~ACCEPTABLE)
-		return otte_fail(-EINVAL, "loan: accepted evidence %" PRIx32 ", known is %x",
-				 terms->accepted, ACCEPTABLE);
-	return 0;
-}
-
-static int check_region(const struct process_region *region, const struct otte_loan_terms *terms)
-{
-	uint32_t wanted = terms->right == OTTE_LOAN_WRITE ? OTTE_REMOTE_WRITE : OTTE_REMOTE_READ;
-
-	if (!range_inside(terms->offset, terms->length, region->claim.length))
-		return otte_fail(-ERANGE,
-				 "region %" PRIu64 ": %" PRIu64 " bytes at %" PRIu64
-				 " are outside its %" PRIu64,
-				 region->id, terms->length, terms->offset, region->claim.length);
-	if (!(region->claim.access & wanted))
-		return otte_fail(-EACCES, "region %" PRIu64 ": the right to %s is not granted",
-				 region->id, wanted == OTTE_REMOTE_WRITE ? "write" : "read");
-	if (terms->flags & OTTE_LOAN_MAPPABLE && region->claim.backing == OTTE_BACKING_NONE)
-		return otte_fail(-EOPNOTSUPP, "region %" PRIu64 ": has no backing to be mapped",
-				 region->id);
-	return 0;
-}
 
 static enum process_tree tree_of(const struct otte_loan_terms *terms)
 {
@@ -207,13 +156,13 @@ static int admit(struct process_client *lender, const struct otte_loan_terms *te
 	struct process_ledger *ledger = process_ledger_of(lender);
 	int rc;
 
-	rc = check_terms(terms);
+	rc = otte_terms_check(terms);
 	if (rc)
 		return rc;
 	rc = process_region_find(lender, terms->region, region);
 	if (rc)
 		return rc;
-	rc = check_region(*region, terms);
+	rc = otte_terms_check_region(terms, &(*region)->claim);
 	if (rc)
 		return rc;
 	rc = find_borrower(ledger, &terms->borrower, borrower);
@@ -391,30 +340,6 @@ static int refuse_offer(const struct process_loan *loan)
 	return otte_fail(-EINVAL, "loan %" PRIu64 ": is only offered, withdraw it", loan->id);
 }
 
-/* Whose word counts for this evidence of this loan. */
-static int check_attestation(const struct process_loan *loan, const struct process_client *client,
-			     enum otte_evidence evidence)
-{
-	unsigned allowed;
-
-	if (is_remote(loan))
-		allowed = loan->lender == client ? ATTESTABLE : 0;
-	else
-		allowed = loan->borrower == client ? BIT(RETURNED) : 0;
-	if ((unsigned)evidence > OTTE_EVIDENCE_FORCED || !(allowed & OTTE_EVIDENCE_BIT(evidence)))
-		return otte_fail(-EINVAL, "loan %" PRIu64 ": client %" PRIu64 " cannot attest %s",
-				 loan->id, client->id, otte_evidence_name(evidence));
-	return 0;
-}
-
-static int check_accepted(const struct process_loan *loan, enum otte_evidence evidence)
-{
-	if (loan->terms.accepted & OTTE_EVIDENCE_BIT(evidence))
-		return 0;
-	return otte_fail(-EPERM, "loan %" PRIu64 ": its terms do not accept %s", loan->id,
-			 otte_evidence_name(evidence));
-}
-
 int process_loan_settle(struct process_client *client, uint64_t id, enum otte_evidence evidence)
 {
 	struct process_ledger *ledger = process_ledger_of(client);
@@ -428,10 +353,11 @@ int process_loan_settle(struct process_client *client, uint64_t id, enum otte_ev
 		return otte_fail(-EPERM, "loan %" PRIu64 ": another's", id);
 	if (loan->state == OTTE_LOAN_OFFERED)
 		return refuse_offer(loan);
-	rc = check_attestation(loan, client, evidence);
+	rc = otte_terms_check_attestation(&loan->terms, id, loan->lender == client,
+					  loan->borrower == client, evidence);
 	if (rc)
 		return rc;
-	rc = check_accepted(loan, evidence);
+	rc = otte_terms_check_accepted(&loan->terms, id, evidence);
 	if (rc)
 		return rc;
 	end(ledger, loan, OTTE_LOAN_SETTLED, evidence, is_remote(loan) ? BY_LENDER : BY_BORROWER);
@@ -468,7 +394,7 @@ int process_loan_revoke(struct process_client *lender, uint64_t id)
 		return otte_fail(-EPERM, "loan %" PRIu64 ": was not offered as revocable", id);
 	if (loan->state == OTTE_LOAN_OFFERED)
 		return refuse_offer(loan);
-	rc = check_accepted(loan, OTTE_EVIDENCE_REVOKED);
+	rc = otte_terms_check_accepted(&loan->terms, id, OTTE_EVIDENCE_REVOKED);
 	if (rc)
 		return rc;
 	end(process_ledger_of(lender), loan, OTTE_LOAN_SETTLED, OTTE_EVIDENCE_REVOKED, BY_LENDER);

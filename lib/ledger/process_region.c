@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "otte/otte.h"
+#include "ledger/terms.h"
 
 static void move(struct process_region *region, enum process_region_state to)
 {
@@ -33,13 +33,10 @@ static void move(struct process_region *region, enum process_region_state to)
 
 static int check_claim(const struct otte_region_claim *claim)
 {
-	if (!claim->length || claim->address + claim->length < claim->address)
-		return otte_fail(-EINVAL, "region: length %" PRIu64 " at %" PRIx64, claim->length,
-				 claim->address);
-	if (claim->access & ~(OTTE_REMOTE_READ | OTTE_REMOTE_WRITE))
-		return otte_fail(-EINVAL, "region: access %" PRIx32, claim->access);
-	if (claim->backing > OTTE_BACKING_FILE)
-		return otte_fail(-EINVAL, "region: backing %" PRIu32, claim->backing);
+	int rc = otte_claim_check(claim);
+
+	if (rc)
+		return rc;
 	if (claim->backing != OTTE_BACKING_NONE)
 		return otte_fail(-EOPNOTSUPP,
 				 "region: the process ledger has no backing of its own, only the "
@@ -129,6 +126,20 @@ int process_region_find(struct process_client *client, uint64_t id, struct proce
 		return rc;
 	if ((*region)->state != REGION_REGISTERED)
 		return otte_fail(-ENOENT, "region %" PRIu64 ": unregistered", id);
+	return 0;
+}
+
+/* Nobody tells this process what becomes of its mappings. */
+int process_region_watch(struct process_client *client, uint64_t id,
+			 struct otte_region_watch *watch)
+{
+	static const _Atomic uint64_t never;
+	struct process_region *region;
+	int rc = process_region_find(client, id, &region);
+
+	if (rc)
+		return rc;
+	*watch = (struct otte_region_watch){ .word = &never };
 	return 0;
 }
 

@@ -2,15 +2,35 @@
 #include "sched/window.h"
 
 #include <stddef.h>
-#include <utlist.h>
 
-void otte_window_push(struct otte_window *window, struct otte_window_entry *entry)
+#include "base/clock.h"
+#include "base/util.h"
+#include "sched/slots.h"
+
+#define HIGH 0 /* sends in every slot there can be */
+
+/* Bytes begin, or end, to wait. */
+static void waits(struct otte_window *window, const struct otte_queue_entry *entry, bool begin)
 {
-	DL_APPEND(window->queue[entry->priority], entry);
-	entry->queued = true;
+	int64_t bytes = begin ? (int64_t)entry->bytes : -(int64_t)entry->bytes;
+
+	if (!window->slots)
+		return;
+	if (entry->priority != HIGH)
+		window->low_waiting += (uint64_t)bytes;
+	otte_slots_wait(window->slots, entry->priority, bytes);
 }
 
-static bool fits(const struct otte_window *window, const struct otte_window_entry *entry)
+int otte_window_push(struct otte_window *window, struct otte_queue_entry *entry)
+{
+	int ret = otte_queue_push(&window->queue, entry);
+
+	if (!ret)
+		waits(window, entry, true);
+	return ret;
+}
+
+static bool fits(const struct otte_window *window, const struct otte_queue_entry *entry)
 {
 	if (window->requests == 0)
 		return true;
@@ -18,50 +38,99 @@ static bool fits(const struct otte_window *window, const struct otte_window_entr
 	       window->bytes <= window->max_bytes - entry->bytes;
 }
 
-static void take(struct otte_window *window, const struct otte_window_entry *entry)
+static void take(struct otte_window *window, const struct otte_queue_entry *entry)
 {
 	window->requests++;
 	window->bytes += entry->bytes;
 }
 
-bool otte_window_enter(struct otte_window *window, struct otte_window_entry *entry)
+/* Of the bytes under way below High. Where others wait for theirs, this window does not go before them. */
+static bool take_room(struct otte_window *window, const struct otte_queue_entry *entry)
+{
+	struct otte_slots *slots = window->slots;
+
+	if (!slots || entry->priority == HIGH)
+		return true;
+	if (otte_slots_contended(slots) && otte_slots_low_waiting(slots) > window->low_waiting) {
+		window->deferred = true;
+		return false;
+	}
+	return otte_slots_take(slots, entry->priority, entry->bytes);
+}
+
+/* By slot and by bytes under way; the latter are then taken. */
+static OTTE_COLD bool pass_gate(struct otte_window *window, const struct otte_queue_entry *entry)
+{
+	unsigned wanted = 1u << entry->priority;
+
+	window->again_ns = UINT64_MAX;
+	window->deferred = false;
+	return otte_slots_admit(window->slots, wanted, otte_now_ns(), &window->again_ns) &&
+	       take_room(window, entry);
+}
+
+bool otte_window_enter(struct otte_window *window, struct otte_queue_entry *entry)
 {
 	if (otte_window_waiting(window) || !fits(window, entry))
+		return false;
+	if (window->slots && entry->priority != HIGH && !pass_gate(window, entry))
 		return false;
 	take(window, entry);
 	return true;
 }
 
-struct otte_window_entry *otte_window_next(struct otte_window *window)
+/* Lets those move up that are to, and says which priorities may send. */
+static OTTE_COLD unsigned look_at_lower(struct otte_window *window)
 {
-	struct otte_window_entry *entry = NULL;
-	int i;
+	unsigned wanted = OTTE_QUEUE_ALL & ~(1u << HIGH), i;
+	uint64_t now_ns = otte_now_ns();
 
-	for (i = 0; i < OTTE_PRIORITIES && !entry; i++)
-		entry = window->queue[i];
-	if (!entry || !fits(window, entry))
-		return NULL;
+	window->promoted += otte_queue_age(&window->queue, now_ns);
+	if (!window->slots)
+		return OTTE_QUEUE_ALL;
+	for (i = 0; i < OTTE_PRIORITIES; i++)
+		if (!window->queue.count[i])
+			wanted &= ~(1u << i);
+	return 1u << HIGH | otte_slots_admit(window->slots, wanted, now_ns, &window->again_ns);
+}
+
+struct otte_queue_entry *otte_window_next(struct otte_window *window)
+{
+	struct otte_queue_entry *entry;
+	unsigned admitted = 1u << HIGH;
+
+	window->again_ns = UINT64_MAX;
+	window->deferred = false;
+	if (window->queue.count[1] | window->queue.count[2])
+		admitted = look_at_lower(window);
+	for (;;) {
+		entry = otte_queue_first(&window->queue, admitted);
+		if (!entry || !fits(window, entry))
+			return NULL;
+		if (take_room(window, entry))
+			break;
+		/* No room for what is below High, in all; it does not hold up what is High. */
+		admitted = 1u << HIGH;
+	}
 	otte_window_remove(window, entry);
 	take(window, entry);
 	return entry;
 }
 
-bool otte_window_waiting(const struct otte_window *window)
+bool otte_window_remove(struct otte_window *window, struct otte_queue_entry *entry)
 {
-	return window->queue[0] || window->queue[1] || window->queue[2];
-}
-
-bool otte_window_remove(struct otte_window *window, struct otte_window_entry *entry)
-{
-	if (!entry->queued)
+	if (!otte_queue_remove(&window->queue, entry))
 		return false;
-	DL_DELETE(window->queue[entry->priority], entry);
-	entry->queued = false;
+	waits(window, entry, false);
 	return true;
 }
 
-void otte_window_done(struct otte_window *window, struct otte_window_entry *entry)
+bool otte_window_done(struct otte_window *window, struct otte_queue_entry *entry)
 {
 	window->requests--;
 	window->bytes -= entry->bytes;
+	if (!window->slots || entry->priority == HIGH)
+		return false;
+	otte_slots_give(window->slots, entry->priority, entry->bytes);
+	return otte_slots_low_waiting(window->slots) > window->low_waiting;
 }

@@ -21,6 +21,9 @@
 #include "control/wire.h"
 #include "otte/otte.h"
 
+/* Threads that serve peers, at most. */
+#define OTTE_WORKERS_MAX 16
+
 struct otte_transport;
 struct otte_transport_peer;
 
@@ -81,6 +84,13 @@ struct otte_source_ops {
 	 */
 	int (*begin)(void *peer, const struct otte_lane_request *request,
 		     struct otte_source_use **use, uint8_t **address);
+	/*
+	 * After bytes were copied from or to the range, and before the peer is told of a success: 0, or
+	 * -ESTALE, and some of that may have been other memory. It does not call the system.
+	 */
+	int (*still)(const struct otte_source_use *use);
+	/* Whether that may come of itself, so that the last byte of a READ must wait for it. */
+	bool (*guarded)(const struct otte_source_use *use);
 	/* The peer is told an error of begin(). */
 	void (*refused)(void *peer);
 	/* The transport will not touch the range again. complete: all bytes moved. */
@@ -171,6 +181,11 @@ struct otte_transport_ops {
 	 * or nothing came for some milliseconds; the loop should be run.
 	 */
 	bool (*receive_alone)(struct otte_transport_peer *peer);
+	/*
+	 * start() and receive_alone() in one, which costs less than either after the other. False: it cannot be done
+	 * so, and nothing has happened. True: the work is started, and most often done; the peer may be gone.
+	 */
+	bool (*exchange)(struct otte_transport_peer *peer, struct otte_work *work);
 	/*
 	 * End a work early. pin() is called under a lock that keeps the work from being told, cancel()
 	 * later without it; the work may be done by then. `code` -ECANCELED: end soon, harming no other

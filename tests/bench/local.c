@@ -103,13 +103,8 @@ static void transfer(struct bench *bench, uint8_t transport, uint64_t length)
 		.op = OTTE_READ,
 		.transport = transport,
 	};
-	struct otte_task task;
 
-	OK(otte_batch_reset(bench->batch));
-	OK(otte_batch_submit(bench->batch, &request, 1));
-	OK(otte_batch_wait(bench->batch, -1));
-	OK(otte_batch_task(bench->batch, 0, &task));
-	OK(task.code);
+	OK(otte_batch_run(bench->batch, &request, 1, -1));
 }
 
 static void once(struct bench *bench, enum way way, uint64_t length)

@@ -6,14 +6,24 @@
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 # shellcheck source=tools/otte/otte.bash
 . "$root/tools/otte/otte.bash"
+# shellcheck source=tools/ottectl/ottectl.bash
+. "$root/tools/ottectl/ottectl.bash"
 
 # completes WANTED WORDS...: the last word is the one under the cursor
 completes() {
-    local wanted=$1
-    shift
-    COMP_WORDS=("$OTTE" "$@")
+    completed _otte "$OTTE" "$@"
+}
+
+admin_completes() {
+    completed _ottectl "$(dirname "$OTTE")/ottectl" "$@"
+}
+
+completed() {
+    local complete=$1 program=$2 wanted=$3
+    shift 3
+    COMP_WORDS=("$program" "$@")
     COMP_CWORD=$#
-    _otte "$OTTE" "${!#}" "${COMP_WORDS[COMP_CWORD - 1]}"
+    "$complete" "$program" "${!#}" "${COMP_WORDS[COMP_CWORD - 1]}"
     [ "${COMPREPLY[*]}" = "$wanted" ] || fail "\"$*\" gives \"${COMPREPLY[*]}\", not \"$wanted\""
 }
 
@@ -31,6 +41,15 @@ test_options_are_those_of_the_help() {
 test_values_with_a_fixed_choice_are_completed() {
     completes 'read' bench --op r
     completes 'warning' ls --log-level w
+}
+
+test_the_administrators_commands_options_and_settings_are_completed() {
+    admin_completes 'monitor metrics' m
+    admin_completes '--release' retained --rel
+    admin_completes 'get' limits g
+    admin_completes 'user.pinned_bytes=' limits set user.pin
+    admin_completes 'create' domains c
+    admin_completes '--interval' domains create lab --int
 }
 
 run_tests

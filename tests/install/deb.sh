@@ -43,7 +43,7 @@ build() {
 lab_make_deb_root() {
     nice -n 15 mmdebstrap --variant=apt --aptopt='APT::Install-Recommends "false"' \
         --include=dkms,make,gcc-12,gcc,libc6-dev,libelf1,kmod,pahole,pkg-config,systemd-standalone-sysusers \
-        --include=libhwloc-dev,libjansson-dev,libsodium-dev \
+        --include=libhwloc-dev,libjansson-dev,libnl-genl-3-200,libsodium-dev \
         bookworm "$1/tree" \
         'deb http://deb.debian.org/debian bookworm main' \
         'deb http://deb.debian.org/debian-security bookworm-security main'
@@ -54,7 +54,7 @@ step "the packages build" build
 step "lintian finds no error and no warning" \
     lintian --allow-root --fail-on error,warning "$work"/otte_*.changes
 
-root=$(lab_entry "root/deb_$(lab_field host dkms Version)" lab_make_deb_root)
+root=$(lab_entry "root/deb_nl_$(lab_field host dkms Version)" lab_make_deb_root)
 mkdir -p "$work/over" "$work/modules" "$work/result"
 releases=()
 for kernel in "${kernels[@]}"; do
@@ -99,7 +99,7 @@ cat >"$work/steps" <<'END'
         grep -q 'GROUP="otte", MODE="0660"' /lib/udev/rules.d/60-otte.rules &&
             grep -qx otte /usr/lib/modules-load.d/otte.conf && getent group otte
     }
-    tool_runs() { otte --version | grep -qF 0.1.0; }
+    tool_runs() { otte --version | grep -qF 0.1.0 && ottectl --version | grep -qF 0.1.0; }
     # shellcheck disable=SC2046
     example() {
         gcc -o /tmp/first /usr/share/doc/libotte-dev/examples/first.c $(pkg-config --cflags --libs libotte) &&

@@ -121,7 +121,7 @@ the_programs_run_from_where_they_are_installed() {
     for program in "$prefix"/bin/*; do
         env -i "$program" --version
         env -i "$program" --help >/dev/null
-        MANPATH=$prefix/share/man man -w 1 "$(basename "$program")"
+        MANPATH=$prefix/share/man man -w -S 1:8 "$(basename "$program")"
     done
 }
 

@@ -262,7 +262,9 @@ FIXTURE_TEARDOWN(death)
 	close(self->fd);
 }
 
-/* Until nothing comes for @ms: what the lender is told about each loan, evidence, or 0 for nothing. */
+/*
+ * Until nothing comes for @ms: what the lender is told about each loan, evidence, or 0 for nothing.
+ */
 static void collect(int fd, const uint64_t loan[3], uint32_t evidence[3], bool gone[3], int ms)
 {
 	struct otte_event event;
@@ -281,8 +283,8 @@ static void collect(int fd, const uint64_t loan[3], uint32_t evidence[3], bool g
 }
 
 /*
- * Waits until all three were told of, those that @settle by their evidence, the others by their borrower's end;
- * and then for what should not come.
+ * Waits until all three were told of, those that @settle by their evidence, the others by their
+ * borrower's end; and then for what should not come.
  */
 static void collect_all(int fd, const uint64_t loan[3], uint32_t evidence[3], bool gone[3],
 			const bool settle[3])

@@ -556,7 +556,7 @@ TEST_F(domain, share_of_a_killed_member_is_gone_within_one_interval)
 	ASSERT_EQ(0, domain_set(self->admin, self->name, slow, NULL));
 	memcpy(child_domain, self->name, sizeof(child_domain));
 	ASSERT_EQ(0, member_join(&member, self->name));
-	/* A loaded machine may lose one race against the tick. Whoever waits for the tick loses all. */
+	/* A loaded machine may lose one race against the tick; who waits for the tick loses all. */
 	for (round = 0; round < 5 && took >= OTTE_SLOT_NS_MAX / 2; round++) {
 		peer = peer_start(waiting_member);
 		ASSERT_EQ(1, hear(peer.sock));
@@ -812,7 +812,7 @@ TEST_F_TIMEOUT(domain, eight_members_in_two_time_namespaces_are_right_at_every_m
 		status = domain_set(self->admin, self->name, next, &change[changes]);
 		ASSERT_TRUE(!status || status == -EBUSY);
 		changes += !status;
-		/* With the room for changes all but used, the rest of the diaries is of the last one. */
+		/* With the room for changes all but used, the rest is of the last one. */
 		usleep(status ? 500 : changes < CHANGES_MAX / 2 ? 5000 : 50000);
 		if (!stopped && diary[STOPPED].count > ENTRIES / 4) {
 			kill(pid[STOPPED], SIGSTOP);

@@ -365,6 +365,40 @@ TEST_F(loans, remote_loans_are_settled_by_their_lender_alone)
 	EXPECT_EQ(-ENOENT, otte_settle_as(self->lender, loan, OTTE_EVIDENCE_REVOKED));
 }
 
+TEST_F(loans, standing_exposures_exclude_other_loans_only)
+{
+	const uint32_t standing = OTTE_LOAN_STANDING;
+	uint64_t loans[3], other;
+	unsigned int i;
+
+	ASSERT_EQ(0, otte_expose_flags(self->lender, self->region, 0, PAGE, 1, 1, OTTE_WRITE,
+				       standing, &loans[0]));
+	ASSERT_EQ(0, otte_expose_flags(self->lender, self->region, 0, PAGE, 1, 1, OTTE_READ,
+				       standing, &loans[1]));
+	ASSERT_EQ(0, otte_expose_flags(self->lender, self->region, 0, PAGE, 2, 1, OTTE_WRITE,
+				       standing, &loans[2]));
+	EXPECT_EQ(-EBUSY, otte_expose(self->lender, self->region, 0, 1, 3, 1, OTTE_READ, &other));
+	EXPECT_EQ(-EBUSY, otte_offer(self->lender, self->region, 0, 1, self->borrower_id,
+				     OTTE_READ, 0, &other));
+	EXPECT_EQ(-EOPNOTSUPP, otte_offer(self->lender, self->region, PAGE, 1, self->borrower_id,
+					  OTTE_READ, standing, &other));
+	EXPECT_EQ(-EOPNOTSUPP, otte_expose_flags(self->lender, self->region, 0, PAGE, 3, 1,
+						 OTTE_READ, standing | OTTE_LOAN_REVOCABLE,
+						 &other));
+	EXPECT_EQ(-EACCES, otte_revoke(self->lender, loans[0], NULL));
+	EXPECT_EQ(3 * PAGE, otte_usage(self->lender, OTTE_RES_LENT_BYTES));
+	for (i = 0; i < 3; i += 2)
+		EXPECT_EQ(0, otte_settle_as(self->lender, loans[i], OTTE_EVIDENCE_REVOKED));
+	EXPECT_EQ(PAGE, otte_usage(self->lender, OTTE_RES_LENT_BYTES));
+	/* What stands for reading is left: it shares with readers and excludes writers. */
+	EXPECT_EQ(-EBUSY, otte_expose(self->lender, self->region, 0, 1, 3, 1, OTTE_WRITE, &other));
+	EXPECT_EQ(0, otte_expose(self->lender, self->region, 0, 1, 3, 1, OTTE_READ, &other));
+	EXPECT_EQ(-EBUSY, otte_expose_flags(self->lender, self->region, 0, PAGE, 1, 1, OTTE_WRITE,
+					    standing, &loans[0]));
+	EXPECT_EQ(0, otte_settle_as(self->lender, loans[1], OTTE_EVIDENCE_RETURNED));
+	EXPECT_EQ(0, otte_settle_as(self->lender, other, OTTE_EVIDENCE_RETURNED));
+}
+
 TEST_F(loans, an_unwelcome_lender_is_refused_and_a_flood_is_capped)
 {
 	struct otte_allow allow = { .size = sizeof(allow), .client = self->lender_id };

@@ -26,11 +26,15 @@
 #include <unistd.h>
 
 #include "../../include/uapi/linux/otte.h"
+
+/* Benchmarks use this header too, and have no harness. */
+#if __has_include("kselftest_harness.h")
 #include "kselftest_harness.h"
 
 /* A test that hangs is ended; one in an emulated kernel on a loaded machine is not. */
 #undef TEST_TIMEOUT_DEFAULT
 #define TEST_TIMEOUT_DEFAULT 120
+#endif
 
 #define OTTE_DEV	"/dev/otte"
 #define PAGE		4096UL
@@ -223,19 +227,27 @@ static inline int otte_revoke(int fd, uint64_t loan, uint32_t *draining)
 	return err;
 }
 
-static inline int otte_expose(int fd, uint64_t region, uint64_t offset, uint64_t length,
-			      uint8_t peer, uint64_t incarnation, uint32_t direction,
-			      uint64_t *loan)
+static inline int otte_expose_flags(int fd, uint64_t region, uint64_t offset, uint64_t length,
+				    uint8_t peer, uint64_t incarnation, uint32_t direction,
+				    uint32_t flags, uint64_t *loan)
 {
 	struct otte_loan_expose arg = {
-		.size = sizeof(arg), .region = region, .offset = offset, .length = length,
-		.incarnation = incarnation, .peer = { peer }, .direction = direction,
+		.size = sizeof(arg), .flags = flags, .region = region, .offset = offset,
+		.length = length, .incarnation = incarnation, .peer = { peer },
+		.direction = direction,
 	};
 	int err = otte_call(fd, OTTE_IOC_LOAN_EXPOSE, &arg);
 
 	if (!err)
 		*loan = arg.loan;
 	return err;
+}
+
+static inline int otte_expose(int fd, uint64_t region, uint64_t offset, uint64_t length,
+			      uint8_t peer, uint64_t incarnation, uint32_t direction,
+			      uint64_t *loan)
+{
+	return otte_expose_flags(fd, region, offset, length, peer, incarnation, direction, 0, loan);
 }
 
 /* Bytes copied, or -errno. */

@@ -83,14 +83,19 @@ static bool dirs_become(unsigned int wanted)
 	return false;
 }
 
-/* Releases are queued: waits until the list itself has shrunk. */
-static bool records_become(int64_t wanted)
+static bool becomes(const char *path, int64_t wanted)
 {
 	int i;
 
-	for (i = 0; i < 1200 && read_number(TOP "retained_records") != wanted; i++)
+	for (i = 0; i < 1200 && read_number(path) != wanted; i++)
 		usleep(50000);
-	return read_number(TOP "retained_records") == wanted;
+	return read_number(path) == wanted;
+}
+
+/* Releases are queued: waits until the list itself has shrunk. */
+static bool records_become(int64_t wanted)
+{
+	return becomes(TOP "retained_records", wanted);
 }
 
 FIXTURE(sysfs)
@@ -268,6 +273,45 @@ static uint64_t dead_hold(uint64_t holds)
 	hold = hear(peer.sock);
 	peer_kill(&peer);
 	return hold;
+}
+
+#define STANDING	3
+
+/* Two peers that read and write one page at a time; then dies. */
+static void dying_lender(int sock)
+{
+	uint64_t client, region, loan;
+	void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int fd = otte_client(&client), i, err;
+
+	err = otte_region(fd, OTTE_BACKING_PAGES, OTTE_READ | OTTE_WRITE, page, PAGE, &region);
+	for (i = 0; !err && i < STANDING; i++)
+		err = otte_expose_flags(fd, region, 0, PAGE, 1 + i, 1,
+					i ? OTTE_WRITE : OTTE_READ, OTTE_LOAN_STANDING, &loan);
+	say(sock, err ? UINT64_MAX : region);
+	pause();
+}
+
+TEST_F(sysfs, standing_exposures_of_a_dead_lender_are_one_record_and_end_together)
+{
+	struct peer peer = peer_start(dying_lender);
+	uint64_t region = hear(peer.sock);
+
+	ASSERT_NE(UINT64_MAX, region);
+	EXPECT_EQ(STANDING * PAGE, read_number(TOP "usage/lent_bytes"));
+	peer_kill(&peer);
+	ASSERT_TRUE(listed(region));
+	EXPECT_EQ(1, read_number(TOP "retained_records"));
+	EXPECT_EQ(PAGE, read_number(TOP "usage/retained_bytes"));
+	EXPECT_EQ(PAGE, read_number(TOP "usage/pinned_bytes"));
+	EXPECT_EQ(STANDING * PAGE, read_number(TOP "usage/lent_bytes"));
+	EXPECT_EQ(STANDING, read_number(TOP "usage/loans"));
+	ASSERT_EQ(0, write_file(record(region, "release"), "1"));
+	EXPECT_TRUE(records_become(0));
+	EXPECT_EQ(0, read_number(TOP "usage/retained_bytes"));
+	EXPECT_EQ(0, read_number(TOP "usage/lent_bytes"));
+	EXPECT_TRUE(becomes(TOP "usage/loans", 0));
+	EXPECT_TRUE(becomes(TOP "usage/pinned_bytes", 0));
 }
 
 TEST_F(sysfs, record_has_a_directory_until_an_administrator_releases_it)

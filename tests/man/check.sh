@@ -8,7 +8,7 @@
 #
 # Environment: PAGES the sources, MAN the formatted pages, INCLUDE the headers' root, SEEN_ERRORS what
 # tests/seen.h recorded, CC the compiler, CONFIG_KEYS the program that prints the config's table,
-# OTTE_PROGRAM the tool.
+# OTTE_PROGRAM and OTTECTL_PROGRAM the tools.
 set -euo pipefail
 shopt -s nullglob
 
@@ -151,23 +151,29 @@ rule_config() {
         sed -n 's/^</otte.json.5 lacks:/p; s/^>/otte.json.5 says:/p' | none
 }
 
-# otte(1) describes every command of the tool, and names no option that its help does not have.
-rule_tool() {
-    local command
-    [ -n "${OTTE_PROGRAM:-}" ] || return 0
-    "$OTTE_PROGRAM" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' >"$work/commands"
+# tool PAGE PROGRAM: the page describes every command of the program, and names no option that the help does
+# not have.
+tool() {
+    local page=$1 program=$2 command
+    [ -n "$program" ] || return 0
+    "$program" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' >"$work/commands"
     {
-        "$OTTE_PROGRAM" --help
+        "$program" --help
         while read -r command; do
-            "$OTTE_PROGRAM" "$command" --help
+            "$program" "$command" --help
         done <"$work/commands"
     } | { grep -oE '\-\-[a-z0-9-]+' || true; } | sort -u >"$work/helped"
-    { grep -oE '\*--[a-z0-9-]+' "$PAGES/otte.1.scd" || true; } | tr -d '*' | sort -u >"$work/paged"
+    { grep -oE '\*--[a-z0-9-]+' "$PAGES/$page.scd" || true; } | tr -d '*' | sort -u >"$work/paged"
+    while read -r command; do
+        grep -qx "\*$command\*" "$PAGES/$page.scd" || echo "$page does not describe $command"
+    done <"$work/commands"
+    comm -23 "$work/paged" "$work/helped" | sed "s/^/$page has, and the help has not, /"
+}
+
+rule_tool() {
     {
-        while read -r command; do
-            grep -qx "\*$command\*" "$PAGES/otte.1.scd" || echo "otte.1 does not describe $command"
-        done <"$work/commands"
-        comm -23 "$work/paged" "$work/helped" | sed 's/^/otte.1 has, and the help has not, /'
+        tool otte.1 "${OTTE_PROGRAM:-}"
+        tool ottectl.8 "${OTTECTL_PROGRAM:-}"
     } | none
 }
 

@@ -42,6 +42,9 @@ int main(void)
 		case OTTE_CONFIG_MS:
 			print_range(&key, "milliseconds");
 			break;
+		case OTTE_CONFIG_US:
+			print_range(&key, "microseconds");
+			break;
 		case OTTE_CONFIG_U32:
 		case OTTE_CONFIG_U64:
 			print_range(&key, "integer");

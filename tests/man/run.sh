@@ -18,6 +18,7 @@ passed=0 failed=0
 export PAGES=docs/man MAN=$built INCLUDE=include CONFIG_KEYS
 export SEEN_ERRORS=${SEEN_ERRORS:-build/seen-errors}
 export OTTE_PROGRAM=${OTTE_PROGRAM:+$(realpath "$OTTE_PROGRAM")}
+export OTTECTL_PROGRAM=${OTTECTL_PROGRAM:+$(realpath "$OTTECTL_PROGRAM")}
 
 if [ ! -s "$SEEN_ERRORS" ]; then
     echo "no $SEEN_ERRORS: the tests that record error codes (unit, e2e) run before this"
@@ -36,6 +37,7 @@ done
 
 # ---- The rules' own test -----------------------------------------------------------------------
 
+unset OTTECTL_PROGRAM
 export PAGES=$work/pages MAN=$work/man INCLUDE=$work/include SEEN_ERRORS=$work/seen
 export RECORDER=$work/seen.h
 

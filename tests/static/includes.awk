@@ -41,7 +41,7 @@ function refuse(why) {
 }
 
 $3 ~ /^include\/uapi\// {
-	if ($1 !~ /^(include\/uapi|kmod|lib\/ledger|tools\/ottectl|tests\/kselftest)\// &&
+	if ($1 !~ /^(include\/uapi|kmod|lib\/ledger|tools\/ottectl|tests\/(kselftest|ottectl|unit\/ottectl))\// &&
 	    $1 !~ /^lib\/sched\/[a-z_]*slot[a-z_]*\.[ch]$/)
 		refuse("the module's ABI is not for this file")
 	next

@@ -139,10 +139,11 @@ rule_shell() {
 
 # The user-space C files: what the module and its tests include is of another world.
 user_c() {
-    files '.*\.c' lib tools examples tests | grep -vE '^tests/(kselftest|vm|static|fuzz)/' || true
+    files '.*\.c' lib tools examples tests | grep -vE '^tests/(kselftest|vm|static|fuzz|ottectl)/' || true
 }
 
-c_flags=(-std=gnu11 -D_GNU_SOURCE '-DOTTE_VERSION="0"' -Iinclude -Iinclude/uapi -Ilib -Itests -pthread)
+c_flags=(-std=gnu11 -D_GNU_SOURCE '-DOTTE_VERSION="0"' -Iinclude -Iinclude/uapi -Ilib -Itests
+    -I/usr/include/libnl3 -pthread)
 
 # A file that came out clean is not looked at again until it, what it includes, or .clang-tidy changes. That is
 # kept outside the checkout, since a fresh clone is the usual case.
@@ -184,7 +185,7 @@ rule_cppcheck() {
     [ "$root" = "$(pwd)" ] || keep=$(mktemp -d)
     # Macros that declare things: without them it does not understand the files that use them.
     mkdir -p "$keep" "$keep.include/sys"
-    ln -sf /usr/include/ut*.h /usr/include/jansson*.h "$keep.include/"
+    ln -sf /usr/include/ut*.h /usr/include/jansson*.h /usr/include/libnl3/netlink "$keep.include/"
     ln -sf "/usr/include/$(gcc -print-multiarch)/sys/queue.h" "$keep.include/sys/"
     cd "$root"
     cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr \

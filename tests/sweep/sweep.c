@@ -699,6 +699,7 @@ static void use_keys_and_stats(struct otte_config *config)
 	config->stats_socket = 1;
 	config->tcp_workers = 2;
 	strcpy(config->key_file, key_path);
+	strcpy(config->slots_domain, "sweep");
 }
 
 /* What a caller may not care for, but has to be told right. */

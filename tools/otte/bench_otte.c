@@ -74,23 +74,19 @@ static void make_requests(struct otte_lane *lane, bool write, uint64_t length, u
 	lane->count = count;
 }
 
-static int check_tasks(struct otte_lane *lane)
+/* What otte_batch_run() returned is not 0, or nobody knows the route yet. */
+static int look_at_tasks(struct otte_lane *lane, int rc)
 {
 	struct otte_task task = { 0 };
-	unsigned i;
-	int rc;
 
-	for (i = 0; i < lane->count; i++) {
-		rc = otte_batch_task(lane->batch, i, &task);
-		if (!rc && task.state != OTTE_TASK_COMPLETED) {
-			otte_batch_failure(lane->batch, &lane->failure);
-			rc = task.code ? task.code : -EIO;
-		}
-		if (rc)
-			return rc;
+	if (rc > 0) {
+		rc = otte_batch_failure(lane->batch, &lane->failure);
+		return rc ? rc : lane->failure.code;
 	}
+	if (!rc)
+		rc = otte_batch_task(lane->batch, 0, &task);
 	lane->route = (enum otte_transport_kind)task.transport;
-	return 0;
+	return rc;
 }
 
 static int exchange(void *arg, bool write, uint64_t length, unsigned batch)
@@ -100,14 +96,8 @@ static int exchange(void *arg, bool write, uint64_t length, unsigned batch)
 
 	if (lane->length != length || lane->count != batch || lane->write != write)
 		make_requests(lane, write, length, batch);
-	rc = otte_batch_submit(lane->batch, lane->requests, batch);
-	if (!rc)
-		rc = otte_batch_wait(lane->batch, WAIT_LIMIT_NS);
-	if (!rc)
-		rc = check_tasks(lane);
-	if (!rc)
-		rc = otte_batch_reset(lane->batch);
-	return rc;
+	rc = otte_batch_run(lane->batch, lane->requests, batch, WAIT_LIMIT_NS);
+	return rc || !lane->route ? look_at_tasks(lane, rc) : 0;
 }
 
 int bench_otte_complain(const struct bench_otte *bench, int code)

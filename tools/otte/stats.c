@@ -72,6 +72,11 @@ static const struct {
 	COUNTER(zerocopy_copied),
 	COUNTER(zerocopy_refused),
 	COUNTER(zerocopy_outstanding),
+	COUNTER(waiting_high),
+	COUNTER(waiting_medium),
+	COUNTER(waiting_low),
+	COUNTER(promoted),
+	COUNTER(low_inflight_bytes),
 };
 
 static json_t *stats_json(const struct otte_stats *stats)

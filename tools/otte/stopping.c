@@ -48,6 +48,11 @@ int stopping_count(void)
 	return count;
 }
 
+int stopping_descriptor(void)
+{
+	return wake_up[0];
+}
+
 void stopping_wait(int seen)
 {
 	struct pollfd woken = { .fd = wake_up[0], .events = POLLIN };

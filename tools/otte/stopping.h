@@ -11,6 +11,9 @@ int stopping_begin(void);
 /* How many have come. */
 int stopping_count(void);
 
+/* Readable from the first one on, for a poll() of the caller's own. */
+int stopping_descriptor(void);
+
 /* Sleep until one more comes than `seen`. */
 void stopping_wait(int seen);
 

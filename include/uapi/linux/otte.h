@@ -152,6 +152,7 @@ enum otte_level {
 #define OTTE_FEAT_BOOT_ID	(1ULL << 3)	/* boot_id of QUERY is set */
 #define OTTE_FEAT_DOMAIN	(1ULL << 4)	/* slots, demand and load */
 #define OTTE_FEAT_TIME_NS	(1ULL << 5)	/* time namespaces are accounted for */
+#define OTTE_FEAT_STANDING	(1ULL << 6)	/* exposures can be STANDING */
 
 /**
  * struct otte_query - ioctl(OTTE_IOC_QUERY)
@@ -404,11 +405,12 @@ struct otte_region_verify {
 
 #define OTTE_LOAN_REVOCABLE	(1U << 0)	/* the lender may revoke it */
 #define OTTE_LOAN_MAPPABLE	(1U << 1)	/* the borrower may map it; PAGES, whole pages */
+#define OTTE_LOAN_STANDING	(1U << 2)	/* LOAN_EXPOSE alone: see there */
 
 /**
  * struct otte_loan_offer - ioctl(OTTE_IOC_LOAN_OFFER)
  * @size: sizeof(struct otte_loan_offer)
- * @flags: OTTE_LOAN_*
+ * @flags: OTTE_LOAN_REVOCABLE, OTTE_LOAN_MAPPABLE
  * @region: id of a region of the caller
  * @offset: first byte lent, in the region
  * @length: bytes lent, not 0; FILE regions are lent whole
@@ -519,7 +521,7 @@ struct otte_loan_revoke {
 /**
  * struct otte_loan_expose - ioctl(OTTE_IOC_LOAN_EXPOSE)
  * @size: sizeof(struct otte_loan_expose)
- * @flags: must be 0
+ * @flags: OTTE_LOAN_STANDING
  * @region: id of a NONE or PAGES region of the caller
  * @offset: first byte
  * @length: bytes, not 0
@@ -531,7 +533,9 @@ struct otte_loan_revoke {
  * @loan: out: id
  *
  * States that the range is now within reach of a remote peer. Only the caller can settle it. One
- * exposure may stand for many requests of one peer.
+ * exposure may stand for many requests of one peer. With %OTTE_LOAN_STANDING the caller states that
+ * it orders the requests of all such peers itself: standing exposures exclude nothing among each
+ * other, while all other loans conflict with them as with any (EBUSY).
  */
 struct otte_loan_expose {
 	__u32 size;

@@ -2,9 +2,10 @@
 /*
  * Who copies, and when.
  *
- * A short request that was submitted by itself is copied by who submits it. Everything else is queued and copied in
- * steps by who runs the loop, or by the waiter of a lone request, and looked at between two steps: whether it was
- * cancelled, is overdue, or its peer was lost. So a copy ends with the exact number of bytes known, and always
+ * A short request that was submitted by itself is copied by who submits it, and a longer one as well where that
+ * thread waits for nothing else (exchange). Everything else is queued and copied in steps by who runs the loop, or
+ * by the waiter of a lone request. Each is looked at between two steps: whether it was cancelled, is overdue, or its
+ * peer was lost. So a copy ends with the exact number of bytes known, and always
  * drained: nobody else touches the local range.
  */
 #include <errno.h>
@@ -19,6 +20,8 @@
 /* Submission takes no longer than this many bytes need: some 10 to 30 us. */
 #define INLINE_BYTES (256 * KIB)
 #define STEP_BYTES (1 * MIB)
+/* Who waits for it anyway moves so much in its own thread, and looks up after each step. */
+#define EXCHANGE_BYTES (16 * MIB)
 /* Short ones of a round, before others have their turn. */
 #define ROUND_WORKS 64
 
@@ -210,14 +213,43 @@ static void run_alone(struct local_peer *peer, struct otte_work *work)
 	tell(work, code);
 }
 
+/* Not for us, as far as can be told without the lock. */
+static bool passes_by(const struct local_peer *peer, const struct otte_work *work)
+{
+	return work->wanted == OTTE_TRANSPORT_TCP ||
+	       (atomic_load_explicit(&peer->state, memory_order_relaxed) == LOCAL_DOWN &&
+		work->wanted != OTTE_TRANSPORT_LOCAL);
+}
+
+bool local_copy_exchange(struct otte_transport_peer *base, struct otte_work *work)
+{
+	struct local_peer *peer = to_peer(base);
+	int ret = 1;
+
+	if (passes_by(peer, work))
+		return peer->next->ops->exchange(peer->next, work);
+	if (work->length > EXCHANGE_BYTES)
+		return false;
+	pthread_mutex_lock(&peer->lock);
+	if (!peer->queue)
+		ret = admit(peer, work);
+	if (ret == 0)
+		DL_APPEND2(peer->running, work, own.prev, own.next);
+	pthread_mutex_unlock(&peer->lock);
+	if (ret == 0)
+		run_alone(peer, work);
+	else if (ret < 0 && (work->wanted == OTTE_TRANSPORT_LOCAL ||
+			     !peer->next->ops->exchange(peer->next, work)))
+		hand_on(peer, work, ret);
+	return ret != 1;
+}
+
 void local_copy_start(struct otte_transport_peer *base, struct otte_work *work)
 {
 	struct local_peer *peer = to_peer(base);
 	int ret = 1;
 
-	if (work->wanted == OTTE_TRANSPORT_TCP ||
-	    (atomic_load_explicit(&peer->state, memory_order_relaxed) == LOCAL_DOWN &&
-	     work->wanted != OTTE_TRANSPORT_LOCAL)) {
+	if (passes_by(peer, work)) {
 		peer->next->ops->start(peer->next, work);
 		return;
 	}

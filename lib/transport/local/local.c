@@ -139,6 +139,7 @@ const struct otte_transport_ops otte_local_transport = {
 	.unplan = unplan,
 	.start = local_copy_start,
 	.receive_alone = local_copy_alone,
+	.exchange = local_copy_exchange,
 	.pin = pin,
 	.cancel = local_copy_cancel,
 	.recall = recall,

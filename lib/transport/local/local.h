@@ -184,6 +184,7 @@ int local_way_move(const struct local_grant *grant, struct otte_work *work, uint
 /* ---- Copying ---- */
 
 void local_copy_start(struct otte_transport_peer *peer, struct otte_work *work);
+bool local_copy_exchange(struct otte_transport_peer *peer, struct otte_work *work);
 bool local_copy_alone(struct otte_transport_peer *peer);
 void local_copy_cancel(struct otte_transport_peer *peer, void *pinned, int code);
 void local_copy_ready(struct otte_watch *watch, uint32_t events);

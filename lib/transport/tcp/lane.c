@@ -168,6 +168,7 @@ static void shut(struct tcp_lane *lane)
 {
 	lane->broken = true;
 	shutdown(lane->watch.fd, SHUT_RDWR);
+	otte_loop_bring_back(lane_loop(lane));
 }
 
 /* Under lock. As send(): of what is unsent, all that can go in one call. */
@@ -218,6 +219,9 @@ bool tcp_lane_enqueue(struct tcp_lane *lane, struct tcp_slice *slice)
 	bool ready;
 
 	pthread_mutex_lock(&lane->lock);
+	/* Who sends so need not sleep for the answer. */
+	lane->exchanges = 0;
+	otte_loop_bring_back(lane_loop(lane));
 	ready = lane->state == TCP_LANE_READY && !lane->broken &&
 		!atomic_load(&slice->plan->abandon);
 	if (ready) {
@@ -302,6 +306,7 @@ static void pop(struct tcp_lane *lane, struct tcp_slice *slice, int code, uint8_
 		effect = OTTE_EFFECT_UNKNOWN;
 	}
 	pthread_mutex_lock(&lane->lock);
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): what is answered is in the queue */
 	DL_DELETE(lane->queue, slice);
 	change_queued(lane, 0, slice->length);
 	if (lane->held)
@@ -415,38 +420,24 @@ static bool owes_one(const struct tcp_lane *lane)
 	       !head->finished;
 }
 
-/*
- * An answer, and its payload with it where nothing else can follow: then the lane is held, for nothing must
- * be sent meanwhile either, or a refusal could be followed by the answer to that, in the place of the
- * payload. Who would sleep (no MSG_DONTWAIT) does so for a lone slice only.
- */
-static ssize_t receive_answer(struct tcp_lane *lane, int flags, struct tcp_slice **done,
-			      bool *emptied)
+/* An answer; if the lane is held for it, with the payload of `head`. */
+static OTTE_FRAMELESS ssize_t receive_into(struct tcp_lane *lane, struct tcp_slice *head, bool held,
+					   int flags, struct tcp_slice **done, bool *emptied)
 {
 	struct iovec iov[2] = {
 		{ lane->answer + lane->answer_got, sizeof(lane->answer) - lane->answer_got },
 	};
 	struct msghdr message = { .msg_iov = iov, .msg_iovlen = 1 };
-	struct tcp_slice *head;
 	uint64_t part;
 	bool alone;
 	ssize_t n;
 	int ret;
 
-	pthread_mutex_lock(&lane->lock);
-	if (!(flags & MSG_DONTWAIT) && !owes_one(lane)) {
-		pthread_mutex_unlock(&lane->lock);
-		errno = EAGAIN;
-		return -1;
-	}
-	head = sent_head(lane, &alone);
-	if (alone && head->plan->op == OTTE_READ && !head->finished) {
+	if (held) {
 		iov[1].iov_base = head->local;
 		iov[1].iov_len = head->length;
 		message.msg_iovlen = 2;
-		lane->held = true;
 	}
-	pthread_mutex_unlock(&lane->lock);
 	n = otte_sys_recvmsg(lane->watch.fd, &message, flags);
 	if (n < 0 && errno == EFAULT && message.msg_iovlen == 2) {
 		/* The memory is gone; the answer itself has a place. */
@@ -466,24 +457,42 @@ static ssize_t receive_answer(struct tcp_lane *lane, int flags, struct tcp_slice
 	return ret ? ret : n;
 }
 
+/*
+ * An answer, and its payload with it where nothing else can follow: then the lane is held, for nothing must
+ * be sent meanwhile either, or a refusal could be followed by the answer to that, in the place of the
+ * payload. Who would sleep (no MSG_DONTWAIT) does so for a lone slice only.
+ */
+static ssize_t receive_answer(struct tcp_lane *lane, int flags, struct tcp_slice **done,
+			      bool *emptied)
+{
+	struct tcp_slice *head;
+	bool alone, held;
+
+	pthread_mutex_lock(&lane->lock);
+	if (!(flags & MSG_DONTWAIT) && !owes_one(lane)) {
+		pthread_mutex_unlock(&lane->lock);
+		errno = EAGAIN;
+		return -1;
+	}
+	head = sent_head(lane, &alone);
+	held = alone && head->plan->op == OTTE_READ && !head->finished;
+	lane->held = held;
+	pthread_mutex_unlock(&lane->lock);
+	return receive_into(lane, head, held, flags, done, emptied);
+}
+
 /* Under rx_lock. Local memory of the current slice went away: the rest of its payload is dropped. */
 static void lose_memory(struct tcp_lane *lane, struct tcp_slice **done)
 {
 	end_early(lane->current, -ESTALE, OTTE_EFFECT_NONE, done);
 }
 
-/* Under rx_lock. */
-static int receive_some(struct tcp_lane *lane, int flags, struct tcp_slice **done, bool *emptied)
+/* Under rx_lock, after a receive that found `current` and returned n. As receive(). */
+static int received(struct tcp_lane *lane, struct tcp_slice *current, ssize_t n,
+		    struct tcp_slice **done)
 {
-	struct tcp_slice *current = lane->current;
-	ssize_t n;
 	int ret;
 
-	if (current)
-		n = current->finished ? receive_nothing(lane, emptied) :
-					receive_payload(lane, flags, emptied);
-	else
-		n = receive_answer(lane, flags, done, emptied);
 	if (n == 0)
 		return otte_fail(-ECONNRESET, "the peer closed a lane");
 	if (n == -EPROTO)
@@ -509,19 +518,41 @@ static int receive_some(struct tcp_lane *lane, int flags, struct tcp_slice **don
 	return 1;
 }
 
+/* Under rx_lock. */
+static int receive_some(struct tcp_lane *lane, int flags, struct tcp_slice **done, bool *emptied)
+{
+	struct tcp_slice *current = lane->current;
+	ssize_t n;
+
+	if (current)
+		n = current->finished ? receive_nothing(lane, emptied) :
+					receive_payload(lane, flags, emptied);
+	else
+		n = receive_answer(lane, flags, done, emptied);
+	return received(lane, current, n, done);
+}
+
+/* Under rx_lock: a held lane whose answer is not all there. */
+static void let_go_early(struct tcp_lane *lane)
+{
+	pthread_mutex_lock(&lane->lock);
+	let_go(lane);
+	pthread_mutex_unlock(&lane->lock);
+}
+
 /*
  * Under rx_lock. 1: something came; 0: nothing; negative: the connection is of no use. A receive that got
  * less than it had room for has emptied the socket, which need not be asked again to say so.
  */
 static int receive(struct tcp_lane *lane, int flags, struct tcp_slice **done, bool *emptied)
 {
-	int ret = receive_some(lane, flags, done, emptied);
+	int ret;
 
-	if (lane->held) { /* still: the answer is not all there */
-		pthread_mutex_lock(&lane->lock);
-		let_go(lane);
-		pthread_mutex_unlock(&lane->lock);
-	}
+	if (lane->garbled)
+		return otte_fail(-EPROTO, "a peer's answer is malformed, or to no request of ours");
+	ret = receive_some(lane, flags, done, emptied);
+	if (lane->held)
+		let_go_early(lane);
 	return ret;
 }
 
@@ -559,6 +590,82 @@ bool tcp_lane_receive_alone(struct tcp_lane *lane)
 	if (ret < 0)
 		tcp_lane_kill(lane, -ECONNRESET, true);
 	return ret > 0;
+}
+
+/* ---- Both in one ---- */
+
+/* So many exchanges in a row, and the loop need not hear of the next ones. */
+#define ASIDE_EXCHANGES 32
+
+/*
+ * Under rx_lock: the slice is all there is in the lane. It counts as sent, and the lane is held as in
+ * receive_answer(), from before it is sent: so nobody else sends, and that needs no lock.
+ */
+static bool begin_exchange(struct tcp_lane *lane, struct tcp_slice *slice)
+{
+	bool able;
+
+	pthread_mutex_lock(&lane->lock);
+	able = lane->state == TCP_LANE_READY && !lane->broken && !lane->queue && !lane->wants_room &&
+	       !lane->current && !lane->answer_got && !atomic_load(&slice->plan->abandon);
+	if (able) {
+		atomic_store_explicit(&lane->progress_ns, otte_coarse_ns(), memory_order_relaxed);
+		DL_APPEND(lane->queue, slice);
+		change_queued(lane, slice->length, 0);
+		slice->sent = OTTE_LANE_REQUEST_BYTES;
+		lane->held = true;
+		if (++lane->exchanges >= ASIDE_EXCHANGES)
+			otte_loop_set_aside(lane_loop(lane), &lane->watch);
+	}
+	pthread_mutex_unlock(&lane->lock);
+	return able;
+}
+
+/* Under rx_lock: send() returned n, and the rest goes the usual way, as does an error. */
+static void send_rest(struct tcp_lane *lane, struct tcp_slice *slice, ssize_t n)
+{
+	pthread_mutex_lock(&lane->lock);
+	slice->sent = n > 0 ? (uint64_t)n : 0;
+	lane->unsent = slice;
+	let_go(lane);
+	pthread_mutex_unlock(&lane->lock);
+}
+
+/* Under rx_lock. */
+static void end_exchange(struct tcp_lane *lane, int ret)
+{
+	if (lane->held)
+		let_go_early(lane);
+	if (ret >= 0)
+		return;
+	/* Not killed here: without rx_lock others may end the slice, and the peer be gone. */
+	lane->garbled = ret == -EPROTO;
+	tcp_lane_break(lane);
+}
+
+bool tcp_lane_exchange(struct tcp_lane *lane, struct tcp_slice *slice)
+{
+	struct tcp_slice *done = NULL;
+	bool emptied = false;
+	ssize_t n;
+
+	if (atomic_load(&lane->rx_wanted) || pthread_mutex_trylock(&lane->rx_lock))
+		return false;
+	if (!begin_exchange(lane, slice)) {
+		pthread_mutex_unlock(&lane->rx_lock);
+		return false;
+	}
+	n = otte_sys_send(lane->watch.fd, slice->request, OTTE_LANE_REQUEST_BYTES,
+			  MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (n == OTTE_LANE_REQUEST_BYTES) {
+		n = receive_into(lane, slice, true, 0, &done, &emptied);
+		end_exchange(lane, received(lane, NULL, n, &done));
+	} else {
+		send_rest(lane, slice, n);
+	}
+	pthread_mutex_unlock(&lane->rx_lock);
+	finish_all(done);
+	return true;
 }
 
 /* ---- Connecting ---- */
@@ -881,6 +988,7 @@ void tcp_lane_kill(struct tcp_lane *lane, int code, bool retry)
 	lane->unsent = NULL;
 	lane->current = NULL;
 	lane->answer_got = 0;
+	lane->garbled = false;
 	atomic_store(&lane->queued_bytes, 0);
 	pthread_mutex_unlock(&lane->lock);
 	pthread_mutex_unlock(&lane->rx_lock);

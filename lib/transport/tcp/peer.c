@@ -273,6 +273,14 @@ bool tcp_peer_receive_alone(struct otte_transport_peer *base)
 	return busy && tcp_lane_receive_alone(busy);
 }
 
+bool tcp_peer_exchange(struct otte_transport_peer *base, struct otte_work *work)
+{
+	struct tcp_plan *plan = work->native;
+
+	return plan->count == 1 && plan->op == OTTE_READ &&
+	       tcp_lane_exchange(pick(to_peer(base), 0, 0), &plan->slices[0]);
+}
+
 void *tcp_peer_pin(struct otte_work *work)
 {
 	struct tcp_plan *plan = work->native;

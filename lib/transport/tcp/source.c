@@ -11,6 +11,10 @@
  * request that is in conflict with such a use, and with nothing else, must not be refused for it; its lane is
  * parked until that use has ended.
  *
+ * Memory that is the application's to unmap is guarded: of a READ's answer the tail is held back, copied,
+ * and sent only if the memory is still there then. So the peer has all of an answer only if every byte of it
+ * was of what was registered. Small payloads are all tail: nothing is out yet, and the request alone fails.
+ *
  * Everything in the struct belongs to the thread of the lane's loop, but for what tcp.lock protects:
  * the list, the descriptor while it is on the list, so that drop() cannot shut down a number that has
  * become another file, `parked`, and the uses in tcp.unproven.
@@ -24,6 +28,8 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
 #include <utlist.h>
 
 #include "base/clock.h"
@@ -41,6 +47,8 @@
 #define PACE_ROUNDS 8
 /* So many rounds of one request each, and a lane is offered to the express thread. */
 #define LONE_ROUNDS 32
+/* Of a longer payload one byte is held back. */
+#define TAIL_BYTES 4096u
 
 enum source_state {
 	SOURCE_REQUEST = 0,
@@ -87,6 +95,9 @@ struct source_lane {
 	struct otte_source_use *use;    /* NULL: refused, or between requests */
 	uint8_t *address;
 	uint64_t moved;                 /* of header, payload or answer, by state */
+	uint32_t held;                  /* bytes of the answer's tail; 0: it is not guarded */
+	bool tail_taken;
+	uint8_t tail[TAIL_BYTES];
 	int32_t status;
 	uint8_t effect;
 	uint64_t progress_ns;
@@ -298,6 +309,29 @@ static bool several_workers(const struct source_lane *lane)
 	return lane->tcp->env.config->tcp_workers > 1 || atomic_load(&lane->tcp->express.taken);
 }
 
+/* That of the thread that serves the lane: the express thread's is the last. */
+static _Atomic uint32_t *sending(const struct source_lane *lane)
+{
+	unsigned i = atomic_load_explicit(&lane->alone, memory_order_relaxed) ? OTTE_WORKERS_MAX :
+										lane->loop_index;
+
+	return &lane->tcp->sending[i];
+}
+
+/* None of these steps sleeps, so this takes no longer than one of them copies, and has its turn. */
+static void wait_for_sending(struct tcp *tcp)
+{
+	const struct timespec pause = { .tv_nsec = 20 * NSEC_PER_USEC };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(tcp->sending); i++) {
+		uint32_t step = atomic_load(&tcp->sending[i]);
+
+		while (step % 2 && atomic_load(&tcp->sending[i]) == step)
+			nanosleep(&pause, NULL);
+	}
+}
+
 static int begin_use(struct source_lane *lane)
 {
 	struct tcp *tcp = lane->tcp;
@@ -305,8 +339,7 @@ static int begin_use(struct source_lane *lane)
 
 	ret = tcp->env.source.begin(lane->peer, &lane->request, &lane->use, &lane->address);
 	if (ret == -EBUSY && several_workers(lane)) {
-		pthread_rwlock_wrlock(&tcp->sending);
-		pthread_rwlock_unlock(&tcp->sending);
+		wait_for_sending(tcp);
 		ret = tcp->env.source.begin(lane->peer, &lane->request, &lane->use, &lane->address);
 	}
 	return ret;
@@ -333,6 +366,15 @@ static bool park(struct source_lane *lane)
 	return lane->parked;
 }
 
+/* Of a READ. */
+static void hold_tail(struct source_lane *lane)
+{
+	lane->tail_taken = false;
+	lane->held = 0;
+	if (lane->use && lane->tcp->env.source.guarded(lane->use))
+		lane->held = lane->request.length > TAIL_BYTES ? 1 : (uint32_t)lane->request.length;
+}
+
 static void admit(struct source_lane *lane)
 {
 	lane->effect = OTTE_EFFECT_NONE;
@@ -346,10 +388,12 @@ static void admit(struct source_lane *lane)
 	lane->park_until_ns = 0;
 	if (lane->status)
 		lane->tcp->env.source.refused(lane->peer);
-	if (lane->request.op == OTTE_READ)
+	if (lane->request.op == OTTE_READ) {
+		hold_tail(lane);
 		prepare_answer(lane);
-	else
+	} else {
 		become(lane, lane->status ? SOURCE_DROP : SOURCE_PAYLOAD);
+	}
 }
 
 /* Each step: 1 go on, 0 the socket has nothing or no room, negative the connection is of no use. */
@@ -372,7 +416,7 @@ static int received(struct source_lane *lane, ssize_t n)
 	return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : otte_fail(-errno, "recv: %m");
 }
 
-static int take_request(struct source_lane *lane)
+static OTTE_FRAMELESS int take_request(struct source_lane *lane)
 {
 	int ret;
 
@@ -387,6 +431,16 @@ static int take_request(struct source_lane *lane)
 	}
 	admit(lane);
 	return lane->state != SOURCE_PARKED;
+}
+
+/* All of a WRITE is in, if its memory was there until now. */
+static void end_payload(struct source_lane *lane)
+{
+	if (lane->tcp->env.source.still(lane->use)) {
+		lane->status = -ESTALE;
+		lane->effect = OTTE_EFFECT_UNKNOWN;
+	}
+	end_use(lane, !lane->status);
 }
 
 static int take_payload(struct source_lane *lane)
@@ -407,7 +461,7 @@ static int take_payload(struct source_lane *lane)
 	}
 	ret = received(lane, n);
 	if (ret > 0 && lane->moved == lane->request.length) {
-		end_use(lane, true);
+		end_payload(lane);
 		prepare_answer(lane);
 	} else if (n > 0 && !lane->alone) {
 		ret = 0; /* less than there was room for: the socket is empty */
@@ -472,24 +526,59 @@ static int lose_payload(struct source_lane *lane)
 	return 1;
 }
 
-/* As send(): the rest of the answer and its payload. */
-static ssize_t send_copied(struct source_lane *lane, uint64_t payload)
+/* As send(): what is left of the answer's head and of `payload`, which follows it. */
+static OTTE_FRAMELESS ssize_t send_two(struct source_lane *lane, uint8_t *payload, uint64_t length,
+				       uint64_t into, int flags)
 {
 	struct iovec iov[2];
 	struct msghdr message = { .msg_iov = iov };
-	uint64_t into = 0;
 
 	if (lane->moved < sizeof(lane->answer)) {
 		iov[message.msg_iovlen].iov_base = lane->answer + lane->moved;
 		iov[message.msg_iovlen++].iov_len = sizeof(lane->answer) - lane->moved;
-	} else {
-		into = lane->moved - sizeof(lane->answer);
 	}
-	if (payload) {
-		iov[message.msg_iovlen].iov_base = lane->address + into;
-		iov[message.msg_iovlen++].iov_len = payload - into;
+	if (length) {
+		iov[message.msg_iovlen].iov_base = payload + into;
+		iov[message.msg_iovlen++].iov_len = length - into;
 	}
-	return otte_sys_sendmsg(lane->watch.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return otte_sys_sendmsg(lane->watch.fd, &message, flags | MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static uint64_t payload_sent(const struct source_lane *lane)
+{
+	return lane->moved - min_u64(lane->moved, sizeof(lane->answer));
+}
+
+static OTTE_FRAMELESS ssize_t send_copied(struct source_lane *lane, uint64_t payload, bool more)
+{
+	return send_two(lane, lane->address, payload, payload_sent(lane), more ? MSG_MORE : 0);
+}
+
+/* As send(), by the system, which meets a hole without harm: -1 and EFAULT if the memory is gone. */
+static int take_tail(struct source_lane *lane, uint64_t before)
+{
+	struct iovec to = { lane->tail, lane->held };
+	struct iovec from = { lane->address + before, lane->held };
+	ssize_t n = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
+
+	if (n < 0) {
+		if (errno != EFAULT)
+			otte_log(OTTE_LOG_ERROR, "process_vm_readv of registered memory: %m");
+		return -1;
+	}
+	lane->tail_taken = (size_t)n == lane->held && !lane->tcp->env.source.still(lane->use);
+	if (lane->tail_taken)
+		return 0;
+	errno = EFAULT;
+	return -1;
+}
+
+/* All before the tail is out. */
+static ssize_t send_tail(struct source_lane *lane, uint64_t before)
+{
+	if (!lane->tail_taken && take_tail(lane, before))
+		return -1;
+	return send_two(lane, lane->tail, lane->held, payload_sent(lane) - before, 0);
 }
 
 /* The same: the answer's head has a place of its own, which is used again at once, and so is copied. */
@@ -527,15 +616,20 @@ static void end_answer(struct source_lane *lane)
 	become(lane, SOURCE_REQUEST);
 }
 
-static int send_some(struct source_lane *lane)
+static OTTE_FRAMELESS int send_some(struct source_lane *lane)
 {
 	uint64_t payload = lane->request.op == OTTE_READ && !lane->status ? lane->request.length : 0;
 	uint64_t total = sizeof(lane->answer) + payload;
-	bool zerocopy = wants_zerocopy(lane, payload);
+	uint64_t held = payload ? lane->held : 0, before = payload - held;
+	bool tail = held && payload_sent(lane) >= before;
+	bool zerocopy = !tail && wants_zerocopy(lane, before);
 	ssize_t n;
 	int ret;
 
-	n = zerocopy ? send_zerocopy(lane, payload) : send_copied(lane, payload);
+	if (tail)
+		n = send_tail(lane, before);
+	else
+		n = zerocopy ? send_zerocopy(lane, before) : send_copied(lane, before, held);
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
 		ret = ask_for_room(lane, true);
 		return ret;
@@ -547,6 +641,8 @@ static int send_some(struct source_lane *lane)
 	lane->moved += (uint64_t)n;
 	if (zerocopy && lane->moved == sizeof(lane->answer))
 		return 1;
+	if (held && !tail && payload_sent(lane) == before)
+		return 1; /* the tail is next */
 	if (lane->moved < total) /* the socket took what it had room for */
 		return ask_for_room(lane, true);
 	end_answer(lane);
@@ -554,19 +650,23 @@ static int send_some(struct source_lane *lane)
 	return ret ? ret : 1;
 }
 
-static int send_answer(struct source_lane *lane)
+/*
+ * A step of its own thread's, so a store is enough: who has to see it was told by the peer, who had the bytes from
+ * the kernel after it.
+ */
+static OTTE_FRAMELESS int send_answer(struct source_lane *lane)
 {
+	_Atomic uint32_t *mark = sending(lane);
+	uint32_t before = atomic_load_explicit(mark, memory_order_relaxed);
 	int ret;
 
-	if (!several_workers(lane))
-		return send_some(lane);
-	pthread_rwlock_rdlock(&lane->tcp->sending);
+	atomic_store_explicit(mark, before + 1, memory_order_release);
 	ret = send_some(lane);
-	pthread_rwlock_unlock(&lane->tcp->sending);
+	atomic_store_explicit(mark, before + 2, memory_order_release);
 	return ret;
 }
 
-static int step(struct source_lane *lane)
+static OTTE_FRAMELESS int step(struct source_lane *lane)
 {
 	switch (lane->state) {
 	case SOURCE_REQUEST:

@@ -21,15 +21,8 @@ static int probe(const struct otte_config *config)
 	return ret;
 }
 
-static void destroy_locks(struct tcp *tcp)
-{
-	pthread_rwlock_destroy(&tcp->sending);
-	pthread_mutex_destroy(&tcp->lock);
-}
-
 static int create(const struct otte_transport_env *env, struct otte_transport **transport)
 {
-	pthread_rwlockattr_t attr;
 	struct tcp *tcp;
 	int ret;
 
@@ -40,14 +33,9 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 	tcp->env = *env;
 	pthread_mutex_init(&tcp->lock, NULL);
 	tcp_zerocopies_init(&tcp->zerocopies);
-	/* Whoever waits for the senders must not wait for those that come after. */
-	pthread_rwlockattr_init(&attr);
-	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-	pthread_rwlock_init(&tcp->sending, &attr);
-	pthread_rwlockattr_destroy(&attr);
 	ret = tcp_source_open(tcp);
 	if (ret) {
-		destroy_locks(tcp);
+		pthread_mutex_destroy(&tcp->lock);
 		free(tcp);
 		return ret;
 	}
@@ -62,7 +50,7 @@ static void destroy(struct otte_transport *transport)
 	tcp_source_close(tcp);
 	/* Whatever lingered would keep a region, and with it the engine. */
 	tcp_zerocopies_fini(&tcp->zerocopies);
-	destroy_locks(tcp);
+	pthread_mutex_destroy(&tcp->lock);
 	free(tcp);
 }
 
@@ -96,6 +84,7 @@ const struct otte_transport_ops otte_tcp_transport = {
 	.unplan = tcp_peer_unplan,
 	.start = tcp_peer_start,
 	.receive_alone = tcp_peer_receive_alone,
+	.exchange = tcp_peer_exchange,
 	.pin = tcp_peer_pin,
 	.cancel = tcp_peer_cancel,
 	.accept_lane = tcp_source_accept,

@@ -52,7 +52,8 @@ struct tcp {
 	struct otte_transport_env env;
 	struct otte_transport_counters counters;
 	pthread_mutex_t lock;            /* source lanes: the list and the life of their descriptors */
-	pthread_rwlock_t sending;        /* shared: an answer is being sent and its use ended (source.c) */
+	/* Of each thread that serves: odd while it sends an answer and ends its use (source.c). */
+	_Atomic uint32_t sending[OTTE_WORKERS_MAX + 1];
 	struct source_lane *lanes;
 	struct source_sent *unproven;    /* answers that are sent, their use waits for the kernel */
 	unsigned next_loop;
@@ -130,6 +131,7 @@ struct tcp_lane {
 	uint32_t answer_got;
 	struct tcp_slice *current;       /* READ whose payload is coming in */
 	uint64_t current_got;
+	bool garbled;                    /* an answer was none, nor is what comes after; to be killed */
 	_Atomic uint32_t rx_wanted;      /* threads that wait for rx_lock */
 
 	pthread_mutex_t lock;            /* the fields of this paragraph */
@@ -139,6 +141,7 @@ struct tcp_lane {
 	struct tcp_slice *unproven;      /* answered WRITEs whose bytes the kernel still refers to */
 	struct tcp_zerocopy *zerocopy;   /* READY, perhaps; NULL: every send is copied */
 	bool wants_room;                 /* EPOLLOUT is asked for */
+	uint32_t exchanges;              /* in a row; the watch is set aside for many */
 	bool held;                       /* nothing is sent: receive_answer() says why */
 	bool broken;                     /* shut down; the loop takes it apart */
 	uint64_t retry_at_ns;            /* DOWN: when to connect again */
@@ -160,6 +163,11 @@ bool tcp_lane_enqueue(struct tcp_lane *lane, struct tcp_slice *slice);
  * TCP_ALONE_MS.
  */
 bool tcp_lane_receive_alone(struct tcp_lane *lane);
+/*
+ * The slice of a READ on a lane with nothing to do: send it, and sleep for its answer as above. False: the lane is
+ * not so, and the slice is the caller's. After true the lane may be gone.
+ */
+bool tcp_lane_exchange(struct tcp_lane *lane, struct tcp_slice *slice);
 /*
  * End the slices of `plan` on this lane where that is possible without giving up the connection. False:
  * a WRITE is half sent, or the kernel still refers to its bytes, and only their end or that of the
@@ -205,6 +213,7 @@ void tcp_peer_unplan(struct otte_work *work);
 void tcp_peer_start(struct otte_transport_peer *peer, struct otte_work *work);
 void *tcp_peer_pin(struct otte_work *work);
 bool tcp_peer_receive_alone(struct otte_transport_peer *peer);
+bool tcp_peer_exchange(struct otte_transport_peer *peer, struct otte_work *work);
 void tcp_peer_cancel(struct otte_transport_peer *peer, void *pinned, int code);
 
 /* ---- source.c ---- */

@@ -31,6 +31,8 @@ static _Atomic bool stalled; /* a source that was asleep does not go on */
 static _Atomic bool late;    /* a requester that does not sleep looks late */
 static _Atomic bool trickles; /* a requester gets one byte a millisecond */
 
+static _Atomic bool garbles; /* the next answer that a requester sleeps for is none; its payload waits */
+
 static void note(_Atomic unsigned *slept, int flags)
 {
 	if (!(flags & MSG_DONTWAIT))
@@ -74,6 +76,24 @@ static bool look(int flags, struct msghdr *message, struct iovec *one)
 	return true;
 }
 
+/* As look(). True: garble() what comes. */
+static bool cut_off(int flags, struct msghdr *message)
+{
+	if (flags & MSG_DONTWAIT || !atomic_exchange(&garbles, false))
+		return false;
+	message->msg_iovlen = 1;
+	return true;
+}
+
+static ssize_t garble(const struct msghdr *message, ssize_t n)
+{
+	if (n > 0)
+		memset(message->msg_iov[0].iov_base, 0xff, (size_t)n);
+	else
+		atomic_store(&garbles, true); /* it came to nothing */
+	return n;
+}
+
 static ssize_t nothing_yet(void)
 {
 	errno = EAGAIN;
@@ -85,8 +105,14 @@ ssize_t __wrap_otte_sys_recvmsg(int fd, struct msghdr *message, int flags);
 ssize_t __wrap_otte_sys_recvmsg(int fd, struct msghdr *message, int flags)
 {
 	struct iovec one;
+	ssize_t n;
+	bool cut;
 
-	return look(flags, message, &one) ? __real_otte_sys_recvmsg(fd, message, flags) : nothing_yet();
+	if (!look(flags, message, &one))
+		return nothing_yet();
+	cut = cut_off(flags, message);
+	n = __real_otte_sys_recvmsg(fd, message, flags);
+	return cut ? garble(message, n) : n;
 }
 
 ssize_t __real_otte_sys_recv(int fd, void *data, size_t length, int flags) __attribute__((weak));
@@ -107,8 +133,14 @@ ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags);
 ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags)
 {
 	struct iovec one;
+	ssize_t n;
+	bool cut;
 
-	return look(flags, message, &one) ? __real_recvmsg(fd, message, flags) : nothing_yet();
+	if (!look(flags, message, &one))
+		return nothing_yet();
+	cut = cut_off(flags, message);
+	n = __real_recvmsg(fd, message, flags);
+	return cut ? garble(message, n) : n;
 }
 
 ssize_t __real_recv(int fd, void *data, size_t length, int flags);
@@ -125,6 +157,9 @@ ssize_t __wrap_recv(int fd, void *data, size_t length, int flags)
 
 /* ---- Tests ---- */
 
+/* Every test is run twice: with otte_batch_run(), and with the calls that it is made of. */
+static bool by_run;
+
 static void one_lane(struct otte_config *config)
 {
 	config->tcp_lanes = 1;
@@ -138,12 +173,29 @@ static void open_pair(struct pair *pair)
 	pair_fill(pair->remote_bytes, SIZE, 3);
 }
 
+static int run_one(struct pair *pair, uint8_t op, uint64_t local_offset, uint64_t remote_offset,
+		   uint64_t length)
+{
+	struct otte_request request = pair_request(pair, op, local_offset, remote_offset, length);
+	struct otte_task task;
+	int failed;
+
+	if (!by_run)
+		return pair_run(pair, op, local_offset, remote_offset, length);
+	failed = otte_batch_run(pair->batch, &request, 1, 20 * SECOND);
+	if (failed < 0)
+		return failed;
+	assert_int_equal(otte_batch_task(pair->batch, 0, &task), 0);
+	assert_int_equal(failed, task.code != 0);
+	return task.code;
+}
+
 static void read_many(struct pair *pair)
 {
 	unsigned i;
 
 	for (i = 0; i < MANY; i++)
-		assert_int_equal(pair_run(pair, OTTE_READ, 0, i % (SIZE / BLOCK) * BLOCK, BLOCK), 0);
+		assert_int_equal(run_one(pair, OTTE_READ, 0, i % (SIZE / BLOCK) * BLOCK, BLOCK), 0);
 	assert_memory_equal(pair->local_bytes, pair->remote_bytes + (MANY - 1) % (SIZE / BLOCK) * BLOCK,
 			    BLOCK);
 }
@@ -195,7 +247,7 @@ static void a_write_is_answered_alone_too(void **state)
 	open_pair(&pair);
 	for (i = 0; i < MANY; i++) {
 		memset(pair.local_bytes, (int)i, SIZE);
-		assert_int_equal(pair_run(&pair, OTTE_WRITE, 0, 0, SIZE), 0);
+		assert_int_equal(run_one(&pair, OTTE_WRITE, 0, 0, SIZE), 0);
 		assert_memory_equal(pair.remote_bytes, pair.local_bytes, SIZE);
 	}
 	pair_close(&pair);
@@ -213,7 +265,7 @@ static void two_that_look_at_a_lane_lose_no_answer(void **state)
 	for (i = 0; i < 12; i++) {
 		usleep(110000);
 		for (k = 0; k < 20; k++)
-			assert_int_equal(pair_run(&pair, OTTE_READ, 0, k % (SIZE / BLOCK) * BLOCK, BLOCK),
+			assert_int_equal(run_one(&pair, OTTE_READ, 0, k % (SIZE / BLOCK) * BLOCK, BLOCK),
 					 0);
 	}
 	atomic_store(&late, false);
@@ -230,8 +282,8 @@ static void a_refusal_ends_a_lone_wait(void **state)
 	read_many(&pair);
 	assert_int_equal(otte_region_unregister(&pair.remote, 1, SECOND, &pending), 0);
 	pair.remote = NULL;
-	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BLOCK), -ENOENT);
-	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, SIZE), -ENOENT);
+	assert_int_equal(run_one(&pair, OTTE_READ, 0, 0, BLOCK), -ENOENT);
+	assert_int_equal(run_one(&pair, OTTE_READ, 0, 0, SIZE), -ENOENT);
 	pair_close(&pair);
 }
 
@@ -285,7 +337,7 @@ static void a_cancel_ends_a_lone_wait(void **state)
 	atomic_store(&stalled, false);
 	assert_int_equal(otte_batch_reset(pair.batch), 0);
 	/* The connection goes on behind the answer that nobody wanted. */
-	assert_int_equal(pair_run(&pair, OTTE_READ, 0, BLOCK, BLOCK), 0);
+	assert_int_equal(run_one(&pair, OTTE_READ, 0, BLOCK, BLOCK), 0);
 	assert_memory_equal(pair.local_bytes, pair.remote_bytes + BLOCK, BLOCK);
 	pair_close(&pair);
 }
@@ -324,6 +376,76 @@ static void a_cancel_or_a_deadline_ends_a_wait_whose_bytes_trickle_in(void **sta
 	pair_close(&pair);
 }
 
+static void a_run_keeps_its_limit_and_goes_on(void **state)
+{
+	struct otte_request request;
+	struct pair pair;
+	uint64_t begun_ns;
+
+	(void)state;
+	open_pair(&pair);
+	request = pair_request(&pair, OTTE_READ, BLOCK, BLOCK, BLOCK);
+	stall_source(&pair);
+	begun_ns = otte_now_ns();
+	assert_int_equal(otte_batch_run(pair.batch, &request, 1, 100 * (int64_t)NSEC_PER_MSEC),
+			 -ETIMEDOUT);
+	assert_in_range(otte_now_ns() - begun_ns, 100 * NSEC_PER_MSEC, 5 * NSEC_PER_SEC);
+	assert_int_equal(otte_batch_run(pair.batch, &request, 1, 20 * SECOND), -EBUSY);
+	assert_int_equal(otte_batch_wait(pair.batch, 3 * (int64_t)NSEC_PER_MSEC), -ETIMEDOUT);
+	atomic_store(&stalled, false);
+	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+	assert_memory_equal(pair.local_bytes + BLOCK, pair.remote_bytes + BLOCK, BLOCK);
+	/* One that may not sleep in the connection at all. */
+	stall_source(&pair);
+	begun_ns = otte_now_ns();
+	assert_int_equal(otte_batch_run(pair.batch, &request, 1, 0), -ETIMEDOUT);
+	assert_in_range(otte_now_ns() - begun_ns, 0, 5 * NSEC_PER_SEC);
+	atomic_store(&stalled, false);
+	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+	pair_close(&pair);
+}
+
+static void a_cancel_or_a_deadline_ends_a_run(void **state)
+{
+	struct otte_request request;
+	struct otte_task task;
+	uint64_t begun_ns;
+	pthread_t thread;
+	struct pair pair;
+	int i;
+
+	(void)state;
+	open_pair(&pair);
+	for (i = 0; i < 4; i++) {
+		bool cancels = i % 2, slowly = i / 2;
+
+		stall_source(&pair);
+		begun_ns = otte_now_ns();
+		request = pair_request(&pair, OTTE_READ, 0, 0, SIZE);
+		if (!cancels)
+			request.deadline_ns = begun_ns + 100 * NSEC_PER_MSEC;
+		atomic_store(&trickles, slowly);
+		if (slowly)
+			atomic_store(&stalled, false);
+		if (cancels)
+			assert_int_equal(pthread_create(&thread, NULL, cancel_soon, pair.batch), 0);
+		assert_int_equal(otte_batch_run(pair.batch, &request, 1, 30 * SECOND), 1);
+		assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
+		assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
+		assert_int_equal(task.code, cancels ? -ECANCELED : -ETIMEDOUT);
+		if (cancels)
+			pthread_join(thread, NULL);
+		atomic_store(&trickles, false);
+		atomic_store(&stalled, false);
+		begun_ns = otte_now_ns();
+		/* After the deadline the connection is another one. */
+		while (run_one(&pair, OTTE_READ, 0, BLOCK, BLOCK))
+			assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
+		assert_memory_equal(pair.local_bytes, pair.remote_bytes + BLOCK, BLOCK);
+	}
+	pair_close(&pair);
+}
+
 static void who_sleeps_alone_leads_when_nobody_has_for_a_while(void **state)
 {
 	_Atomic uint64_t live = 1;
@@ -345,8 +467,8 @@ static int go_back_to_the_real_clock(void **state)
 	return 0;
 }
 
-/* A connection that the requester opened to `port`: it is one whose receives have a limit. */
-static int lane_to(unsigned port)
+/* A connection that the requester opened to `port`: it is one whose receives have a limit. -1: there is none. */
+static int find_lane(unsigned port)
 {
 	struct sockaddr_in peer = { 0 };
 	struct timeval limit;
@@ -362,8 +484,49 @@ static int lane_to(unsigned port)
 		if (!getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, &length) && limit.tv_usec)
 			return fd;
 	}
-	fail_msg("no lane to port %u", port);
 	return -1;
+}
+
+static int lane_to(unsigned port)
+{
+	int fd = find_lane(port);
+
+	assert_in_range(fd, 3, 1023);
+	return fd;
+}
+
+/* What tells one such connection from the next. 0: there is none just now. */
+static unsigned near_port(unsigned port)
+{
+	struct sockaddr_in near = { 0 };
+	socklen_t length = sizeof(near);
+	int fd = find_lane(port);
+
+	return fd < 0 || getsockname(fd, (struct sockaddr *)&near, &length) ? 0 : ntohs(near.sin_port);
+}
+
+/* The stream is of no use after it, whatever the next bytes look like. */
+static void an_answer_that_is_none_is_the_last_of_its_connection(void **state)
+{
+	struct otte_stats stats = { .size = sizeof(stats) };
+	uint64_t begun_ns = otte_now_ns();
+	struct pair pair;
+
+	(void)state;
+	open_pair(&pair);
+	read_many(&pair);
+	atomic_store(&garbles, true);
+	/* The request is sent once more, if there is a connection by then. */
+	while (atomic_load(&garbles)) {
+		run_one(&pair, OTTE_READ, 0, BLOCK, BLOCK);
+		assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
+	}
+	while (run_one(&pair, OTTE_READ, 0, BLOCK, BLOCK))
+		assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
+	assert_memory_equal(pair.local_bytes, pair.remote_bytes + BLOCK, BLOCK);
+	assert_int_equal(otte_engine_stats(pair.requester, &stats), 0);
+	assert_int_equal(stats.bad_frames, 1);
+	pair_close(&pair);
 }
 
 static uint64_t lanes_of(struct otte_engine *engine)
@@ -380,6 +543,7 @@ static void a_lost_connection_is_made_again_beside_lone_waits(void **state)
 	char address[OTTE_ADDRESS_MAX];
 	struct otte_segment *segment;
 	struct pair first, second;
+	unsigned port, near;
 	uint64_t begun_ns;
 
 	(void)state;
@@ -391,19 +555,47 @@ static void a_lost_connection_is_made_again_beside_lone_waits(void **state)
 	pair_close_requester(&second);
 	assert_int_equal(lanes_of(first.requester), 2);
 	read_many(&first);
-	shutdown(lane_to((unsigned)atoi(strrchr(address, ':') + 1)), SHUT_RDWR);
+	port = (unsigned)atoi(strrchr(address, ':') + 1);
+	near = near_port(port);
+	shutdown(lane_to(port), SHUT_RDWR);
 	begun_ns = otte_now_ns();
-	while (lanes_of(second.source)) {
-		read_many(&first);
-		assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
-	}
-	while (!lanes_of(second.source)) {
+	while (!near_port(port) || near_port(port) == near) {
 		read_many(&first);
 		assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
 	}
 	assert_int_equal(otte_segment_close(segment), 0);
 	pair_close_source(&second);
 	pair_close(&first);
+}
+
+/* It was in nobody's loop while requests followed each other on it. */
+static void a_connection_that_is_lost_afterwards_is_made_again(void **state)
+{
+	char address[OTTE_ADDRESS_MAX];
+	unsigned i, port, near;
+	uint64_t begun_ns;
+	struct pair pair;
+
+	(void)state;
+	open_pair(&pair);
+	assert_int_equal(otte_engine_address(pair.source, address, sizeof(address)), 0);
+	port = (unsigned)atoi(strrchr(address, ':') + 1);
+	for (i = 0; i < 5; i++) {
+		read_many(&pair);
+		usleep(i * 40000); /* until after the engine's thread has gone to sleep */
+		near = near_port(port);
+		assert_int_not_equal(near, 0);
+		shutdown(lane_to(port), SHUT_RDWR);
+		begun_ns = otte_now_ns();
+		while (!near_port(port) || near_port(port) == near) {
+			assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
+			usleep(1000);
+		}
+		begun_ns = otte_now_ns();
+		while (run_one(&pair, OTTE_READ, 0, BLOCK, BLOCK))
+			assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
+	}
+	pair_close(&pair);
 }
 
 struct second {
@@ -452,6 +644,53 @@ static void a_second_request_shares_the_connection_of_a_lone_one(void **state)
 		assert_memory_equal(pair.local_bytes, pair.remote_bytes, 2 * BLOCK);
 		assert_int_equal(otte_batch_reset(pair.batch), 0);
 		assert_int_equal(otte_batch_reset(second.batch), 0);
+	}
+	assert_int_equal(otte_batch_destroy(second.batch), 0);
+	pair_close(&pair);
+}
+
+static void *second_request_then_go_on(void *arg)
+{
+	struct second *second = arg;
+
+	usleep(1000);
+	submit_one(second->pair, second->batch, BLOCK);
+	atomic_store(&stalled, false);
+	assert_int_equal(otte_batch_wait(second->batch, 30 * SECOND), 0);
+	return NULL;
+}
+
+static void a_second_request_shares_the_connection_of_a_run(void **state)
+{
+	struct otte_request request;
+	struct second second = { 0 };
+	struct otte_task task;
+	pthread_t thread;
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	open_pair(&pair);
+	second.pair = &pair;
+	assert_int_equal(otte_batch_create(pair.requester, 1, &second.batch), 0);
+	for (i = 0; i < 20; i++) {
+		bool refused = i % 2;
+
+		request = pair_request(&pair, OTTE_READ, 0, 0, BLOCK);
+		/* Where the payload would be, the other's answer must not be taken for it. */
+		if (refused)
+			request.remote_region = UINT64_MAX;
+		stall_source(&pair);
+		memset(pair.local_bytes, 0, SIZE);
+		assert_int_equal(pthread_create(&thread, NULL, second_request_then_go_on, &second),
+				 0);
+		assert_int_equal(otte_batch_run(pair.batch, &request, 1, 30 * SECOND), refused);
+		pthread_join(thread, NULL);
+		assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
+		assert_int_equal(task.code, refused ? -ENOENT : 0);
+		if (!refused)
+			assert_memory_equal(pair.local_bytes, pair.remote_bytes, BLOCK);
+		assert_memory_equal(pair.local_bytes + BLOCK, pair.remote_bytes + BLOCK, BLOCK);
 	}
 	assert_int_equal(otte_batch_destroy(second.batch), 0);
 	pair_close(&pair);
@@ -518,13 +757,23 @@ int main(void)
 		cmocka_unit_test(a_lone_wait_keeps_its_limit),
 		cmocka_unit_test(a_cancel_ends_a_lone_wait),
 		cmocka_unit_test(a_cancel_or_a_deadline_ends_a_wait_whose_bytes_trickle_in),
+		cmocka_unit_test(a_run_keeps_its_limit_and_goes_on),
+		cmocka_unit_test(a_cancel_or_a_deadline_ends_a_run),
 		cmocka_unit_test_teardown(who_sleeps_alone_leads_when_nobody_has_for_a_while,
 					  go_back_to_the_real_clock),
 		cmocka_unit_test(a_lost_connection_is_made_again_beside_lone_waits),
+		cmocka_unit_test(a_connection_that_is_lost_afterwards_is_made_again),
+		cmocka_unit_test(an_answer_that_is_none_is_the_last_of_its_connection),
 		cmocka_unit_test(a_second_request_shares_the_connection_of_a_lone_one),
+		cmocka_unit_test(a_second_request_shares_the_connection_of_a_run),
 		cmocka_unit_test(a_peer_that_falls_silent_does_not_hold_up_another),
 		cmocka_unit_test(an_engine_ends_while_it_sleeps_in_a_lane),
 	};
 
-	return cmocka_run_group_tests_name("alone", tests, NULL, NULL);
+	int failed;
+
+	failed = cmocka_run_group_tests_name("alone", tests, NULL, NULL);
+	by_run = true;
+	failed += cmocka_run_group_tests_name("alone, by otte_batch_run()", tests, NULL, NULL);
+	return failed;
 }

@@ -10,5 +10,6 @@ int main(void)
 	failed += run_itree_tests();
 	failed += run_log_limit_tests();
 	failed += run_log_tests();
+	failed += run_loop_tests();
 	return failed != 0;
 }

@@ -13,6 +13,7 @@ int run_clock_tests(void);
 int run_error_tests(void);
 int run_itree_tests(void);
 int run_log_limit_tests(void);
+int run_loop_tests(void);
 int run_log_tests(void);
 
 #endif

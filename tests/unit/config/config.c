@@ -93,6 +93,15 @@ static void defaults_are_those_of_the_header(void **state)
 	assert_int_equal(c.local_trusted, 0);
 	assert_int_equal(c.local_maps, 256);
 	assert_int_equal(c.stats_socket, 1);
+	assert_int_equal(c.max_high_requests, 65536);
+	assert_int_equal(c.max_medium_requests, 65536);
+	assert_int_equal(c.max_low_requests, 65536);
+	assert_int_equal(c.aging_per_entry, 0);
+	assert_int_equal(c.aging_ns, 10 * NSEC_PER_MSEC);
+	assert_string_equal(c.slots_domain, "");
+	assert_string_equal(c.slots_pattern, "high,medium,low");
+	assert_int_equal(c.slot_interval_ns, 2 * NSEC_PER_MSEC);
+	assert_int_equal(c.low_inflight_bytes, 256 * KIB);
 	assert_int_equal(otte_config_check(&c), 0);
 }
 
@@ -113,6 +122,10 @@ static void every_json_key_reaches_its_field(void **state)
 		"\"send_buffer_bytes\":180000,\"receive_buffer_bytes\":190000,\"stall_timeout_ms\":20,"
 		"\"zerocopy\":\"always\",\"zerocopy_bytes\":21},"
 		"\"local\":{\"trusted\":true,\"maps\":22},"
+		"\"priority\":{\"high_requests\":22,\"medium_requests\":23,\"low_requests\":24,"
+		"\"aging_per_entry\":true,\"aging_ms\":25},"
+		"\"slots\":{\"domain\":\"default\",\"pattern\":\"high,low\",\"interval_us\":126,"
+		"\"low_inflight_bytes\":4098},"
 		"\"stats\":{\"socket\":false}}";
 	struct otte_config c;
 
@@ -154,6 +167,15 @@ static void every_json_key_reaches_its_field(void **state)
 	assert_int_equal(c.local_trusted, 1);
 	assert_int_equal(c.local_maps, 22);
 	assert_int_equal(c.stats_socket, 0);
+	assert_int_equal(c.max_high_requests, 22);
+	assert_int_equal(c.max_medium_requests, 23);
+	assert_int_equal(c.max_low_requests, 24);
+	assert_int_equal(c.aging_per_entry, 1);
+	assert_int_equal(c.aging_ns, 25 * NSEC_PER_MSEC);
+	assert_string_equal(c.slots_domain, "default");
+	assert_string_equal(c.slots_pattern, "high,low");
+	assert_int_equal(c.slot_interval_ns, 126 * NSEC_PER_USEC);
+	assert_int_equal(c.low_inflight_bytes, 4098);
 }
 
 static void an_overlay_leaves_other_keys_alone(void **state)
@@ -214,6 +236,27 @@ static void each_refusal_names_its_key_and_changes_nothing(void **state)
 		{ "{\"name\":[]}", "name: a string is wanted, not an array" },
 		{ "{\"tcp\":{\"congestion\":\"0123456789abcdef\"}}",
 		  "tcp.congestion: 16 bytes are too long, allowed are 0 to 15" },
+		{ "{\"priority\":{\"aging_ms\":3600001}}",
+		  "priority.aging_ms: 3600001 is out of range, allowed are 0 to 3600000" },
+		{ "{\"priority\":{\"low_requests\":0}}",
+		  "priority.low_requests: 0 is out of range, allowed are 1 to 16777216" },
+		{ "{\"priority\":{\"aging_per_entry\":1}}",
+		  "priority.aging_per_entry: true or false is wanted, not an integer" },
+		{ "{\"slots\":{\"interval_us\":99}}",
+		  "slots.interval_us: 99 is out of range, allowed are 100 to 1000000" },
+		{ "{\"slots\":{\"interval_us\":1000001}}",
+		  "slots.interval_us: 1000001 is out of range, allowed are 100 to 1000000" },
+		{ "{\"slots\":{\"low_inflight_bytes\":4095}}",
+		  "slots.low_inflight_bytes: 4095 is out of range, allowed are 4096 to "
+		  "1152921504606846976" },
+		{ "{\"slots\":{\"domain\":\"a b\"}}",
+		  "slots.domain: only letters, digits and any of -_.:@ are allowed" },
+		{ "{\"slots\":{\"domain\":\"01234567890123456789012345678901\"}}",
+		  "slots.domain: 32 bytes are too long, allowed are 0 to 31" },
+		{ "{\"slots\":{\"pattern\":\"\"}}",
+		  "slots.pattern: slot 1 is none of high, medium, low" },
+		{ "{\"slots\":{\"pattern\":\"high,medium\"}}",
+		  "slots.pattern: no slot is for low, which could never send" },
 		{ "[]", "config: an object is wanted, not an array" },
 	};
 	size_t i;
@@ -341,6 +384,8 @@ static void variables_set_values_of_every_type(void **state)
 	setenv("OTTE_LEDGER", "kernel", 1);
 	setenv("OTTE_STATS_SOCKET", "false", 1);
 	setenv("OTTE_LISTEN_ADDRESS", "", 1);
+	setenv("OTTE_SLOTS_INTERVAL_US", "50000", 1);
+	setenv("OTTE_SLOTS_PATTERN", "medium,low", 1);
 	fresh(&c);
 	assert_int_equal(otte_config_load_env(&c), 0);
 	assert_int_equal(c.tcp_lanes, 4);
@@ -349,6 +394,8 @@ static void variables_set_values_of_every_type(void **state)
 	assert_int_equal(c.ledger, OTTE_LEDGER_KERNEL);
 	assert_int_equal(c.stats_socket, 0);
 	assert_string_equal(c.listen_address, "");
+	assert_int_equal(c.slot_interval_ns, 50 * NSEC_PER_MSEC);
+	assert_string_equal(c.slots_pattern, "medium,low");
 }
 
 static void a_bad_variable_is_named_with_its_key_and_changes_nothing(void **state)
@@ -356,6 +403,11 @@ static void a_bad_variable_is_named_with_its_key_and_changes_nothing(void **stat
 	static const struct {
 		const char *name, *value, *words;
 	} cases[] = {
+		{ "OTTE_SLOTS_PATTERN", "low,",
+		  "OTTE_SLOTS_PATTERN: slots.pattern: slot 2 is none of high, medium, low" },
+		{ "OTTE_SLOTS_INTERVAL_US", "2ms",
+		  "OTTE_SLOTS_INTERVAL_US: slots.interval_us: '2ms' is not an integer, allowed are "
+		  "100 to 1000000" },
 		{ "OTTE_TCP_LANES", "17",
 		  "OTTE_TCP_LANES: tcp.lanes: 17 is out of range, allowed are 1 to 16" },
 		{ "OTTE_TCP_LANES", "",
@@ -498,11 +550,14 @@ static void check_names_every_key_that_was_set_out_of_range(void **state)
 	for (i = 0; !otte_config_describe(i, &key); i++) {
 		fresh(&c);
 		place = (char *)&c + key.offset;
-		unit = key.type == OTTE_CONFIG_MS ? NSEC_PER_MSEC : 1;
+		unit = key.type == OTTE_CONFIG_MS ? NSEC_PER_MSEC :
+		       key.type == OTTE_CONFIG_US ? NSEC_PER_USEC :
+						    1;
 		wide = key.max * unit + 1;
 		if (key.type == OTTE_CONFIG_TEXT)
 			memset(place, 'x', key.max + 1);
-		else if (key.type == OTTE_CONFIG_U64 || key.type == OTTE_CONFIG_MS)
+		else if (key.type == OTTE_CONFIG_U64 || key.type == OTTE_CONFIG_MS ||
+			 key.type == OTTE_CONFIG_US)
 			memcpy(place, &wide, sizeof(wide));
 		else
 			memcpy(place, &(uint32_t){ (uint32_t)wide }, sizeof(uint32_t));
@@ -521,7 +576,14 @@ static void check_names_every_key_that_was_set_out_of_range(void **state)
 		assert_int_equal(otte_config_check(&c), -EINVAL);
 		assert_int_equal(strncmp(otte_error_text(), key.key, strlen(key.key)), 0);
 	}
-	assert_int_equal(named, 35);
+	assert_int_equal(named, 44);
+	fresh(&c);
+	memcpy(c.slots_pattern, "low,no", 7);
+	assert_int_equal(otte_config_check(&c), -EINVAL);
+	assert_string_equal(otte_error_text(), "slots.pattern: slot 2 is none of high, medium, low");
+	fresh(&c);
+	memcpy(c.slots_domain, "a/b", 4);
+	assert_int_equal(otte_config_check(&c), -EINVAL);
 	fresh(&c);
 	c.control_timeout_ns = 999999;
 	assert_int_equal(otte_config_check(&c), -EINVAL);

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "engine/access.h"
+#include "engine/batch.h"
 #include "engine/notify.h"
 #include "engine/peer.h"
 #include "unit/engine/pair.h"
@@ -24,35 +25,50 @@
 
 /* ---- Where the end of a request stops ---- */
 
+/* It orders nothing: the thread sanitizer is to see what the library orders, and not what the test does. */
 struct stop {
 	_Atomic bool set, reached;
 };
 
+static bool look(_Atomic bool *flag)
+{
+	return atomic_load_explicit(flag, memory_order_relaxed);
+}
+
+static void put(_Atomic bool *flag, bool value)
+{
+	atomic_store_explicit(flag, value, memory_order_relaxed);
+}
+
 static struct stop at_access; /* its segment is let go, its bytes are not */
 static struct stop at_notify; /* its result stands, and is not published */
+static struct stop at_start;  /* a run's requests are on their way */
+static struct stop at_check;  /* all of a submission are filled in but the one at OTHER */
+
+#define OTHER (32u << 10)
 
 static void pass(struct stop *stop)
 {
-	if (!atomic_load(&stop->set))
+	if (!look(&stop->set))
 		return;
-	atomic_store(&stop->reached, true);
-	while (atomic_load(&stop->set))
+	put(&stop->reached, true);
+	while (look(&stop->set))
 		usleep(1000);
 }
 
 static void set(struct stop *stop)
 {
-	atomic_store(&stop->reached, false);
-	atomic_store(&stop->set, true);
+	put(&stop->reached, false);
+	put(&stop->set, true);
 }
 
 static void wait_reached(struct stop *stop)
 {
 	int i;
 
-	for (i = 0; i < 10000 && !atomic_load(&stop->reached); i++)
+	for (i = 0; i < 10000 && !look(&stop->reached); i++)
 		usleep(1000);
-	assert_true(atomic_load(&stop->reached));
+	assert_true(look(&stop->reached));
 }
 
 void __real_otte_access_end(struct otte_access_map *map, struct otte_access *access);
@@ -71,6 +87,26 @@ void __wrap_otte_notify_send_list(struct otte_pending_notify *list, int code)
 	if (list)
 		pass(&at_notify);
 	__real_otte_notify_send_list(list, code);
+}
+
+void __real_otte_batch_start(struct otte_batch *batch, size_t count, bool sleeps);
+void __wrap_otte_batch_start(struct otte_batch *batch, size_t count, bool sleeps);
+void __wrap_otte_batch_start(struct otte_batch *batch, size_t count, bool sleeps)
+{
+	__real_otte_batch_start(batch, count, sleeps);
+	pass(&at_start);
+}
+
+int __real_otte_peer_check_region(struct otte_peer *peer, const struct otte_request *request,
+				  struct otte_region_memo *memo);
+int __wrap_otte_peer_check_region(struct otte_peer *peer, const struct otte_request *request,
+				  struct otte_region_memo *memo);
+int __wrap_otte_peer_check_region(struct otte_peer *peer, const struct otte_request *request,
+				  struct otte_region_memo *memo)
+{
+	if (request->remote_offset == OTHER)
+		pass(&at_check);
+	return __real_otte_peer_check_region(peer, request, memo);
 }
 
 static _Atomic bool late; /* a waiter looks when the next attempt to connect is under way */
@@ -124,7 +160,7 @@ static void a_segment_may_be_closed_while_its_last_request_ends(void **state)
 	/* Both look for the peer of what is not terminal. */
 	assert_int_equal(otte_batch_cancel(pair.batch), 0);
 	assert_int_equal(otte_batch_wait(pair.batch, 50 * MS), -ETIMEDOUT);
-	atomic_store(&at_access.set, false);
+	put(&at_access.set, false);
 	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
 	assert_memory_equal(pair.local_bytes, pair.remote_bytes, SIZE);
 	assert_int_equal(otte_engine_address(pair.source, address, sizeof(address)), 0);
@@ -144,13 +180,60 @@ static void close_waits_until_results_are_published(void **state)
 	set(&at_access);
 	submit(&pair);
 	assert_int_equal(otte_notify(pair.segment, pair.batch, "x", 1), 0);
-	atomic_store(&at_access.set, false);
+	put(&at_access.set, false);
 	wait_reached(&at_notify);
 	assert_int_equal(otte_engine_close(pair.requester, OTTE_CLOSE_REQUESTER, 50 * MS, &report),
 			 -ETIMEDOUT);
 	assert_int_equal(report.requests, 1);
-	atomic_store(&at_notify.set, false);
+	put(&at_notify.set, false);
 	assert_int_equal(otte_engine_close(pair.requester, OTTE_CLOSE_REQUESTER, 10 * SECOND, &report), 0);
+	pair_close(&pair);
+}
+
+struct run {
+	struct otte_batch *batch;
+	struct otte_request requests[2];
+	size_t count;
+	int ret;
+};
+
+static void *run(void *arg)
+{
+	struct run *run = arg;
+
+	run->ret = otte_batch_run(run->batch, run->requests, run->count, 10 * SECOND);
+	return NULL;
+}
+
+/* Somebody else ended the requests of the first, and a second has the batch before the first looks. */
+static void a_run_tells_of_its_own_requests(void **state)
+{
+	pthread_t first_thread, second_thread;
+	struct run first, second;
+	struct pair pair;
+
+	(void)state;
+	open_pair(&pair);
+	first = (struct run){ .batch = pair.batch, .count = 1 };
+	first.requests[0] = pair_request(&pair, OTTE_WRITE, 0, 0, 4096);
+	first.requests[0].remote_region = UINT64_MAX;
+	second = (struct run){ .batch = pair.batch, .count = 2 };
+	second.requests[0] = pair_request(&pair, OTTE_READ, 0, 0, 4096);
+	second.requests[1] = pair_request(&pair, OTTE_READ, OTHER, OTHER, 4096);
+	set(&at_start);
+	set(&at_check);
+	assert_int_equal(pthread_create(&first_thread, NULL, run, &first), 0);
+	wait_reached(&at_start);
+	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+	assert_int_equal(pthread_create(&second_thread, NULL, run, &second), 0);
+	wait_reached(&at_check);
+	put(&at_start.set, false);
+	pthread_join(first_thread, NULL);
+	put(&at_check.set, false);
+	pthread_join(second_thread, NULL);
+	assert_int_equal(first.ret, 1);
+	assert_int_equal(second.ret, 0);
+	assert_memory_equal(pair.local_bytes + OTHER, pair.remote_bytes + OTHER, 4096);
 	pair_close(&pair);
 }
 
@@ -197,6 +280,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_segment_may_be_closed_while_its_last_request_ends),
 		cmocka_unit_test(close_waits_until_results_are_published),
+		cmocka_unit_test(a_run_tells_of_its_own_requests),
 		cmocka_unit_test(who_waits_for_a_peer_is_told_how_its_own_attempt_ended),
 	};
 

@@ -21,6 +21,8 @@
 #include <sys/wait.h>
 
 #include "engine/engine.h"
+#include "ledger/module.h"
+#include "ledger/open.h"
 #include "otte/otte.h"
 #include "wrong_peer.h"
 #include "seen.h"
@@ -129,6 +131,7 @@ static void a_null_argument_is_malformed(void **state)
 	assert_int_equal(otte_segment_stats(b.segment, 0, NULL), -EINVAL);
 	assert_int_equal(otte_batch_create(NULL, 1, NULL), -EINVAL);
 	assert_int_equal(otte_batch_submit(NULL, &b.request, 1), -EINVAL);
+	assert_int_equal(otte_batch_run(NULL, &b.request, 1, 0), -EINVAL);
 	assert_int_equal(otte_batch_wait(NULL, 0), -EINVAL);
 	assert_int_equal(otte_batch_poll(NULL, NULL), -EINVAL);
 	assert_int_equal(otte_batch_eventfd(NULL), -EINVAL);
@@ -185,6 +188,7 @@ static int calls_that_do_not_know_the_fork(struct bench *b, struct otte_block_li
 	bad += otte_segment_stats(b->segment, 0, &stats) != -EOWNERDEAD;
 	bad += otte_batch_create(b->user, 1, &batch) != -EOWNERDEAD;
 	bad += otte_batch_submit(b->batch, &b->request, 1) != -EOWNERDEAD;
+	bad += otte_batch_run(b->batch, &b->request, 1, 0) != -EOWNERDEAD;
 	bad += otte_batch_wait(b->batch, 0) != -EOWNERDEAD;
 	bad += otte_batch_poll(b->batch, &status) != -EOWNERDEAD;
 	bad += otte_batch_eventfd(b->batch) != -EOWNERDEAD;
@@ -254,15 +258,72 @@ static void a_config_that_cannot_be_is_refused(void **state)
 	strcpy(config.listen_address, "192.0.2.1");
 	assert_int_equal(otte_engine_create(&config, &engine), -EADDRNOTAVAIL);
 	config = config_of(NULL);
-	config.ledger = OTTE_LEDGER_KERNEL;
-	assert_true(otte_engine_create(&config, &engine) < 0);
-	config = config_of(NULL);
 	strcpy(config.key_file, "/nonexistent/otte.key");
 	assert_int_equal(otte_engine_create(&config, &engine), -ENOENT);
 	assert_int_equal(chmod(path, 0644), 0);
 	strcpy(config.key_file, path);
 	assert_int_equal(otte_engine_create(&config, &engine), -EPERM);
 	unlink(path);
+}
+
+/* ---- Nodes that are not what `ledger = kernel` wants ---- */
+
+static const char *node; /* stands for the module's */
+static struct otte_module_facts facts;
+
+int __real_otte_ledger_node_open(const char *path);
+int __wrap_otte_ledger_node_open(const char *path);
+int __wrap_otte_module_query(int fd, struct otte_module_facts *out);
+
+int __wrap_otte_ledger_node_open(const char *path)
+{
+	return __real_otte_ledger_node_open(node ? node : path);
+}
+
+int __wrap_otte_module_query(int fd, struct otte_module_facts *out)
+{
+	(void)fd;
+	*out = facts;
+	return 0;
+}
+
+static void expect_no_kernel_ledger(int code, const char *part)
+{
+	struct otte_config config = config_of(NULL);
+	struct otte_engine *engine = (struct otte_engine *)1;
+
+	config.ledger = OTTE_LEDGER_KERNEL;
+	assert_int_equal(otte_engine_create(&config, &engine), code);
+	assert_null(engine);
+	if (!strstr(otte_error_text(), part))
+		fail_msg("%s: %s", otte_error_text(), part);
+}
+
+static void a_kernel_ledger_that_cannot_be_had_is_refused_by_name(void **state)
+{
+	char path[] = "/tmp/otte-errors-XXXXXX";
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	close(fd);
+	node = path;
+	expect_no_kernel_ledger(-ENODEV, path);
+	assert_int_equal(chmod(path, 0), 0);
+	if (!geteuid())
+		assert_int_equal(seteuid(65534), 0);
+	expect_no_kernel_ledger(-EACCES, "no permission to read and write it");
+	assert_int_equal(seteuid(getuid()), 0);
+	unlink(path);
+	expect_no_kernel_ledger(-ENODEV, "no such device");
+	node = "/dev/null";
+	facts.revision = 2;
+	expect_no_kernel_ledger(-EPROTONOSUPPORT, "revision 2 of the ABI, this library 1");
+	facts.revision = 1;
+	facts.event_bytes = 1024;
+	facts.features = ~(uint64_t)OTTE_MODULE_FEAT_STANDING;
+	expect_no_kernel_ledger(-EPROTONOSUPPORT, "lacks feature STANDING (bit 6)");
+	node = NULL;
 }
 
 static void an_address_is_taken_once(void **state)
@@ -349,6 +410,7 @@ static void a_budget_that_is_full_refuses(void **state)
 	assert_int_equal(otte_region_register(b.user, &desc, 1, &region), -EDQUOT);
 	b.request.length = 65 << 10;
 	assert_int_equal(otte_batch_submit(b.batch, &b.request, 1), -EDQUOT);
+	assert_int_equal(otte_batch_run(b.batch, &b.request, 1, 0), -EDQUOT);
 	assert_int_equal(otte_block_list_create(b.user, &b.request, blocks, 5, &list), -EDQUOT);
 	assert_int_equal(otte_block_list_create(b.user, &b.request, blocks, 1, &list), 0);
 	assert_int_equal(otte_batch_submit_blocks(b.batch, list, 0, 1), -EDQUOT);
@@ -435,8 +497,9 @@ static void what_a_transfer_uses_stays_until_it_ends(void **state)
 	b.request.local = near;
 	assert_int_equal(otte_block_list_create(b.user, &b.request, &block, 1, &list), 0);
 
-	assert_int_equal(otte_batch_submit(b.batch, &b.request, 1), 0);
+	assert_int_equal(otte_batch_run(b.batch, &b.request, 1, 0), -ETIMEDOUT);
 	assert_int_equal(otte_batch_wait(b.batch, 0), -ETIMEDOUT);
+	assert_int_equal(otte_batch_run(b.batch, &b.request, 1, 0), -EBUSY);
 	assert_int_equal(otte_batch_reset(b.batch), -EBUSY);
 	assert_int_equal(otte_batch_destroy(b.batch), -EBUSY);
 	assert_int_equal(otte_segment_close(segment), -EBUSY);
@@ -487,6 +550,7 @@ static void a_peer_that_went_is_not_another_one(void **state)
 	assert_int_equal(rc, -ECONNRESET);
 	assert_int_equal(otte_segment_stats(b.segment, SECOND, &stats), -ECONNRESET);
 	assert_int_equal(otte_batch_submit(b.batch, &b.request, 1), -ECONNRESET);
+	assert_int_equal(otte_batch_run(b.batch, &b.request, 1, 0), -ECONNRESET);
 	assert_int_equal(otte_batch_submit_blocks(b.batch, list, 0, 1), -ECONNRESET);
 	assert_int_equal(otte_notify(b.segment, NULL, "x", 1), -ECONNRESET);
 
@@ -497,6 +561,7 @@ static void a_peer_that_went_is_not_another_one(void **state)
 	assert_int_equal(rc, -ESTALE);
 	assert_int_equal(otte_segment_stats(b.segment, SECOND, &stats), -ESTALE);
 	assert_int_equal(otte_batch_submit(b.batch, &b.request, 1), -ESTALE);
+	assert_int_equal(otte_batch_run(b.batch, &b.request, 1, 0), -ESTALE);
 	assert_int_equal(otte_batch_submit_blocks(b.batch, list, 0, 1), -ESTALE);
 	assert_int_equal(otte_notify(b.segment, NULL, "x", 1), -ESTALE);
 
@@ -775,6 +840,7 @@ static void a_closed_direction_admits_nothing(void **state)
 	assert_int_equal(otte_block_list_create(b.user, &b.request, &block, 1, &list), 0);
 	assert_int_equal(otte_engine_close(b.user, OTTE_CLOSE_REQUESTER, SECOND, NULL), 0);
 	assert_int_equal(otte_batch_submit(b.batch, &b.request, 1), -ESHUTDOWN);
+	assert_int_equal(otte_batch_run(b.batch, &b.request, 1, 0), -ESHUTDOWN);
 	assert_int_equal(otte_batch_submit_blocks(b.batch, list, 0, 1), -ESHUTDOWN);
 	assert_int_equal(otte_segment_open(b.user, "127.0.0.1:1", 0, SECOND, &segment), -ESHUTDOWN);
 	assert_int_equal(otte_notify(b.segment, NULL, "x", 1), -ESHUTDOWN);
@@ -840,6 +906,7 @@ int main(void)
 		cmocka_unit_test(a_null_argument_is_malformed),
 		cmocka_unit_test(a_forked_child_gets_an_error_from_every_call),
 		cmocka_unit_test(a_config_that_cannot_be_is_refused),
+		cmocka_unit_test(a_kernel_ledger_that_cannot_be_had_is_refused_by_name),
 		cmocka_unit_test(an_address_is_taken_once),
 		cmocka_unit_test(what_is_in_use_is_not_given_back),
 		cmocka_unit_test(a_file_must_be_a_file_and_open_for_it),

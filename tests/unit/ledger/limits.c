@@ -22,6 +22,7 @@ static void regions_are_bounded(void **unused)
 	struct world w;
 
 	(void)unused;
+	PROCESS_ONLY("own: the module's limits are an administrator's");
 	limits.regions = 2;
 	open_world(&w, &limits);
 	assert_int_equal(try_region(&w, 1, 1, &first), 0);
@@ -43,6 +44,7 @@ static void registered_bytes_are_bounded_and_aliases_count_each(void **unused)
 	struct world w;
 
 	(void)unused;
+	PROCESS_ONLY("own: the module's limits are an administrator's");
 	limits.registered_bytes = 100;
 	limits.regions = 2; /* which a refusal must not use up */
 	open_world(&w, &limits);
@@ -78,6 +80,7 @@ static void loans_are_bounded(void **unused)
 	struct world w;
 
 	(void)unused;
+	PROCESS_ONLY("own: the module's limits are an administrator's");
 	limits.loans = 2;
 	open_lender(&w, &limits, &terms);
 	first = must_offer(&w, &terms);
@@ -101,6 +104,7 @@ static void lent_bytes_are_bounded(void **unused)
 	struct world w;
 
 	(void)unused;
+	PROCESS_ONLY("own: the module's limits are an administrator's");
 	limits.lent_bytes = 100;
 	limits.loans = 2; /* which a refusal must not use up */
 	open_lender(&w, &limits, &terms);
@@ -125,6 +129,7 @@ static void holds_are_bounded_by_bytes(void **unused)
 	struct world w;
 
 	(void)unused;
+	PROCESS_ONLY("own: the module's limits are an administrator's");
 	limits.retained_bytes = 100;
 	open_world(&w, &limits);
 	assert_int_equal(w.ops->hold(w.client[LENDER], 60, "one", &first), 0);
@@ -147,6 +152,7 @@ static void holds_are_bounded_in_number(void **unused)
 	int i;
 
 	(void)unused;
+	PROCESS_ONLY("own: the module's limits are an administrator's");
 	open_world(&w, &unlimited);
 	for (i = 0; i < 65536; i++)
 		assert_int_equal(w.ops->hold(w.client[LENDER], 0, "", &hold), 0);
@@ -161,6 +167,7 @@ static void fences_are_bounded_in_number(void **unused)
 	struct world w;
 
 	(void)unused;
+	PROCESS_ONLY("own: the module's limits are an administrator's");
 	open_world(&w, &unlimited);
 	for (who.epoch = 1; who.epoch <= 65536; who.epoch++)
 		assert_int_equal(w.ops->fence(w.client[LENDER], &who), 0);
@@ -177,6 +184,7 @@ static void a_limit_of_zero_allows_none(void **unused)
 	uint64_t id;
 
 	(void)unused;
+	PROCESS_ONLY("own: the module's limits are an administrator's");
 	open_world(&w, &none);
 	expect_refused(try_region(&w, 1, 1, &id), -EDQUOT, "limits.regions: 0 of 0");
 	expect_refused(w.ops->hold(w.client[LENDER], 1, "", &id), -EDQUOT, "retained_bytes");
@@ -192,6 +200,7 @@ static void an_owners_death_may_pass_the_retained_limit_and_stops_new_loans(void
 	struct world w;
 
 	(void)unused;
+	PROCESS_ONLY("own: the module's limits are an administrator's");
 	limits.retained_bytes = REGION_LENGTH - 1;
 	open_lender(&w, &limits, &terms);
 	terms.borrower = local(&w, BORROWER);
@@ -218,6 +227,7 @@ static void what_is_over_stays_charged_until_its_events_were_read(void **unused)
 	struct world w;
 
 	(void)unused;
+	PROCESS_ONLY("own: the module's limits are an administrator's");
 	limits.loans = 1;
 	limits.regions = 1;
 	open_lender(&w, &limits, &terms);

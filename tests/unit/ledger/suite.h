@@ -30,6 +30,20 @@ struct backend {
 
 extern const struct backend *backend; /* the one under test */
 
+/*
+ * The kernel's differs where docs/architecture.md, "The kernel back end", says so. A test of what
+ * only one of them has skips the other by this, with the reason; kernel.c tests what the kernel
+ * does instead.
+ */
+int is_kernel(void);
+#define PROCESS_ONLY(why)                             \
+	do {                                          \
+		if (is_kernel()) {                    \
+			print_message("%s\n", why);   \
+			skip();                       \
+		}                                     \
+	} while (0)
+
 enum actor {
 	LENDER,
 	BORROWER,
@@ -71,6 +85,11 @@ size_t retained_of(struct world *w, struct otte_retained_info *rows, size_t capa
 /* The next event is this one. */
 void expect_event(struct world *w, enum actor who, uint32_t kind, uint32_t evidence, uint64_t loan);
 void expect_no_event(struct world *w, enum actor who);
+/*
+ * The borrower is told of an offer, that was accepted or withdrawn before anybody read of it. The
+ * module tells nothing of what is past.
+ */
+void expect_past_offer(struct world *w, uint64_t loan, int withdrawn);
 /* The call gave `rc` and, where that is an error, a text with `part` in it. */
 void expect_refused(int rc, int code, const char *part);
 
@@ -91,9 +110,13 @@ int is_small(void);
 extern uint64_t allocations; /* since the last call below */
 void fail_allocation(uint64_t nth); /* 1: the next; 0: none */
 
+/* The nth call of the module from now on fails, once. Only where no other thread runs. */
+void fail_ioctl(uint64_t nth, int error);
+
 extern const struct CMUnitTest matrix_tests[], rules_tests[], limits_tests[], walk_tests[],
-	faults_tests[], threads_tests[], open_tests[];
+	faults_tests[], threads_tests[], open_tests[], netlink_tests[], records_tests[],
+	kernel_tests[];
 extern const size_t matrix_count, rules_count, limits_count, walk_count, faults_count,
-	threads_count, open_count;
+	threads_count, open_count, netlink_count, records_count, kernel_count_tests;
 
 #endif

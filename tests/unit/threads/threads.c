@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -17,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -328,6 +330,225 @@ static void a_write_may_follow_a_read_at_once(void **state)
 	pair_close(&pair);
 }
 
+/* ---- One runs a batch, others look at it ---- */
+
+#define LOOKS 2000
+
+static _Atomic bool looking;
+
+static void *look_at_tasks(void *arg)
+{
+	struct pair *pair = arg;
+	struct otte_task task;
+	uint32_t i;
+	int ret;
+
+	while (atomic_load_explicit(&looking, memory_order_relaxed)) {
+		for (i = 0; i < 2; i++) {
+			ret = otte_batch_task(pair->batch, i, &task);
+			CHECK(ret == 0 || ret == -EINVAL, ret);
+			CHECK(ret || task.user_data == i, (int)task.user_data);
+			CHECK(ret || task.code == 0, task.code);
+		}
+	}
+	return NULL;
+}
+
+static void tasks_may_be_looked_at_while_their_batch_is_run_again(void **state)
+{
+	struct otte_request requests[2];
+	pthread_t threads[2];
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	pair_open(&pair, SHARE, NULL);
+	for (i = 0; i < 2; i++) {
+		/* Neighbours: the second is part of the first one's group. */
+		requests[i] = pair_request(&pair, OTTE_READ, i * 4096, i * 4096, 4096);
+		requests[i].user_data = i;
+	}
+	atomic_store(&looking, true);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, look_at_tasks, &pair), 0);
+	for (i = 0; i < LOOKS; i++)
+		assert_int_equal(otte_batch_run(pair.batch, requests, 2, 60 * SECOND), 0);
+	atomic_store(&looking, false);
+	for (i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	nothing_was_wrong();
+	pair_close(&pair);
+}
+
+/* ---- Runs, and what happens beside them ---- */
+
+#define RUNNERS 4
+#define TROUBLES 250
+
+static struct {
+	_Atomic bool on;
+	char address[OTTE_ADDRESS_MAX];
+	struct otte_batch *batches[RUNNERS];
+	pthread_t threads[RUNNERS];
+	pthread_rwlock_t lock;
+} beside = { .lock = PTHREAD_RWLOCK_INITIALIZER };
+
+static void open_again(struct worker *worker, struct otte_segment **segment)
+{
+	int ret, tries = 0;
+
+	do {
+		ret = otte_segment_open(worker->pair->requester, beside.address, OTTE_EPOCH_ANY,
+					20 * SECOND, segment);
+		if (ret)
+			usleep(1000);
+	} while (ret && ++tries < 10000);
+	CHECK(ret == 0, ret);
+}
+
+static bool is_lost(int code)
+{
+	return code == -ECONNRESET || code == -ECANCELED;
+}
+
+static void run_once(struct worker *worker, struct otte_segment *segment, uint64_t most,
+		     int64_t limit)
+{
+	struct otte_batch *batch = beside.batches[worker->index];
+	uint64_t at = (uint64_t)worker->index * SHARE, length = 1 + draw(&worker->random, most);
+	struct otte_request request = pair_request(worker->pair, OTTE_READ, at, at, length);
+	struct otte_task task = { 0 };
+	int ret;
+
+	request.segment = segment;
+	clear(worker->pair->local_bytes + at, length);
+	ret = otte_batch_run(batch, &request, 1, limit);
+	if (ret == -ETIMEDOUT)
+		ret = otte_batch_wait(batch, -1);
+	if (ret >= 0) {
+		CHECK(otte_batch_task(batch, 0, &task) == 0, 0);
+		ret = task.code;
+	}
+	CHECK(ret == 0 || is_lost(ret), ret);
+	CHECK(ret || holds(worker->pair->local_bytes + at, length, (uint8_t)worker->index), 0);
+	worker->done += ret == 0;
+}
+
+static void *run_beside(void *arg)
+{
+	static const int64_t limits[] = { 0, 30000000, -1, 60 * SECOND };
+	struct worker *worker = arg;
+	struct otte_segment *segment = NULL;
+
+	while (atomic_load(&beside.on)) {
+		int64_t limit = limits[draw(&worker->random, 4)];
+		uint64_t most = draw(&worker->random, 4) ? 4096 : SHARE - 1;
+		unsigned turns = (unsigned)draw(&worker->random, 200);
+
+		/* Now and then alone, and so asleep in its connection; and its peer goes with its segment. */
+		if (draw(&worker->random, 2))
+			pthread_rwlock_wrlock(&beside.lock);
+		else
+			pthread_rwlock_rdlock(&beside.lock);
+		open_again(worker, &segment);
+		while (turns--)
+			run_once(worker, segment, most, limit);
+		CHECK(otte_segment_close(segment) == 0, 0);
+		pthread_rwlock_unlock(&beside.lock);
+		usleep((unsigned)draw(&worker->random, 2000));
+	}
+	return NULL;
+}
+
+/* A connection of this process to the source. */
+static void shut_one(uint64_t *random)
+{
+	unsigned port = (unsigned)atoi(strrchr(beside.address, ':') + 1);
+	int fd, first = (int)draw(random, 64), i;
+
+	for (i = 0; i < 64; i++) {
+		struct sockaddr_in peer = { 0 };
+		socklen_t length = sizeof(peer);
+
+		fd = 3 + (first + i) % 64;
+		if (!getpeername(fd, (struct sockaddr *)&peer, &length) &&
+		    peer.sin_family == AF_INET && ntohs(peer.sin_port) == port) {
+			shutdown(fd, SHUT_RDWR);
+			return;
+		}
+	}
+}
+
+static void nothing_to_do(int number)
+{
+	(void)number;
+}
+
+static void make_trouble(uint64_t *random)
+{
+	unsigned k = (unsigned)draw(random, RUNNERS);
+
+	usleep((unsigned)draw(random, 20000));
+	switch (draw(random, 4)) {
+	case 0:
+		shut_one(random);
+		break;
+	case 1:
+		CHECK(otte_batch_cancel(beside.batches[k]) == 0, 0);
+		break;
+	default:
+		pthread_kill(beside.threads[k], SIGUSR1);
+	}
+}
+
+static void quick(struct otte_config *config)
+{
+	config->stats_socket = 0;
+	config->tcp_lanes = 2;
+	config->tcp_workers = 2;
+	config->reconnect_min_ns = 1000000;
+	config->reconnect_max_ns = 10000000;
+}
+
+static void runs_survive_what_happens_beside_them(void **state)
+{
+	struct sigaction action = { .sa_handler = nothing_to_do };
+	struct worker workers[RUNNERS];
+	uint64_t random = SEED, done = 0;
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	sigaction(SIGUSR1, &action, NULL);
+	pair_open(&pair, RUNNERS * SHARE, quick);
+	assert_int_equal(otte_engine_address(pair.source, beside.address, sizeof(beside.address)), 0);
+	atomic_store(&beside.on, true);
+	for (i = 0; i < RUNNERS; i++) {
+		fill(pair.remote_bytes + i * SHARE, SHARE, (uint8_t)i);
+		assert_int_equal(otte_batch_create(pair.requester, 1, &beside.batches[i]), 0);
+	}
+	/* So that the peer goes with the last of their segments. */
+	assert_int_equal(otte_segment_close(pair.segment), 0);
+	for (i = 0; i < RUNNERS; i++) {
+		workers[i] = (struct worker){ .pair = &pair, .index = i, .random = SEED + i };
+		assert_int_equal(pthread_create(&workers[i].thread, NULL, run_beside, &workers[i]), 0);
+		beside.threads[i] = workers[i].thread;
+	}
+	for (i = 0; i < (getenv("OTTE_TEST_SMALL") ? 20 : TROUBLES); i++)
+		make_trouble(&random);
+	atomic_store(&beside.on, false);
+	for (i = 0; i < RUNNERS; i++) {
+		pthread_join(workers[i].thread, NULL);
+		assert_int_equal(otte_batch_destroy(beside.batches[i]), 0);
+		done += workers[i].done;
+	}
+	nothing_was_wrong();
+	assert_true(done > 0);
+	assert_int_equal(otte_segment_open(pair.requester, beside.address, OTTE_EPOCH_ANY, 20 * SECOND,
+					   &pair.segment), 0);
+	pair_close(&pair);
+}
+
 /* ---- The library's own threads ---- */
 
 /* A thread begins with every signal blocked, and is listed for a moment after it was joined. */
@@ -474,6 +695,8 @@ int main(void)
 		cmocka_unit_test(sixty_four_threads_each_find_their_bytes),
 		cmocka_unit_test(busy_is_said_only_of_bytes_that_are_in_use),
 		cmocka_unit_test(a_write_may_follow_a_read_at_once),
+		cmocka_unit_test(tasks_may_be_looked_at_while_their_batch_is_run_again),
+		cmocka_unit_test(runs_survive_what_happens_beside_them),
 		cmocka_unit_test(threads_leave_signals_to_the_program_but_for_their_own_faults),
 		cmocka_unit_test(threads_do_not_depend_on_the_number_of_peers),
 	};

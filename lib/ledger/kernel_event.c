@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Owns what the module told a client and nobody has asked for yet. The module keeps a loan's
+ * record, and its charge, until both sides read what they were told of it. So this reads along whenever the
+ * client itself ended something, passes on what the interface knows, and keeps the rest to itself.
+ * What it has taken in and not passed on is bounded: beyond that it stays in the module, charged.
+ * Caller's lock: the client's.
+ */
+#include "ledger/kernel.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+#define EVENTS_MAX 1024 /* of a client, taken in and not passed on */
+
+static uint32_t kind_of(const struct otte_module_event *told)
+{
+	switch (told->type) {
+	case OTTE_MODULE_OFFERED:
+		return OTTE_EVENT_OFFERED;
+	case OTTE_MODULE_WITHDRAWN:
+		return OTTE_EVENT_WITHDRAWN;
+	case OTTE_MODULE_OWNER_GONE:
+		return OTTE_EVENT_OWNER_GONE;
+	case OTTE_MODULE_REVOKED:
+		return OTTE_EVENT_REVOKED;
+	case OTTE_MODULE_SETTLED: /* an offer that its borrower declined, or left behind */
+		return told->evidence == OTTE_EVIDENCE_NEVER_EXPOSED ? OTTE_EVENT_WITHDRAWN :
+								       OTTE_EVENT_SETTLED;
+	case OTTE_MODULE_REGION_GONE:
+		return OTTE_EVENT_REGION_GONE;
+	default:
+		return 0;
+	}
+}
+
+/* Whether the lender is to hear of an end: not of those that it made, as of all remote loans. */
+static bool settled(struct kernel_client *lender, const struct otte_module_event *told)
+{
+	struct kernel_ledger *ledger = kernel_ledger_of(lender);
+	struct kernel_loan *loan = kernel_loan_take(lender, &lender->lent, told->object);
+	bool ours = !told->other || (loan && loan->ended);
+
+	free(loan);
+	if (ours)
+		return false;
+	/* A borrower of this ledger counted it when it gave its receipt. */
+	if (kind_of(told) == OTTE_EVENT_SETTLED && !kernel_client_is_open(ledger, told->other))
+		kernel_count_settled(ledger, 1);
+	return true;
+}
+
+/* Takes note of it; true if the interface passes it on. */
+static bool note(struct kernel_client *client, const struct otte_module_event *told)
+{
+	switch (told->type) {
+	case OTTE_MODULE_SETTLED:
+		return settled(client, told);
+	case OTTE_MODULE_REVOKED:
+		free(kernel_loan_take(client, &client->accepted, told->object));
+		return true;
+	case OTTE_MODULE_REGION_GONE:
+		kernel_region_gone(client, told->object);
+		return true;
+	case OTTE_MODULE_QUOTA:
+		client->refusal = *told;
+		return false;
+	default:
+		return kind_of(told) != 0;
+	}
+}
+
+static void put_into_words(const struct otte_module_event *told, struct otte_event *event)
+{
+	*event = (struct otte_event){
+		.kind = kind_of(told),
+		.region = told->region,
+		.loan = told->object,
+		.tag = told->tag,
+	};
+	if (event->kind == OTTE_EVENT_SETTLED)
+		event->evidence = told->evidence;
+	if (event->kind == OTTE_EVENT_REVOKED)
+		event->evidence = OTTE_EVIDENCE_REVOKED;
+	if (event->kind == OTTE_EVENT_REGION_GONE) {
+		event->region = told->object;
+		event->loan = 0;
+	}
+}
+
+/* One that is to be passed on; -EAGAIN. */
+static int read_next(struct kernel_client *client, struct otte_event *event)
+{
+	struct otte_module_event told;
+	int rc;
+
+	do {
+		rc = otte_module_event(client->fd, kernel_ledger_of(client)->event_bytes, &told);
+		if (rc)
+			return rc;
+	} while (!note(client, &told));
+	put_into_words(&told, event);
+	return 0;
+}
+
+void kernel_event_pump(struct kernel_client *client)
+{
+	struct kernel_event *event;
+
+	while (client->event_count < EVENTS_MAX) {
+		event = malloc(sizeof(*event)); /* first: what was read is gone from the module */
+		if (!event)
+			return;
+		if (read_next(client, &event->event)) {
+			free(event);
+			return;
+		}
+		TAILQ_INSERT_TAIL(&client->events, event, link);
+		client->event_count++;
+	}
+}
+
+static void take_first(struct kernel_client *client, struct otte_event *out)
+{
+	struct kernel_event *event = TAILQ_FIRST(&client->events);
+
+	*out = event->event;
+	TAILQ_REMOVE(&client->events, event, link);
+	client->event_count--;
+	free(event);
+}
+
+int kernel_event_next(struct kernel_client *client, struct otte_event *event)
+{
+	int rc;
+
+	if (!TAILQ_EMPTY(&client->events)) {
+		take_first(client, event);
+		return 0;
+	}
+	rc = read_next(client, event);
+	return !rc || rc == -EAGAIN ? rc : kernel_refused(client, rc, "client", client->id);
+}
+
+void kernel_event_free_all(struct kernel_client *client)
+{
+	struct otte_event ignored;
+
+	while (!TAILQ_EMPTY(&client->events))
+		take_first(client, &ignored);
+}

@@ -1,0 +1,745 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the kernel back end does where it differs from the process's: each departure that
+ * docs/architecture.md names is one test here. Run in a guest with the module, as root.
+ */
+#include "suite.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "ledger/open.h"
+
+#define BOTH (OTTE_REMOTE_READ | OTTE_REMOTE_WRITE)
+#define SYSFS "/sys/class/misc/otte/"
+
+static void write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+/* ---- Which ----------------------------------------------------------------------------------- */
+
+static char logged[256];
+
+static void keep(void *arg, enum otte_log_level level, const char *line)
+{
+	(void)arg;
+	(void)level;
+	snprintf(logged, sizeof(logged), "%s", line);
+}
+
+static void auto_takes_the_module_where_it_is_and_says_so(void **unused)
+{
+	struct otte_ledger *ledger;
+
+	(void)unused;
+	otte_log_set(keep, NULL, OTTE_LOG_INFO);
+	assert_int_equal(otte_ledger_open(OTTE_LEDGER_AUTO, NULL, &ledger), 0);
+	otte_log_set(NULL, NULL, OTTE_LOG_ERROR);
+	assert_string_equal(ledger->ops->name, "kernel");
+	assert_string_equal(logged, "ledger: kernel (/dev/otte)");
+	ledger->ops->close(ledger);
+}
+
+static void without_permission_kernel_is_refused_and_auto_says_why_not(void **unused)
+{
+	struct otte_ledger *ledger;
+	char why[256];
+	int rc, taken;
+
+	(void)unused;
+	assert_int_equal(setegid(65534), 0);
+	assert_int_equal(seteuid(65534), 0);
+	rc = otte_ledger_open(OTTE_LEDGER_KERNEL, NULL, &ledger);
+	snprintf(why, sizeof(why), "%s", otte_error_text());
+	otte_log_set(keep, NULL, OTTE_LOG_INFO);
+	taken = otte_ledger_open(OTTE_LEDGER_AUTO, NULL, &ledger);
+	otte_log_set(NULL, NULL, OTTE_LOG_ERROR);
+	assert_int_equal(seteuid(0), 0);
+	assert_int_equal(setegid(0), 0);
+	assert_int_equal(rc, -EACCES);
+	assert_string_equal(why, "ledger: /dev/otte: no permission to read and write it");
+	assert_int_equal(taken, 0);
+	assert_string_equal(ledger->ops->name, "process");
+	assert_string_equal(
+		logged,
+		"ledger: process, since ledger: /dev/otte: no permission to read and write it");
+	ledger->ops->close(ledger);
+}
+
+/* ---- Limits ---------------------------------------------------------------------------------- */
+
+static void a_limit_of_the_administrators_refuses_by_level_and_resource(void **unused)
+{
+	struct otte_region_claim claim = { 0x900000, 100, BOTH, OTTE_BACKING_NONE };
+	static struct picture before;
+	struct world w;
+	uint64_t id;
+	int rc;
+
+	(void)unused;
+	open_world(&w, NULL);
+	take_picture(&w, &before);
+	write_file(SYSFS "limit_client/registered_bytes", "4100");
+	rc = w.ops->region_add(w.client[LENDER], &claim, &id);
+	write_file(SYSFS "limit_client/registered_bytes", "max");
+	expect_refused(rc, -EDQUOT,
+		       "limit_client/registered_bytes: 4096 of 4100 charged, 100 more asked for");
+	expect_same(&w, &before);
+	expect_no_event(&w, LENDER); /* the refusal's own was taken along */
+	assert_int_equal(w.ops->region_add(w.client[LENDER], &claim, &id), 0);
+	close_world(&w);
+}
+
+static void what_the_lender_settles_is_not_charged_any_more(void **unused)
+{
+	struct otte_loan_terms terms;
+	struct world w;
+	int i;
+
+	(void)unused;
+	open_world(&w, NULL);
+	terms = usual_terms(&w, remote(1));
+	write_file(SYSFS "limit_client/loans", "2");
+	for (i = 0; i < 8; i++)
+		assert_int_equal(w.ops->loan_settle(w.client[LENDER], expose(&w, &terms),
+						    OTTE_EVIDENCE_RETURNED),
+				 0);
+	write_file(SYSFS "limit_client/loans", "131072");
+	close_world(&w);
+}
+
+static void the_status_page_has_room_for_the_callers_regions(void **unused)
+{
+	struct otte_ledger_limits limits = { .regions = 1000 };
+	struct otte_region_claim claim = { 0x900000, 100, BOTH, OTTE_BACKING_NONE };
+	struct world w;
+	uint64_t id;
+	int i, rc = 0;
+
+	(void)unused;
+	open_world(&w, &limits);
+	for (i = 0; i < 1000; i++)
+		assert_int_equal(w.ops->region_add(w.client[LENDER], &claim, &id), 0);
+	for (; !rc && i < 2000; i++) /* whole pages of words */
+		rc = w.ops->region_add(w.client[LENDER], &claim, &id);
+	expect_refused(rc, -EDQUOT, "limits.regions: the status page");
+	close_world(&w);
+}
+
+/* ---- Death ----------------------------------------------------------------------------------- */
+
+static void what_a_leaving_owner_lent_is_retained_for_its_borrower(void **unused)
+{
+	struct otte_retained_info info;
+	struct otte_loan_terms terms;
+	struct world w;
+	uint64_t loan;
+
+	(void)unused;
+	open_world(&w, NULL);
+	terms = usual_terms(&w, local(&w, BORROWER));
+	terms.length = 10;
+	loan = expose(&w, &terms);
+	close_client(&w, LENDER);
+	assert_int_equal(retained_of(&w, &info, 1), 1);
+	assert_int_equal(info.kind, OTTE_RETAINED_REGION);
+	assert_int_equal(info.id, w.region);
+	assert_int_equal(info.loans, 1);
+	assert_int_equal(info.bytes, REGION_LENGTH);
+	assert_int_equal(info.owner, w.id[LENDER]);
+	assert_int_equal(info.owner_pid, getpid());
+	assert_non_null(strstr(info.reason, " left before its loans had evidence"));
+	assert_int_equal(counters_of(&w).retained_bytes, REGION_LENGTH);
+	assert_int_equal(counters_of(&w).registered_bytes, REGION_LENGTH);
+	assert_int_equal(counters_of(&w).lent_bytes, 10);
+	expect_event(&w, BORROWER, OTTE_EVENT_OWNER_GONE, 0, loan);
+	assert_int_equal(w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED), 0);
+	assert_int_equal(counters_of(&w).retained, 0);
+	assert_int_equal(counters_of(&w).regions, 0);
+	close_world(&w);
+}
+
+/* A client is a descriptor; only its process's end is an exit. */
+static void a_borrower_that_closes_leaves_a_record_until_the_lender_revokes(void **unused)
+{
+	struct otte_retained_info info;
+	struct otte_loan_terms terms;
+	struct world w;
+	uint64_t loan;
+
+	(void)unused;
+	open_world(&w, NULL);
+	terms = usual_terms(&w, local(&w, BORROWER)); /* its exit would be accepted */
+	loan = expose(&w, &terms);
+	close_client(&w, BORROWER);
+	assert_int_equal(retained_of(&w, &info, 1), 1);
+	assert_int_equal(info.kind, OTTE_RETAINED_LOAN);
+	assert_int_equal(info.id, loan);
+	assert_int_equal(info.loans, 1);
+	assert_int_equal(info.owner, w.id[LENDER]);
+	assert_int_equal(state_of(&w, loan), OTTE_LOAN_EXPOSED);
+	expect_no_event(&w, LENDER);
+	assert_int_equal(w.ops->loan_revoke(w.client[LENDER], loan), 0);
+	assert_int_equal(retained_of(&w, &info, 1), 0);
+	close_world(&w);
+}
+
+/* In a child, another process; 0 where it accepted what it was offered. */
+static int borrow_and_die(int ids, int loans)
+{
+	struct otte_ledger *ledger;
+	struct otte_ledger_client *client;
+	uint64_t id, loan;
+
+	if (otte_ledger_kernel_open(NULL, &ledger) ||
+	    ledger->ops->client_open(ledger, "child", &client))
+		return 1;
+	id = ledger->ops->client_id(client);
+	if (write(ids, &id, sizeof(id)) != sizeof(id) ||
+	    read(loans, &loan, sizeof(loan)) != sizeof(loan))
+		return 2;
+	return ledger->ops->loan_accept(client, loan) ? 3 : 0;
+}
+
+static void a_borrowers_exit_is_evidence_where_the_lender_accepts_it(void **unused)
+{
+	struct otte_loan_terms terms;
+	int ids[2], loans[2], status, accepted, i;
+	struct otte_event event;
+	struct world w;
+	uint64_t loan;
+	pid_t child;
+
+	(void)unused;
+	for (accepted = 0; accepted < 2; accepted++) {
+		assert_int_equal(pipe(ids), 0);
+		assert_int_equal(pipe(loans), 0);
+		child = fork();
+		assert_true(child >= 0);
+		if (!child)
+			_exit(borrow_and_die(ids[1], loans[0]));
+		open_world(&w, NULL);
+		terms = usual_terms(&w, local(&w, BORROWER));
+		if (!accepted)
+			terms.accepted = 0;
+		assert_int_equal(read(ids[0], &terms.borrower.client, sizeof(uint64_t)),
+				 sizeof(uint64_t));
+		loan = must_offer(&w, &terms);
+		assert_int_equal(write(loans[1], &loan, sizeof(loan)), sizeof(loan));
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_int_equal(status, 0);
+		/* The module sees the last of it a moment later. */
+		for (i = 0; i < 500 && counters_of(&w).loans != (uint64_t)!accepted; i++)
+			usleep(10000);
+		for (i = 0; i < 500 && counters_of(&w).retained != (uint64_t)!accepted; i++)
+			usleep(10000);
+		assert_int_equal(counters_of(&w).loans, !accepted);
+		assert_int_equal(counters_of(&w).retained, !accepted);
+		if (accepted) {
+			assert_int_equal(w.ops->event_next(w.client[LENDER], &event), 0);
+			assert_int_equal(event.kind, OTTE_EVENT_SETTLED);
+			assert_int_equal(event.evidence, OTTE_EVIDENCE_BORROWER_EXITED);
+			assert_int_equal(counters_of(&w).loans_settled, 1);
+		}
+		close_world(&w);
+		for (i = 0; i < 2; i++) {
+			close(ids[i]);
+			close(loans[i]);
+		}
+	}
+}
+
+/* ---- Fork ------------------------------------------------------------------------------------ */
+
+static void a_child_is_not_its_parents_client(void **unused)
+{
+	struct otte_region_claim claim = { 0x900000, 100, BOTH, OTTE_BACKING_NONE };
+	int status;
+	struct world w;
+	uint64_t id;
+	pid_t child;
+
+	(void)unused;
+	open_world(&w, NULL);
+	child = fork();
+	assert_true(child >= 0);
+	if (!child)
+		_exit(w.ops->region_add(w.client[LENDER], &claim, &id) != -EPERM);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(counters_of(&w).regions, 1);
+	close_world(&w);
+}
+
+/* ---- Namespaces ------------------------------------------------------------------------------ */
+
+/* In a child: the number of what was wrong, or 0. */
+static int count_without_dumps(void)
+{
+	struct otte_region_claim claim = { 0x900000, 100, BOTH, OTTE_BACKING_NONE };
+	struct otte_ledger_counters counters;
+	struct otte_loan_terms terms = { .length = 60, .borrower = remote(1) };
+	struct otte_ledger_client *client;
+	struct otte_ledger *ledger;
+	uint64_t loan, hold;
+
+	if (unshare(CLONE_NEWNET) || otte_ledger_kernel_open(NULL, &ledger) ||
+	    ledger->ops->client_open(ledger, "child", &client) ||
+	    ledger->ops->region_add(client, &claim, &terms.region) ||
+	    ledger->ops->loan_offer(client, &terms, &loan) ||
+	    ledger->ops->loan_expose(client, loan) || ledger->ops->hold(client, 7, "held", &hold))
+		return 1;
+	if (ledger->ops->dump_loans(ledger, NULL, 0) != -ENOENT)
+		return 2;
+	ledger->ops->counters(ledger, &counters);
+	if (counters.clients != 1 || counters.regions != 1 || counters.registered_bytes != 100 ||
+	    counters.loans != 1 || counters.lent_bytes != 60 || counters.retained != 1 ||
+	    counters.retained_bytes != 7)
+		return 3;
+	if (ledger->ops->loan_settle(client, loan, OTTE_EVIDENCE_RETURNED) ||
+	    ledger->ops->hold_drop(client, hold) || ledger->ops->region_del(client, terms.region))
+		return 4;
+	ledger->ops->counters(ledger, &counters);
+	return counters.regions || counters.loans || counters.retained ? 5 : 0;
+}
+
+static void in_another_network_namespace_a_ledger_lends_and_counts_its_own(void **unused)
+{
+	int status;
+	pid_t child;
+
+	(void)unused;
+	child = fork();
+	assert_true(child >= 0);
+	if (!child)
+		_exit(count_without_dumps());
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
+/* ---- Events ---------------------------------------------------------------------------------- */
+
+static void of_an_offer_that_was_read_its_end_is_told(void **unused)
+{
+	struct otte_loan_terms terms;
+	uint64_t loan, declined;
+	struct world w;
+
+	(void)unused;
+	open_world(&w, NULL);
+	terms = usual_terms(&w, local(&w, BORROWER));
+	loan = must_offer(&w, &terms);
+	expect_event(&w, BORROWER, OTTE_EVENT_OFFERED, 0, loan);
+	assert_int_equal(w.ops->loan_withdraw(w.client[LENDER], loan), 0);
+	expect_event(&w, BORROWER, OTTE_EVENT_WITHDRAWN, 0, loan);
+	declined = must_offer(&w, &terms);
+	close_client(&w, BORROWER);
+	expect_event(&w, LENDER, OTTE_EVENT_WITHDRAWN, 0, declined);
+	expect_no_event(&w, LENDER);
+	assert_int_equal(state_of(&w, declined), NOTHING);
+	close_world(&w);
+}
+
+/* ---- Memory --------------------------------------------------------------------------------- */
+
+static int add_one(struct world *w, uint64_t *id)
+{
+	struct otte_region_claim claim = { 0x900000, 100, BOTH, OTTE_BACKING_NONE };
+
+	return w->ops->region_add(w->client[STRANGER], &claim, id);
+}
+
+static int offer_local(struct world *w, uint64_t *id)
+{
+	struct otte_loan_terms terms = usual_terms(w, local(w, BORROWER));
+
+	terms.length = 100;
+	return offer(w, &terms, id);
+}
+
+static int offer_remote(struct world *w, uint64_t *id)
+{
+	struct otte_loan_terms terms = usual_terms(w, remote(1));
+
+	terms.length = 100;
+	return offer(w, &terms, id);
+}
+
+static int hold_one(struct world *w, uint64_t *id)
+{
+	return w->ops->hold(w->client[LENDER], 1, "held", id);
+}
+
+static void an_allocation_that_fails_leaves_nothing_in_the_module(void **unused)
+{
+	static int (*const calls[])(struct world *, uint64_t *) = { add_one, offer_local,
+								    offer_remote, hold_one };
+	struct otte_ledger_counters was, is;
+	uint64_t nth, id, refusals = 0;
+	struct world w;
+	size_t i;
+	int rc;
+
+	(void)unused;
+	for (i = 0; i < ARRAY_SIZE(calls); i++) {
+		for (nth = 1, rc = -ENOMEM; rc; nth++) {
+			open_world(&w, NULL);
+			was = counters_of(&w);
+			fail_allocation(nth);
+			rc = calls[i](&w, &id);
+			fail_allocation(0);
+			if (rc) {
+				expect_refused(rc, -ENOMEM, "no memory");
+				is = counters_of(&w);
+				assert_memory_equal(&was, &is, sizeof(was));
+				expect_no_event(&w, LENDER);
+				expect_no_event(&w, BORROWER);
+				assert_int_equal(calls[i](&w, &id), 0);
+				refusals++;
+			}
+			close_world(&w);
+		}
+	}
+	assert_true(refusals >= 2 * ARRAY_SIZE(calls));
+}
+
+static void an_acceptance_that_finds_no_memory_leaves_the_offer(void **unused)
+{
+	struct otte_loan_terms terms;
+	uint64_t nth, loan;
+	struct world w;
+	int rc = -ENOMEM;
+
+	(void)unused;
+	for (nth = 1; rc; nth++) {
+		open_world(&w, NULL);
+		terms = usual_terms(&w, local(&w, BORROWER));
+		loan = must_offer(&w, &terms);
+		fail_allocation(nth);
+		rc = w.ops->loan_accept(w.client[BORROWER], loan);
+		fail_allocation(0);
+		if (rc) {
+			expect_refused(rc, -ENOMEM, "no memory");
+			assert_int_equal(state_of(&w, loan), OTTE_LOAN_OFFERED);
+			assert_int_equal(w.ops->loan_accept(w.client[BORROWER], loan), 0);
+		}
+		close_world(&w);
+	}
+	assert_true(nth > 2);
+}
+
+/* ---- Calls ----------------------------------------------------------------------------------- */
+
+static int (*const module_calls[])(struct world *, uint64_t *) = { add_one, offer_local,
+								   offer_remote, hold_one };
+
+static void a_call_that_the_module_refuses_leaves_nothing(void **unused)
+{
+	struct otte_ledger_counters was, is;
+	struct world w;
+	uint64_t id;
+	size_t i;
+
+	(void)unused;
+	for (i = 0; i < ARRAY_SIZE(module_calls); i++) {
+		open_world(&w, NULL);
+		was = counters_of(&w);
+		fail_ioctl(1, EIO);
+		expect_refused(module_calls[i](&w, &id), -EIO, "the module says Input/output");
+		is = counters_of(&w);
+		assert_memory_equal(&was, &is, sizeof(was));
+		fail_ioctl(1, EINTR); /* which is asked again */
+		assert_int_equal(module_calls[i](&w, &id), 0);
+		close_world(&w);
+	}
+}
+
+static void an_end_that_the_module_refuses_can_be_asked_for_again(void **unused)
+{
+	struct otte_loan_terms terms;
+	struct world w;
+	uint64_t loan, hold;
+
+	(void)unused;
+	open_world(&w, NULL);
+	terms = usual_terms(&w, remote(1));
+	loan = expose(&w, &terms);
+	fail_ioctl(1, EIO);
+	assert_int_equal(w.ops->loan_settle(w.client[LENDER], loan, OTTE_EVIDENCE_RETURNED), -EIO);
+	assert_int_equal(state_of(&w, loan), OTTE_LOAN_EXPOSED);
+	assert_int_equal(w.ops->loan_settle(w.client[LENDER], loan, OTTE_EVIDENCE_RETURNED), 0);
+	terms = usual_terms(&w, local(&w, BORROWER));
+	loan = must_offer(&w, &terms);
+	fail_ioctl(1, EIO);
+	assert_int_equal(w.ops->loan_accept(w.client[BORROWER], loan), -EIO);
+	assert_int_equal(state_of(&w, loan), OTTE_LOAN_OFFERED);
+	fail_ioctl(1, EIO);
+	assert_int_equal(w.ops->loan_withdraw(w.client[LENDER], loan), -EIO);
+	assert_int_equal(w.ops->loan_accept(w.client[BORROWER], loan), 0);
+	fail_ioctl(1, EIO);
+	assert_int_equal(w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED),
+			 -EIO);
+	assert_int_equal(w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED), 0);
+	loan = expose(&w, &terms);
+	fail_ioctl(1, EIO);
+	assert_int_equal(w.ops->loan_revoke(w.client[LENDER], loan), -EIO);
+	assert_int_equal(w.ops->loan_revoke(w.client[LENDER], loan), 0);
+	assert_int_equal(w.ops->hold(w.client[LENDER], 1, "held", &hold), 0);
+	fail_ioctl(1, EIO);
+	assert_int_equal(w.ops->hold_drop(w.client[LENDER], hold), -EIO);
+	assert_int_equal(w.ops->hold_drop(w.client[LENDER], hold), 0);
+	fail_ioctl(1, EIO);
+	assert_int_equal(w.ops->region_del(w.client[LENDER], w.region), -EIO);
+	assert_int_equal(counters_of(&w).regions, 1);
+	assert_int_equal(w.ops->region_del(w.client[LENDER], w.region), 0);
+	close_world(&w);
+}
+
+static void a_client_that_the_module_refuses_leaves_nothing(void **unused)
+{
+	struct otte_ledger_client *client;
+	struct otte_ledger_counters was;
+	struct world w;
+	int fd, again;
+
+	(void)unused;
+	open_world(&w, NULL);
+	was = counters_of(&w);
+	fd = dup(0);
+	close(fd);
+	fail_ioctl(1, EIO);
+	expect_refused(w.ops->client_open(w.ledger, "", &client), -EIO, "the module says");
+	again = dup(0); /* no descriptor was left open */
+	assert_int_equal(again, fd);
+	close(again);
+	assert_int_equal(counters_of(&w).clients, was.clients);
+	close_world(&w);
+}
+
+/* ---- What is over ---------------------------------------------------------------------------- */
+
+/* Also for the borrower that has not read of it yet. */
+static void a_revoked_loan_cannot_be_accepted_again(void **unused)
+{
+	struct otte_loan_terms terms;
+	struct world w;
+	uint64_t loan;
+
+	(void)unused;
+	open_world(&w, NULL);
+	terms = usual_terms(&w, local(&w, BORROWER));
+	loan = expose(&w, &terms);
+	assert_int_equal(w.ops->loan_accept(w.client[BORROWER], loan), -EALREADY);
+	assert_int_equal(w.ops->loan_revoke(w.client[LENDER], loan), 0);
+	expect_refused(w.ops->loan_accept(w.client[BORROWER], loan), -ENOENT, "unknown");
+	expect_event(&w, BORROWER, OTTE_EVENT_REVOKED, OTTE_EVIDENCE_REVOKED, loan);
+	close_world(&w);
+}
+
+/* ---- Standing ------------------------------------------------------------------------------- */
+
+/* A local borrower's accesses are nobody's to order. */
+static void a_standing_loan_of_a_local_borrower_excludes_like_any_other(void **unused)
+{
+	struct otte_loan_terms terms;
+	struct world w;
+	uint64_t id;
+
+	(void)unused;
+	open_world(&w, NULL);
+	terms = usual_terms(&w, local(&w, BORROWER));
+	terms.flags |= OTTE_LOAN_STANDING;
+	must_offer(&w, &terms);
+	expect_refused(offer(&w, &terms, &id), -EBUSY, "live");
+	terms.borrower = remote(1);
+	expect_refused(offer(&w, &terms, &id), -EBUSY, "live");
+	close_world(&w);
+}
+
+/* ---- Memory that goes ------------------------------------------------------------------------ */
+
+#define PAGES 4
+#define PAGE 4096u
+
+/* Registered memory of this process; `touched` by writing, or else only by reading. */
+static char *add_memory(struct world *w, int touched, uint64_t *region,
+			struct otte_region_watch *watch)
+{
+	char *memory = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			    -1, 0);
+	int i;
+
+	assert_true(memory != MAP_FAILED);
+	for (i = 0; i < PAGES; i++)
+		if (touched)
+			memory[i * PAGE] = 1;
+		else
+			assert_int_equal(*(volatile char *)(memory + i * PAGE), 0);
+	*region = add_region(w, LENDER, (uintptr_t)memory, PAGES * PAGE, BOTH);
+	assert_int_equal(w->ops->region_watch(w->client[LENDER], *region, watch), 0);
+	assert_true(otte_region_is_fresh(watch));
+	return memory;
+}
+
+static void expect_not_lent(struct world *w, uint64_t region, const char *why)
+{
+	struct otte_loan_terms terms = usual_terms(w, remote(1));
+	uint64_t id;
+
+	terms.region = region;
+	terms.length = 1;
+	expect_refused(offer(w, &terms, &id), -ESTALE, why);
+}
+
+/* By unmapping any page of it, by mapping something else there, by moving it away. */
+static void memory_that_goes_is_seen_when_the_call_returns(void **unused)
+{
+	struct otte_region_watch watch;
+	struct world w;
+	uint64_t region;
+	char *memory;
+	int way;
+
+	(void)unused;
+	for (way = 0; way < 4; way++) {
+		open_world(&w, NULL);
+		memory = add_memory(&w, 1, &region, &watch);
+		if (way == 0)
+			assert_int_equal(munmap(memory, PAGES * PAGE), 0);
+		else if (way == 1)
+			assert_int_equal(munmap(memory + 3 * PAGE, PAGE), 0);
+		else if (way == 2)
+			assert_ptr_equal(mmap(memory + PAGE, PAGE, PROT_READ,
+					      MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+					 memory + PAGE);
+		else
+			assert_true(mremap(memory, PAGES * PAGE, 64 * PAGE, MREMAP_MAYMOVE) !=
+				    (void *)memory);
+		assert_false(otte_region_is_fresh(&watch));
+		expect_not_lent(&w, region, "was unmapped or replaced: register it anew");
+		close_world(&w);
+	}
+}
+
+/* Its neighbours, its protection, a child's copy: the memory is what it was. */
+static void memory_that_stays_is_fresh(void **unused)
+{
+	struct otte_region_watch watch;
+	struct world w;
+	uint64_t region;
+	char *memory;
+	pid_t child;
+
+	(void)unused;
+	open_world(&w, NULL);
+	memory = add_memory(&w, 1, &region, &watch);
+	assert_int_equal(
+		munmap(mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), PAGE), 0);
+	assert_int_equal(mprotect(memory, PAGE, PROT_READ), 0);
+	assert_int_equal(mprotect(memory, PAGE, PROT_READ | PROT_WRITE), 0);
+	child = fork();
+	if (!child)
+		_exit(0);
+	assert_int_equal(waitpid(child, NULL, 0), child);
+	assert_true(otte_region_is_fresh(&watch));
+	close_world(&w);
+	munmap(memory, PAGES * PAGE);
+}
+
+/* Pages under the same addresses: who goes by address may go on; nobody new is lent them. */
+static void memory_whose_pages_may_be_others_is_not_lent_and_the_text_says_so(void **unused)
+{
+	struct otte_region_watch watch;
+	struct world w;
+	uint64_t region;
+	char *memory;
+	int way;
+
+	(void)unused;
+	for (way = 0; way < 2; way++) {
+		open_world(&w, NULL);
+		memory = add_memory(&w, way, &region, &watch);
+		if (way)
+			assert_int_equal(madvise(memory, PAGE, MADV_DONTNEED), 0);
+		else
+			memory[0] = 1; /* it was the page of zeros */
+		assert_true(otte_region_is_fresh(&watch));
+		expect_not_lent(&w, region,
+				"pages of its memory may have been replaced (copy on write, "
+				"madvise, swap): register it anew");
+		assert_int_equal(w.ops->region_del(w.client[LENDER], region), 0);
+		region = add_region(&w, LENDER, (uintptr_t)memory, PAGES * PAGE, BOTH);
+		assert_int_equal(w.ops->region_watch(w.client[LENDER], region, &watch), 0);
+		assert_true(otte_region_is_fresh(&watch));
+		close_world(&w);
+		munmap(memory, PAGES * PAGE);
+	}
+}
+
+/* ---- Offers to peers ------------------------------------------------------------------------- */
+
+/* Another ledger of this process sees what the module knows, not what this one adds. */
+static void an_offer_to_a_peer_counts_as_exposed_in_the_module(void **unused)
+{
+	struct otte_loan_terms terms;
+	struct otte_loan_info row;
+	struct otte_ledger *other;
+	struct world w;
+	uint64_t loan;
+
+	(void)unused;
+	open_world(&w, NULL);
+	assert_int_equal(backend->open(NULL, &other), 0);
+	terms = usual_terms(&w, remote(1));
+	loan = must_offer(&w, &terms);
+	assert_int_equal(state_of(&w, loan), OTTE_LOAN_OFFERED);
+	assert_int_equal(other->ops->dump_loans(other, &row, 1), 1);
+	assert_int_equal(row.id, loan);
+	assert_int_equal(row.state, OTTE_LOAN_EXPOSED);
+	assert_memory_equal(row.terms.borrower.incarnation, terms.borrower.incarnation, 16);
+	assert_int_equal(row.terms.borrower.epoch, terms.borrower.epoch);
+	assert_int_equal(w.ops->loan_withdraw(w.client[LENDER], loan), 0);
+	assert_int_equal(other->ops->dump_loans(other, &row, 1), 0);
+	must_offer(&w, &terms);
+	close_client(&w, LENDER); /* an offer, so nothing is retained */
+	assert_int_equal(other->ops->dump_retained(other, NULL, 0), 0);
+	assert_int_equal(other->ops->dump_loans(other, &row, 1), 0);
+	other->ops->close(other);
+	close_world(&w);
+}
+
+const struct CMUnitTest kernel_tests[] = {
+	cmocka_unit_test(auto_takes_the_module_where_it_is_and_says_so),
+	cmocka_unit_test(without_permission_kernel_is_refused_and_auto_says_why_not),
+	cmocka_unit_test(a_limit_of_the_administrators_refuses_by_level_and_resource),
+	cmocka_unit_test(what_the_lender_settles_is_not_charged_any_more),
+	cmocka_unit_test(the_status_page_has_room_for_the_callers_regions),
+	cmocka_unit_test(what_a_leaving_owner_lent_is_retained_for_its_borrower),
+	cmocka_unit_test(a_borrower_that_closes_leaves_a_record_until_the_lender_revokes),
+	cmocka_unit_test(a_borrowers_exit_is_evidence_where_the_lender_accepts_it),
+	cmocka_unit_test(a_child_is_not_its_parents_client),
+	cmocka_unit_test(in_another_network_namespace_a_ledger_lends_and_counts_its_own),
+	cmocka_unit_test(of_an_offer_that_was_read_its_end_is_told),
+	cmocka_unit_test(an_allocation_that_fails_leaves_nothing_in_the_module),
+	cmocka_unit_test(an_acceptance_that_finds_no_memory_leaves_the_offer),
+	cmocka_unit_test(a_call_that_the_module_refuses_leaves_nothing),
+	cmocka_unit_test(an_end_that_the_module_refuses_can_be_asked_for_again),
+	cmocka_unit_test(a_client_that_the_module_refuses_leaves_nothing),
+	cmocka_unit_test(a_revoked_loan_cannot_be_accepted_again),
+	cmocka_unit_test(a_standing_loan_of_a_local_borrower_excludes_like_any_other),
+	cmocka_unit_test(memory_that_goes_is_seen_when_the_call_returns),
+	cmocka_unit_test(memory_that_stays_is_fresh),
+	cmocka_unit_test(memory_whose_pages_may_be_others_is_not_lent_and_the_text_says_so),
+	cmocka_unit_test(an_offer_to_a_peer_counts_as_exposed_in_the_module),
+};
+const size_t kernel_count_tests = ARRAY_SIZE(kernel_tests);

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Registered memory that is found gone, at each step of a request. The word that says so is this
+ * test's; in the guest (tests/e2e/guest/unmap.c) it is the module's, and the memory really goes.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "engine/region.h"
+#include "engine/source.h"
+#include "unit/engine/pair.h"
+
+#define KIB 1024u
+#define SIZE (256 * KIB)
+#define PIECE 64u
+
+/* ---- Words ---- */
+
+static _Atomic uint64_t local_word, remote_word;
+
+static void watch(struct otte_region *region, const _Atomic uint64_t *word)
+{
+	region->watch = (struct otte_region_watch){ .word = word, .mask = 1 };
+}
+
+static void one_at_a_time(struct otte_config *config)
+{
+	config->window_requests = 1;
+}
+
+static void zerocopy(struct otte_config *config)
+{
+	config->tcp_zerocopy = OTTE_ZEROCOPY_ALWAYS;
+	config->tcp_zerocopy_bytes = 1;
+}
+
+static void open_watched(struct pair *pair, void (*adjust)(struct otte_config *config))
+{
+	atomic_store(&local_word, 0);
+	atomic_store(&remote_word, 0);
+	pair_open(pair, SIZE, adjust);
+	watch(pair->local, &local_word);
+	watch(pair->remote, &remote_word);
+	pair->remote_mem->kind = OTTE_MEM_ADOPTED; /* the application's to unmap */
+	pair_fill(pair->local_bytes, SIZE, 1);
+	pair_fill(pair->remote_bytes, SIZE, 2);
+}
+
+static void close_watched(struct pair *pair)
+{
+	pair->remote_mem->kind = OTTE_MEM_OWNED;
+	pair_close(pair);
+}
+
+/* ---- Where a source stops ---- */
+
+static _Atomic bool hold_begin, begin_held;
+
+int __real_otte_source_begin(void *arg, const struct otte_lane_request *request,
+			     struct otte_source_use **use, uint8_t **address);
+int __wrap_otte_source_begin(void *arg, const struct otte_lane_request *request,
+			     struct otte_source_use **use, uint8_t **address);
+int __wrap_otte_source_begin(void *arg, const struct otte_lane_request *request,
+			     struct otte_source_use **use, uint8_t **address)
+{
+	if (atomic_load(&hold_begin))
+		atomic_store(&begin_held, true);
+	while (atomic_load(&hold_begin))
+		usleep(1000);
+	return __real_otte_source_begin(arg, request, use, address);
+}
+
+/* The memory goes just before the last look: all that was copied is in question. */
+static _Atomic bool goes_last;
+static _Atomic unsigned looks;
+static _Atomic(const uint8_t *) last_byte; /* of a READ, at the requester: must not be there yet */
+static _Atomic uint8_t came_early;
+
+int __real_otte_source_still(const struct otte_source_use *use);
+int __wrap_otte_source_still(const struct otte_source_use *use);
+int __wrap_otte_source_still(const struct otte_source_use *use)
+{
+	const uint8_t *last = atomic_load(&last_byte);
+
+	atomic_fetch_add(&looks, 1);
+	if (last) {
+		usleep(20000);
+		atomic_store(&came_early, *last);
+	}
+	if (atomic_load(&goes_last))
+		atomic_store(&remote_word, 1);
+	return __real_otte_source_still(use);
+}
+
+static void expect_task(struct otte_batch *batch, uint32_t index, int code, uint32_t effect)
+{
+	struct otte_task task;
+
+	assert_int_equal(otte_batch_task(batch, index, &task), 0);
+	assert_int_equal(task.code, code);
+	assert_int_equal(task.remote_effect, effect);
+	assert_int_equal(task.locally_drained, 1);
+}
+
+static void run(struct pair *pair, uint8_t op, uint64_t length)
+{
+	const struct otte_request request = pair_request(pair, op, 0, 0, length);
+
+	assert_int_equal(otte_batch_reset(pair->batch), 0);
+	assert_int_equal(otte_batch_submit(pair->batch, &request, 1), 0);
+	assert_int_equal(otte_batch_wait(pair->batch, 10 * SECOND), 0);
+}
+
+static void expect_filled(const uint8_t *bytes, uint64_t size, uint8_t salt)
+{
+	static uint8_t wanted[SIZE];
+
+	pair_fill(wanted, SIZE, salt);
+	assert_memory_equal(bytes, wanted, size);
+}
+
+/* ---- Ours ---- */
+
+static void a_request_for_memory_that_is_gone_is_not_taken(void **state)
+{
+	struct otte_request request;
+	struct pair pair;
+	uint8_t op;
+	int way;
+
+	(void)state;
+	open_watched(&pair, NULL);
+	atomic_store(&local_word, 1);
+	for (way = 0; way < 2; way++) {
+		op = way ? OTTE_WRITE : OTTE_READ;
+		request = pair_request(&pair, op, 0, 0, PIECE);
+		assert_int_equal(otte_batch_submit(pair.batch, &request, 1), -ESTALE);
+		assert_non_null(strstr(otte_error_text(), "was unmapped or replaced"));
+	}
+	expect_filled(pair.local_bytes, SIZE, 1);
+	expect_filled(pair.remote_bytes, SIZE, 2);
+	atomic_store(&local_word, 0);
+	run(&pair, OTTE_READ, PIECE);
+	expect_task(pair.batch, 0, 0, OTTE_EFFECT_NONE);
+	close_watched(&pair);
+}
+
+/* In an order in which none continues the one before it. */
+static void submit_apart(struct pair *pair, struct otte_batch *batch, uint8_t op, uint32_t count)
+{
+	struct otte_request request;
+	uint32_t i;
+
+	for (i = count; i--;) {
+		request = pair_request(pair, op, (uint64_t)i * PIECE, (uint64_t)i * PIECE, PIECE);
+		assert_int_equal(otte_batch_submit(batch, &request, 1), 0);
+	}
+}
+
+static void what_waits_when_its_memory_goes_moves_nothing(void **state)
+{
+	const uint32_t count = SIZE / PIECE;
+	struct otte_stats stats = { .size = sizeof(stats) };
+	struct otte_batch *batch;
+	struct pair pair;
+	uint32_t i;
+	uint8_t op;
+	int way;
+
+	(void)state;
+	for (way = 0; way < 2; way++) {
+		op = way ? OTTE_WRITE : OTTE_READ;
+		open_watched(&pair, one_at_a_time);
+		assert_int_equal(otte_batch_create(pair.requester, count, &batch), 0);
+		atomic_store(&begin_held, false);
+		atomic_store(&hold_begin, true);
+		submit_apart(&pair, batch, op, count);
+		while (!atomic_load(&begin_held))
+			usleep(1000);
+		atomic_store(&local_word, 1);
+		atomic_store(&hold_begin, false);
+		assert_int_equal(otte_batch_wait(batch, 30 * SECOND), 0);
+		/* The first was under way: all of its bytes may have been others. */
+		expect_task(batch, 0, -ESTALE,
+			    op == OTTE_WRITE ? OTTE_EFFECT_UNKNOWN : OTTE_EFFECT_NONE);
+		for (i = 1; i < count; i++)
+			expect_task(batch, i, -ESTALE, OTTE_EFFECT_NONE);
+		expect_filled(pair.local_bytes, SIZE - PIECE, 1);
+		expect_filled(pair.remote_bytes, SIZE - PIECE, 2);
+		assert_int_equal(otte_engine_stats(pair.requester, &stats), 0);
+		assert_int_equal(stats.stale_regions, count);
+		assert_int_equal(stats.requests, 0);
+		assert_int_equal(otte_batch_destroy(batch), 0);
+		/* The window is as free as before. */
+		atomic_store(&local_word, 0);
+		run(&pair, op, SIZE);
+		expect_task(pair.batch, 0, 0, OTTE_EFFECT_NONE);
+		close_watched(&pair);
+	}
+}
+
+/* ---- The source's ---- */
+
+static void a_source_serves_nothing_of_memory_that_is_gone(void **state)
+{
+	struct pair pair;
+	uint8_t op;
+	int way;
+
+	(void)state;
+	open_watched(&pair, NULL);
+	/* Lent before, and not. */
+	run(&pair, OTTE_READ, PIECE);
+	pair_fill(pair.local_bytes, SIZE, 1);
+	atomic_store(&remote_word, 1);
+	for (way = 0; way < 2; way++) {
+		op = way ? OTTE_WRITE : OTTE_READ;
+		run(&pair, op, SIZE);
+		expect_task(pair.batch, 0, -ESTALE, OTTE_EFFECT_NONE);
+	}
+	expect_filled(pair.local_bytes, SIZE, 1);
+	expect_filled(pair.remote_bytes, SIZE, 2);
+	close_watched(&pair);
+}
+
+static void a_write_into_memory_that_goes_may_have_gone_elsewhere(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_watched(&pair, NULL);
+	atomic_store(&goes_last, true);
+	run(&pair, OTTE_WRITE, PIECE);
+	atomic_store(&goes_last, false);
+	expect_task(pair.batch, 0, -ESTALE, OTTE_EFFECT_UNKNOWN);
+	close_watched(&pair);
+}
+
+static const uint32_t lengths[] = { 1, PIECE, 4095, 4096, 4097, 64 * KIB, SIZE };
+
+/* A small one fails alone; a larger one's connection ends, and the retry is refused. */
+static void a_read_of_memory_that_goes_never_has_all_its_bytes(void **state)
+{
+	static void (*const ways[])(struct otte_config *) = { NULL, zerocopy };
+	struct pair pair;
+	size_t i, way;
+
+	(void)state;
+	for (way = 0; way < 2; way++) {
+		for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+			open_watched(&pair, ways[way]);
+			pair.local_bytes[lengths[i] - 1] = 0xee;
+			pair.remote_bytes[lengths[i] - 1] = 0x11;
+			atomic_store(&last_byte, pair.local_bytes + lengths[i] - 1);
+			atomic_store(&goes_last, true);
+			run(&pair, OTTE_READ, lengths[i]);
+			atomic_store(&goes_last, false);
+			atomic_store(&last_byte, NULL);
+			expect_task(pair.batch, 0, -ESTALE, OTTE_EFFECT_NONE);
+			assert_int_equal(atomic_load(&came_early), 0xee);
+			assert_int_equal(pair.local_bytes[lengths[i] - 1], 0xee);
+			close_watched(&pair);
+		}
+	}
+}
+
+static void what_is_guarded_arrives_as_it_was(void **state)
+{
+	static void (*const ways[])(struct otte_config *) = { NULL, zerocopy };
+	struct otte_request request;
+	struct pair pair;
+	size_t i, way;
+	uint64_t at;
+
+	(void)state;
+	for (way = 0; way < 2; way++) {
+		open_watched(&pair, ways[way]);
+		for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+			atomic_store(&looks, 0);
+			pair_fill(pair.local_bytes, SIZE, 1);
+			run(&pair, OTTE_READ, lengths[i]);
+			expect_task(pair.batch, 0, 0, OTTE_EFFECT_NONE);
+			assert_memory_equal(pair.local_bytes, pair.remote_bytes, lengths[i]);
+			assert_true(atomic_load(&looks) > 0);
+			run(&pair, OTTE_WRITE, lengths[i]);
+			expect_task(pair.batch, 0, 0, OTTE_EFFECT_NONE);
+		}
+		/* One lane, READs and WRITEs and refusals in turn: nothing of one hangs on the next. */
+		assert_int_equal(otte_batch_reset(pair.batch), 0);
+		for (at = 0, i = 0; i < 300; i++, at = (at + 9973) % (SIZE - 8192)) {
+			request = pair_request(&pair,
+					       (uint8_t)(i % 3 == 0 ? OTTE_WRITE : OTTE_READ), at,
+					       at, 1 + (i * 977) % 8192);
+			assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
+			assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+			expect_task(pair.batch, (uint32_t)i, 0, OTTE_EFFECT_NONE);
+			assert_memory_equal(pair.local_bytes + at, pair.remote_bytes + at,
+					    request.length);
+		}
+		close_watched(&pair);
+	}
+}
+
+/* It holds nothing back, and looks after a WRITE all the same. */
+static void what_the_engine_mapped_is_served_without_a_guard(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_watched(&pair, NULL);
+	pair.remote_mem->kind = OTTE_MEM_OWNED;
+	atomic_store(&looks, 0);
+	run(&pair, OTTE_READ, SIZE);
+	expect_task(pair.batch, 0, 0, OTTE_EFFECT_NONE);
+	assert_int_equal(atomic_load(&looks), 0);
+	atomic_store(&goes_last, true);
+	run(&pair, OTTE_WRITE, PIECE);
+	atomic_store(&goes_last, false);
+	expect_task(pair.batch, 0, -ESTALE, OTTE_EFFECT_UNKNOWN);
+	close_watched(&pair);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_request_for_memory_that_is_gone_is_not_taken),
+		cmocka_unit_test(what_waits_when_its_memory_goes_moves_nothing),
+		cmocka_unit_test(a_source_serves_nothing_of_memory_that_is_gone),
+		cmocka_unit_test(a_write_into_memory_that_goes_may_have_gone_elsewhere),
+		cmocka_unit_test(a_read_of_memory_that_goes_never_has_all_its_bytes),
+		cmocka_unit_test(what_is_guarded_arrives_as_it_was),
+		cmocka_unit_test(what_the_engine_mapped_is_served_without_a_guard),
+	};
+
+	return cmocka_run_group_tests_name("stale", tests, NULL, NULL);
+}
