@@ -620,8 +620,12 @@ static void start_alone(struct otte_batch *batch, struct otte_task_record *head,
 	otte_progress_kick(progress);
 	pthread_mutex_unlock(&batch->submit_lock);
 	if (queued == ENTERED) {
+		bool straight = sleeps && otte_progress_alone(progress, requests);
+
 		head->work.alone = true;
-		if (!start(head, sleeps && otte_progress_alone(progress, requests)))
+		if (sleeps && !straight)
+			otte_progress_catch_up(progress);
+		if (!start(head, straight))
 			end_group(head, -ESTALE, OTTE_EFFECT_NONE, true, true);
 	} else if (queued == WAITS) {
 		otte_batch_dispatch(peer);

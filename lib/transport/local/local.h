@@ -154,6 +154,7 @@ struct local_peer {
 	struct otte_stream hello;
 	struct otte_work *queue, *running;
 	struct local_grant *grants;
+	struct local_grant *last; /* of them: the one that was last found, or NULL */
 	uint32_t leaving;       /* grants that are; with none left and DOWN the connection is closed */
 	uint64_t uses;
 	uint64_t requests, read_bytes, write_bytes; /* not told yet */

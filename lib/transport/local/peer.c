@@ -26,7 +26,7 @@
 /* A refusal is believed for so long. */
 #define REFUSED_NS NSEC_PER_SEC
 /* What was done is told at once after so many requests, and else with the next tick. */
-#define COUNT_REQUESTS 64
+#define COUNT_REQUESTS 16384
 /* The last receipt may wait so long for room in the socket. */
 #define LAST_MS 50
 #define LAST_TRIES 4
@@ -128,6 +128,7 @@ static void give_back(struct local_peer *peer, struct local_grant *grant)
 static void leave(struct local_peer *peer, struct local_grant *grant)
 {
 	HASH_DEL(peer->grants, grant);
+	peer->last = NULL;
 	if (grant->state != LOCAL_LIVE) {
 		free(grant);
 		return;
@@ -272,9 +273,12 @@ static void begin(struct local_peer *peer)
 /* Under lock. */
 static struct local_grant *find_key(struct local_peer *peer, uint64_t region, uint64_t op)
 {
-	struct local_grant *grant, key = { .key = { region, op } };
+	struct local_grant *grant = peer->last, key = { .key = { region, op } };
 
+	if (grant && grant->key.region == region && grant->key.op == op)
+		return grant;
 	HASH_FIND(hh, peer->grants, &key.key, sizeof(key.key), grant);
+	peer->last = grant;
 	return grant;
 }
 
@@ -427,8 +431,7 @@ static int ask(struct local_peer *peer, const struct otte_work *work)
 	}
 	ret = local_send(peer->lane.fd, &message, NULL);
 	if (ret) {
-		HASH_DEL(peer->grants, grant);
-		free(grant);
+		leave(peer, grant);
 		return otte_fail(ret, "a peer of this host does not take what is said to it");
 	}
 	return 1;
