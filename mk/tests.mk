@@ -23,6 +23,9 @@ LDFLAGS_unit_ends := $(addprefix -Wl$(comma)--wrap=,otte_access_end otte_notify_
 # Where a source stops, and what it finds when it looks at its memory.
 LDFLAGS_unit_stale := -Wl,--wrap=otte_source_begin,--wrap=otte_source_still
 
+# Whether a lone request was one exchange.
+LDFLAGS_unit_local := -Wl,--wrap=local_copy_exchange
+
 # The slot gate beside the module's arithmetic, built against the few things that it takes from the kernel.
 UNIT_WITH_slots := kmod/slot.o
 $(B)/kmod/slot.o: CPPFLAGS_OTTE += -Itests/unit/slots/kernel

@@ -122,7 +122,7 @@ int otte_fd_memfd(const char *name, uint64_t length)
 	if (fd < 0)
 		return -1;
 	if (ftruncate(fd, (off_t)length) == 0 &&
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0)
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
 		return fd;
 	code = errno;
 	otte_fd_close(fd);

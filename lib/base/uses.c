@@ -38,9 +38,12 @@ static uint32_t top_of(struct otte_uses *uses)
 static void raise_top(struct otte_uses *uses, uint32_t top)
 {
 	uint32_t old = atomic_load(&uses->top);
+	unsigned i;
 
-	while (old < top && !atomic_compare_exchange_weak(&uses->top, &old, top))
-		;
+	/* Each that is lost to an honest process has raised it. */
+	for (i = 0; i < OTTE_USES_SLOTS && old < top; i++)
+		if (atomic_compare_exchange_strong(&uses->top, &old, top))
+			return;
 }
 
 static int claim(struct otte_uses *uses, uint32_t owner)

@@ -160,6 +160,8 @@ static int open_transport(struct otte_engine *engine)
 			.grant = otte_source_grant,
 			.give_back = otte_source_give_back,
 			.granted = otte_source_granted,
+			.fresh = otte_source_fresh,
+			.retain_grant = otte_source_retain_grant,
 			.count = otte_source_count,
 			.connected = otte_source_connected,
 			.engine = engine,

@@ -64,6 +64,8 @@ struct otte_source_grant {
 	struct source_peer *peer;
 	struct otte_region *region;
 	uint64_t loan;
+	bool retained; /* under peer->lock */
+	uint64_t hold;
 };
 
 /* Under peer->lock, or nobody else knows the peer. */
@@ -509,10 +511,12 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 	if (!ret)
 		ret = check_right(region, op);
 	if (!ret)
+		ret = otte_region_check_fresh(region);
+	if (!ret)
 		ret = otte_mem_share(region->mem);
 	if (ret)
 		return ret;
-	grant = malloc(sizeof(*grant));
+	grant = calloc(1, sizeof(*grant));
 	if (!grant)
 		return otte_fail(-ENOMEM, "no memory for a grant");
 	grant->peer = peer;
@@ -571,13 +575,38 @@ void otte_source_give_back(struct otte_source_grant *grant, bool returned, uint3
 	ret = engine->ledger->ops->loan_settle(engine->client, grant->loan,
 					       returned ? OTTE_EVIDENCE_RETURNED :
 							  OTTE_EVIDENCE_BORROWER_EXITED);
-	peer->busy--;
+	if (grant->retained)
+		engine->ledger->ops->hold_drop(engine->client, grant->hold);
+	else
+		peer->busy--;
 	pthread_mutex_unlock(&peer->lock);
 	if (ret)
 		otte_log(OTTE_LOG_ERROR, "loan %lu cannot be settled: %s", (unsigned long)grant->loan,
 			 otte_error_text());
 	free(grant);
 	otte_region_unuse(region);
+}
+
+int otte_source_retain_grant(struct otte_source_grant *grant)
+{
+	struct source_peer *peer = grant->peer;
+	struct otte_engine *engine = peer->engine;
+	int ret;
+
+	pthread_mutex_lock(&peer->lock);
+	ret = engine->ledger->ops->hold(engine->client, grant->region->length, OTTE_MAPPED_REASON,
+					&grant->hold);
+	if (!ret) {
+		grant->retained = true;
+		peer->busy--;
+	}
+	pthread_mutex_unlock(&peer->lock);
+	return ret;
+}
+
+bool otte_source_fresh(const struct otte_source_grant *grant)
+{
+	return otte_region_is_fresh(&grant->region->watch);
 }
 
 uint64_t otte_source_granted(const struct otte_source_grant *grant)

@@ -37,6 +37,8 @@ void otte_source_lane_closed(void *peer);
 int otte_source_grant(void *peer, uint64_t region, uint8_t op, struct otte_source_lent *lent);
 void otte_source_give_back(struct otte_source_grant *grant, bool returned, uint32_t owner);
 uint64_t otte_source_granted(const struct otte_source_grant *grant);
+bool otte_source_fresh(const struct otte_source_grant *grant);
+int otte_source_retain_grant(struct otte_source_grant *grant);
 void otte_source_count(void *peer, uint64_t requests, uint64_t read_bytes, uint64_t write_bytes);
 void otte_source_connected(void *engine, int fd);
 

@@ -112,6 +112,10 @@ struct otte_source_ops {
 	void (*give_back)(struct otte_source_grant *grant, bool returned, uint32_t owner);
 	/* Region of a grant. */
 	uint64_t (*granted)(const struct otte_source_grant *grant);
+	/* Whether its memory is still what was registered; else it is to be asked for back. */
+	bool (*fresh)(const struct otte_source_grant *grant);
+	/* Nobody can say when it will be given back: recorded as retained until then. As retain(). */
+	int (*retain_grant)(struct otte_source_grant *grant);
 	/* What a peer says that it did by itself. */
 	void (*count)(void *peer, uint64_t requests, uint64_t read_bytes, uint64_t write_bytes);
 	/* A connection to this engine, accepted by the transport, in the thread of serve_loops[0]. Taken. */

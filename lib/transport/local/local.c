@@ -112,7 +112,7 @@ static void source_tick(struct otte_transport *transport, unsigned index, uint64
 	struct local *local = to_local(transport);
 
 	if (index == 0)
-		local_source_tick(local);
+		local_source_tick(local, now_ns);
 	local->next->ops->source_tick(local->next, index, now_ns);
 }
 

@@ -87,6 +87,7 @@ struct local {
 
 	/* Source. Lanes belong to the thread of serve_loops[0]; others find them under `lock`. */
 	struct otte_watch listener; /* fd -1: none */
+	uint64_t paused_until_ns;   /* the listener, for want of descriptors; 0: it is not */
 	struct otte_log_limit said;
 	pthread_mutex_t lock;
 	struct local_lane *lanes;
@@ -203,6 +204,6 @@ void local_source_close(struct local *local);
 int local_source_accept(struct local *local, void *peer, int fd);
 void local_source_drop(struct local *local, void *peer);
 void local_source_recall(struct local *local, uint64_t region);
-void local_source_tick(struct local *local);
+void local_source_tick(struct local *local, uint64_t now_ns);
 
 #endif

@@ -23,6 +23,9 @@
 #include "transport/local/local.h"
 
 #define HELLO_BYTES 4096
+/* One peer is heard so often before others have their turn. */
+#define ROUND_MESSAGES 64
+#define ERRNO_MAX 4095
 /* A refusal is believed for so long. */
 #define REFUSED_NS NSEC_PER_SEC
 /* What was done is told at once after so many requests, and else with the next tick. */
@@ -291,6 +294,8 @@ static int take_grant(struct local_peer *peer, const struct local_message *messa
 
 	if (!grant || grant->state != LOCAL_ASKED)
 		return otte_fail(-EPROTO, "a grant that nobody asked for");
+	if (ret > 0 || ret < -ERRNO_MAX)
+		return otte_fail(-EPROTO, "a grant of status %d", ret);
 	if (!ret) {
 		grant->id = message->id;
 		ret = local_way_map(grant, message, fds);
@@ -362,11 +367,12 @@ static void lane_ready(struct otte_watch *watch, uint32_t events)
 {
 	struct local_peer *peer = container_of(watch, struct local_peer, lane);
 	bool said = false;
+	unsigned messages;
 	int ret = 1;
 
 	(void)events;
 	pthread_mutex_lock(&peer->lock);
-	while (ret == 1 && peer->state != LOCAL_DOWN)
+	for (messages = 0; messages < ROUND_MESSAGES && ret == 1 && peer->state != LOCAL_DOWN; messages++)
 		ret = peer->state == LOCAL_HELLO ? take_welcome(peer) : take_message(peer);
 	if (ret < 0) {
 		if (ret == -EPROTO)

@@ -9,7 +9,8 @@
  *
  * CLOSING: its session has ended; nothing more is lent, everything is asked for. DYING: the connection has ended
  * with grants unreturned; they wait for the end of the process, which the pidfd tells. Without grants a lane goes at
- * once. A peer that lives and connects again says what it has given back of what it was lent before.
+ * once. A peer that lives and connects again says what it has given back of what it was lent before. What neither
+ * comes back nor is heard of for control.timeout_ms is recorded as retained, until it does.
  *
  * Locks: local.lock > lane.lock > source_peer.lock and below. An ASK is answered under lane.lock, so that who asks
  * back finds every grant whose region was still to be found when it was made.
@@ -31,6 +32,8 @@
 /* One lane is heard so often before the others have their turn. */
 #define ROUND_MESSAGES 64
 #define FAILURES 16
+/* Without descriptors nobody is accepted for so long. */
+#define PAUSE_NS (100 * NSEC_PER_MSEC)
 
 enum lane_state {
 	LANE_OPEN = 0,
@@ -43,7 +46,9 @@ enum lane_state {
 struct lent {
 	uint64_t id;
 	struct otte_source_grant *grant;
+	bool wanted;   /* back */
 	bool recalled; /* and the peer was told */
+	bool retained;
 	UT_hash_handle hh;
 };
 
@@ -58,9 +63,10 @@ struct local_lane {
 	pthread_mutex_t lock;
 	enum lane_state state;
 	uint64_t last_id;
+	uint64_t silent_ns;     /* since when nothing is lent; 0: OPEN */
+	bool watched;           /* DYING: the end of the process will be seen */
 	unsigned failures;      /* to receive */
 	bool returned_all;      /* and what earlier lanes of the session were lent is to be settled, too */
-	bool recalling;         /* some recall has found no room */
 	struct lent *lents;
 };
 
@@ -97,13 +103,12 @@ static void give_back_all(struct local_lane *lane, bool returned)
 }
 
 /* Under lane.lock: what finds no room is said with the next tick. */
-static void recall(struct local_lane *lane, uint64_t region)
+static void say_recalls(struct local_lane *lane)
 {
 	struct lent *lent, *next;
 
 	if (lane->state > LANE_CLOSING)
 		return;
-	lane->recalling = false;
 	HASH_ITER(hh, lane->lents, lent, next) {
 		struct local_message message = {
 			.magic = LOCAL_MAGIC,
@@ -111,12 +116,19 @@ static void recall(struct local_lane *lane, uint64_t region)
 			.id = lent->id,
 		};
 
-		if (lent->recalled ||
-		    (region && lane->local->env.source.granted(lent->grant) != region))
-			continue;
-		lent->recalled = !local_send(lane->watch.fd, &message, NULL);
-		lane->recalling |= !lent->recalled;
+		if (lent->wanted && !lent->recalled)
+			lent->recalled = !local_send(lane->watch.fd, &message, NULL);
 	}
+}
+
+/* Under lane.lock. Region 0: all. */
+static void recall(struct local_lane *lane, uint64_t region)
+{
+	struct lent *lent, *next;
+
+	HASH_ITER(hh, lane->lents, lent, next)
+		lent->wanted |= !region || lane->local->env.source.granted(lent->grant) == region;
+	say_recalls(lane);
 }
 
 void local_source_recall(struct local *local, uint64_t region)
@@ -138,6 +150,7 @@ void local_source_recall(struct local *local, uint64_t region)
 static void hang_up(struct local_lane *lane)
 {
 	lane->state = LANE_CLOSING;
+	lane->silent_ns = otte_now_ns();
 	shutdown(lane->watch.fd, SHUT_WR);
 }
 
@@ -251,12 +264,17 @@ static void end_lane(struct local_lane *lane)
 	if (lane->watch.fd >= 0)
 		otte_loop_remove(loop_of(local), &lane->watch);
 	otte_fd_close(lane->watch.fd);
-	if (lane->state == LANE_DYING)
+	if (lane->watched)
 		otte_loop_remove(loop_of(local), &lane->process);
 	otte_fd_close(lane->process.fd);
 	lane->state = LANE_GONE;
 	local->env.source.lane_closed(lane->peer);
 	otte_loop_retire(loop_of(local), &lane->retired);
+}
+
+static void watch_process(struct local_lane *lane)
+{
+	lane->watched = otte_loop_add(loop_of(lane->local), &lane->process, EPOLLIN) == 0;
 }
 
 /* The connection has ended, and with it the way of receipts. */
@@ -269,10 +287,10 @@ static void begin_to_die(struct local_lane *lane)
 	otte_fd_close(lane->watch.fd);
 	lane->watch.fd = -1;
 	lane->state = LANE_DYING;
+	if (!lane->silent_ns)
+		lane->silent_ns = otte_now_ns();
 	pthread_mutex_unlock(&lane->lock);
-	if (otte_loop_add(loop_of(local), &lane->process, EPOLLIN))
-		otte_log(OTTE_LOG_ERROR, "the end of process %d will not be seen: %s", lane->pid,
-			 otte_error_text());
+	watch_process(lane);
 }
 
 /* By its word on `lane`, the peer has nothing any more of what its lost lanes were lent. */
@@ -362,7 +380,9 @@ static int create_lane(struct local *local, void *peer, int fd, struct local_lan
 	lane->local = local;
 	lane->peer = peer;
 	lane->pid = credentials.pid;
-	lane->owner = ++local->owners & ((1u << 30) - 1);
+	do
+		lane->owner = ++local->owners & ((1u << 30) - 1);
+	while (lane->owner <= OTTE_USES_LENDER);
 	lane->watch.fd = fd;
 	lane->watch.ready = lane_ready;
 	lane->process.ready = process_ended;
@@ -408,6 +428,7 @@ void local_source_drop(struct local *local, void *peer)
 			continue;
 		pthread_mutex_lock(&lane->lock);
 		lane->state = LANE_CLOSING;
+		lane->silent_ns = otte_now_ns();
 		recall(lane, 0);
 		idle = !lane->lents;
 		pthread_mutex_unlock(&lane->lock);
@@ -416,16 +437,53 @@ void local_source_drop(struct local *local, void *peer)
 	}
 }
 
-void local_source_tick(struct local *local)
+/* Under lane.lock. What finds no room among the records is tried again with the next tick. */
+static void retain_all(struct local_lane *lane)
+{
+	struct lent *lent, *next;
+
+	HASH_ITER(hh, lane->lents, lent, next)
+		if (!lent->retained)
+			lent->retained = !lane->local->env.source.retain_grant(lent->grant);
+}
+
+/* Under lane.lock: memory that is not the registered one any more is lent no longer. */
+static void want_stale(struct local_lane *lane)
+{
+	struct lent *lent, *next;
+
+	HASH_ITER(hh, lane->lents, lent, next)
+		lent->wanted |= !lane->local->env.source.fresh(lent->grant);
+}
+
+static void look_at(struct local_lane *lane, uint64_t now_ns)
+{
+	uint64_t limit_ns = lane->local->env.config->control_timeout_ns;
+
+	pthread_mutex_lock(&lane->lock);
+	want_stale(lane);
+	say_recalls(lane);
+	if (lane->silent_ns && now_ns - min_u64(now_ns, lane->silent_ns) > limit_ns)
+		retain_all(lane);
+	pthread_mutex_unlock(&lane->lock);
+	if (lane->state == LANE_DYING && !lane->watched)
+		watch_process(lane);
+}
+
+static void resume_listener(struct local *local)
+{
+	if (otte_loop_add(loop_of(local), &local->listener, EPOLLIN) == 0)
+		local->paused_until_ns = 0;
+}
+
+void local_source_tick(struct local *local, uint64_t now_ns)
 {
 	struct local_lane *lane;
 
-	DL_FOREACH(local->lanes, lane) {
-		pthread_mutex_lock(&lane->lock);
-		if (lane->recalling)
-			recall(lane, 0);
-		pthread_mutex_unlock(&lane->lock);
-	}
+	DL_FOREACH(local->lanes, lane)
+		look_at(lane, now_ns);
+	if (local->paused_until_ns && now_ns >= local->paused_until_ns)
+		resume_listener(local);
 }
 
 /* ---- The listener ---- */
@@ -438,6 +496,13 @@ static void refuse(struct local *local, int fd)
 	otte_fd_close(fd);
 }
 
+/* Who waits in its queue would wake us without an end. */
+static void pause_listener(struct local *local)
+{
+	local->paused_until_ns = otte_now_ns() + PAUSE_NS;
+	otte_loop_remove(loop_of(local), &local->listener);
+}
+
 static void listener_ready(struct otte_watch *watch, uint32_t events)
 {
 	struct local *local = container_of(watch, struct local, listener);
@@ -445,8 +510,11 @@ static void listener_ready(struct otte_watch *watch, uint32_t events)
 
 	(void)events;
 	fd = otte_fd_accept(watch->fd);
-	if (fd < 0)
+	if (fd < 0) {
+		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+			pause_listener(local);
 		return;
+	}
 	if (local_check_user(fd))
 		refuse(local, fd);
 	else
@@ -489,7 +557,7 @@ void local_source_close(struct local *local)
 {
 	struct local_lane *lane, *next;
 
-	if (local->listener.fd >= 0)
+	if (local->listener.fd >= 0 && !local->paused_until_ns)
 		otte_loop_remove(loop_of(local), &local->listener);
 	otte_fd_close(local->listener.fd);
 	DL_FOREACH_SAFE(local->lanes, lane, next)

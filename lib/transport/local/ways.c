@@ -9,17 +9,20 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/fd.h"
 #include "transport/local/local.h"
 
-/* `fd` has `bytes` bytes, and always will. */
+/* `fd` has `bytes` bytes, and always will; each page of it can be had, which one of hugetlbfs may deny with SIGBUS. */
 static int check_memory(int fd, uint64_t offset, uint64_t bytes)
 {
+	struct statfs fs;
 	struct stat st;
 	int seals;
 
@@ -28,6 +31,8 @@ static int check_memory(int fd, uint64_t offset, uint64_t bytes)
 	seals = fcntl(fd, F_GET_SEALS);
 	if (seals < 0 || !(seals & F_SEAL_SHRINK))
 		return otte_fail(-EPROTO, "memory that is not sealed against shrinking");
+	if (fstatfs(fd, &fs) < 0 || fs.f_type != TMPFS_MAGIC)
+		return otte_fail(-EPROTO, "memory that is not a plain memfd");
 	if (fstat(fd, &st) < 0 || st.st_size < 0 ||
 	    !range_inside(offset, bytes, (uint64_t)st.st_size))
 		return otte_fail(-EPROTO, "memory that is shorter than its grant");

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -37,6 +38,18 @@ struct crossing {
 	uint32_t owner;
 	unsigned seed, held, wrong;
 };
+
+static _Atomic unsigned exchanges;
+
+bool __real_local_copy_exchange(struct otte_transport_peer *peer, struct otte_work *work);
+bool __wrap_local_copy_exchange(struct otte_transport_peer *peer, struct otte_work *work);
+bool __wrap_local_copy_exchange(struct otte_transport_peer *peer, struct otte_work *work)
+{
+	bool done = __real_local_copy_exchange(peer, work);
+
+	exchanges += done;
+	return done;
+}
 
 static uint32_t route(struct pair *pair)
 {
@@ -470,6 +483,265 @@ static void the_source_is_told_what_was_done(void **state)
 	pair_close(&pair);
 }
 
+static int run_lone(struct pair *pair, uint8_t transport, uint8_t op, uint64_t offset, uint64_t length)
+{
+	struct otte_request request = pair_request(pair, op, offset, offset, length);
+	struct otte_task task;
+	int failed;
+
+	request.transport = transport;
+	failed = otte_batch_run(pair->batch, &request, 1, -1);
+	assert_true(failed >= 0);
+	assert_int_equal(otte_batch_task(pair->batch, 0, &task), 0);
+	assert_int_equal(failed, task.code != 0);
+	assert_true(task.locally_drained);
+	return task.code;
+}
+
+/* Nothing else is live, so what is not too long is over when its submission is, again and again. */
+static void a_lone_run_is_one_exchange(void **state)
+{
+	const uint64_t size = 20 << 20;
+	unsigned before, i;
+	struct pair pair;
+	size_t at;
+
+	(void)state;
+	pair_open(&pair, size, trusted);
+	for (at = 0; at < sizeof(sizes) / sizeof(sizes[0]); at++) {
+		pair_fill(pair.remote_bytes, size, (uint8_t)at);
+		memset(pair.local_bytes, 0xee, size);
+		before = exchanges;
+		for (i = 0; i < 1000 && exchanges < before + 3; i++) {
+			assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_ANY, OTTE_READ, 64, sizes[at]), 0);
+			assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
+		}
+		assert_int_equal(exchanges, before + 3);
+		assert_memory_equal(pair.local_bytes + 64, pair.remote_bytes + 64, sizes[at]);
+		assert_int_equal(pair.local_bytes[63], 0xee);
+		assert_int_equal(pair.local_bytes[64 + sizes[at]], 0xee);
+	}
+	/* After a pause the lanes are looked after first, and then it is so again. */
+	usleep(50000);
+	before = exchanges;
+	for (i = 0; i < 8; i++)
+		assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_LOCAL, OTTE_WRITE, 64, 65536), 0);
+	assert_true(exchanges > before);
+	before = exchanges;
+	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, (16 << 20) + 1), 0);
+	assert_int_equal(exchanges, before);
+	pair_close(&pair);
+}
+
+/* An exchange that local cannot make is TCP's, or fails where nobody but local was to make it. */
+static void an_exchange_in_anothers_way_is_handed_on(void **state)
+{
+	struct local_grant *grant;
+	unsigned before, i;
+	struct pair pair;
+	int slot;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, trusted);
+	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 4096), 0);
+	grant = grant_of(&pair, OTTE_READ);
+	/* By another reader in the way of none but local: a writer who is called coarse. */
+	atomic_store(&grant->uses->coarse_writers, 1);
+	before = exchanges;
+	for (i = 0; i < 1000 && exchanges == before; i++)
+		assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 4096), -EBUSY);
+	assert_true(exchanges > before);
+	pair_fill(pair.remote_bytes, 4096, 9);
+	for (i = 0; i < 100; i++) {
+		assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_ANY, OTTE_READ, 0, 4096), 0);
+		assert_int_equal(route(&pair), OTTE_TRANSPORT_TCP);
+	}
+	assert_memory_equal(pair.local_bytes, pair.remote_bytes, 4096);
+	atomic_store(&grant->uses->coarse_writers, 0);
+	slot = otte_uses_begin(grant->uses, 99, 0, 1 << 20, false);
+	assert_true(slot >= 0);
+	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 4096), 0);
+	otte_uses_end(grant->uses, slot);
+	pair_close(&pair);
+}
+
+static void impatient(struct otte_config *config)
+{
+	config->local_trusted = 1;
+	config->control_timeout_ns = SECOND / 5;
+	config->reconnect_min_ns = SECOND / 100;
+}
+
+static bool retains(struct pair *pair, uint64_t records)
+{
+	unsigned i;
+
+	for (i = 0; i < 5000 && stats_of(pair->source).retained != records; i++)
+		usleep(1000);
+	return stats_of(pair->source).retained == records;
+}
+
+/* A peer that lives, has memory mapped, and is not heard of: nobody can say when it will be done with that. */
+static void what_a_lost_peer_has_mapped_is_retained_until_it_says_more(void **state)
+{
+	struct local_grant *grant;
+	struct local_peer *peer;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, impatient);
+	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 4096), 0);
+	peer = peer_of(&pair);
+	pthread_mutex_lock(&peer->lock);
+	grant = grant_of(&pair, OTTE_READ);
+	grant->users++;
+	shutdown(peer->lane.fd, SHUT_RDWR);
+	pthread_mutex_unlock(&peer->lock);
+	assert_true(retains(&pair, 1));
+	assert_int_equal(stats_of(pair.source).retained_bytes, 1 << 20);
+	assert_int_equal(stats_of(pair.source).loans, 1);
+	assert_int_equal(otte_region_unregister(&pair.remote, 1, SECOND / 10, NULL), -ETIMEDOUT);
+	/* It is done with it, connects anew and says so. */
+	pthread_mutex_lock(&peer->lock);
+	local_grant_put(peer, grant);
+	pthread_mutex_unlock(&peer->lock);
+	assert_true(retains(&pair, 0));
+	assert_int_equal(otte_region_unregister(&pair.remote, 1, 10 * SECOND, NULL), 0);
+	assert_int_equal(stats_of(pair.source).loans, 0);
+	pair_close_requester(&pair);
+	assert_int_equal(otte_mem_release(pair.remote_mem), 0);
+	assert_int_equal(otte_engine_destroy(pair.source), 0);
+}
+
+/* The mapping shows what was registered, and still it is asked for back, so that the answer is TCP's. */
+static void stale_memory_is_lent_no_longer(void **state)
+{
+	_Atomic uint64_t word = 0;
+	struct pair pair;
+	unsigned i;
+	int code;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, trusted);
+	pair.remote->watch = (struct otte_region_watch){ .word = &word, .mask = 1 };
+	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 4096), 0);
+	atomic_store(&word, 1);
+	for (i = 0, code = 0; i < 5000 && !code; i++) {
+		code = pair_run(&pair, OTTE_READ, 0, 0, 4096);
+		usleep(1000);
+	}
+	assert_int_equal(code, -ESTALE);
+	assert_int_equal(route(&pair), OTTE_TRANSPORT_TCP);
+	assert_int_equal(pair_run(&pair, OTTE_WRITE, 0, 0, 4096), -ESTALE);
+	/* Ours is looked at before and after, whoever moves it. */
+	atomic_store(&word, 0);
+	pair.local->watch = (struct otte_region_watch){ .word = &word, .mask = 1 };
+	atomic_store(&word, 1);
+	assert_int_equal(otte_batch_reset(pair.batch), 0);
+	assert_int_equal(otte_batch_submit(pair.batch,
+					   &(struct otte_request){ .segment = pair.segment,
+								   .local = pair.local,
+								   .remote_region = 1,
+								   .length = 1 },
+					   1), -ESTALE);
+	atomic_store(&word, 0);
+	pair_close(&pair);
+}
+
+/* A source that answers what no source does: it is left, and what waited for it goes over TCP. */
+static void a_grant_that_makes_no_sense_is_not_believed(void **state)
+{
+	static const int32_t statuses[] = { 1, 7, INT32_MAX, INT32_MIN };
+	struct local_message message;
+	struct otte_request request;
+	struct local_peer *peer;
+	uint64_t bad_frames;
+	struct pair pair;
+	unsigned tries;
+	int ends[2];
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
+		pair_open(&pair, 1 << 20, impatient);
+		assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 4096), 0);
+		bad_frames = stats_of(pair.requester).bad_frames;
+		peer = peer_of(&pair);
+		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+		pthread_mutex_lock(&peer->lock);
+		assert_int_equal(dup2(ends[0], peer->lane.fd), peer->lane.fd);
+		pthread_mutex_unlock(&peer->lock);
+		request = pair_request(&pair, OTTE_WRITE, 0, 0, 4096);
+		assert_int_equal(otte_batch_reset(pair.batch), 0);
+		assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
+		do
+			assert_int_equal(recv(ends[1], &message, sizeof(message), MSG_WAITALL),
+					 sizeof(message));
+		while (message.type != LOCAL_ASK);
+		message.type = LOCAL_GRANT;
+		message.status = statuses[i];
+		assert_int_equal(send(ends[1], &message, sizeof(message), 0), sizeof(message));
+		peer->lane.ready(&peer->lane, 0);
+		assert_int_equal(otte_batch_wait(pair.batch, 20 * SECOND), 0);
+		assert_int_equal(route(&pair), OTTE_TRANSPORT_TCP);
+		assert_int_equal(stats_of(pair.requester).bad_frames, bad_frames + 1);
+		/* The source gets its receipt by the next connection. */
+		for (tries = 0; tries < 5000; tries++) {
+			if (!run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 4096))
+				break;
+			usleep(1000);
+		}
+		assert_true(tries < 5000);
+		close(ends[0]);
+		close(ends[1]);
+		pair_close(&pair);
+	}
+}
+
+static void patient(struct otte_config *config)
+{
+	config->local_trusted = 1;
+	config->control_timeout_ns = 60 * SECOND;
+}
+
+/* In a child: nothing but calls of the system. */
+static int knock(const struct sockaddr_un *address, unsigned length)
+{
+	char byte;
+	int fd;
+
+	if (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))
+		return 1;
+	fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	if (fd < 0 || connect(fd, (const struct sockaddr *)address, length))
+		return 2;
+	return recv(fd, &byte, 1, 0) == 0 ? 0 : 3;
+}
+
+static void another_user_is_turned_away(void **state)
+{
+	struct sockaddr_un address;
+	struct pair pair;
+	unsigned length;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	if (geteuid())
+		skip();
+	pair_open(&pair, 1 << 20, patient);
+	length = local_address(&peer_of(&pair)->control->welcome.identity, &address);
+	pid = fork();
+	if (pid == 0) {
+		alarm(10); /* who is let in may be silent for longer */
+		_exit(knock(&address, length));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 4096), 0);
+	pair_close(&pair);
+}
+
 /* Each ends as what it is, and what was completed is whole. */
 static void a_cancelled_batch_ends_exactly(void **state)
 {
@@ -677,6 +949,12 @@ int main(void)
 		cmocka_unit_test(what_is_lent_for_reading_cannot_be_mapped_for_writing),
 		cmocka_unit_test(mappings_are_bounded_and_the_oldest_goes_first),
 		cmocka_unit_test(the_source_is_told_what_was_done),
+		cmocka_unit_test(a_lone_run_is_one_exchange),
+		cmocka_unit_test(an_exchange_in_anothers_way_is_handed_on),
+		cmocka_unit_test(what_a_lost_peer_has_mapped_is_retained_until_it_says_more),
+		cmocka_unit_test(stale_memory_is_lent_no_longer),
+		cmocka_unit_test(a_grant_that_makes_no_sense_is_not_believed),
+		cmocka_unit_test(another_user_is_turned_away),
 		cmocka_unit_test(a_cancelled_batch_ends_exactly),
 		cmocka_unit_test(garbage_on_the_socket_harms_nobody),
 		cmocka_unit_test(only_a_lane_of_a_session_is_let_in),
