@@ -109,6 +109,7 @@ static void transfer(struct bench *bench, uint8_t transport, uint64_t length)
 
 static void once(struct bench *bench, enum way way, uint64_t length)
 {
+	/* NOLINTNEXTLINE(performance-no-int-to-ptr): an address of the other process */
 	struct iovec to = { bench->to, length }, from = { (void *)(uintptr_t)bench->told.bytes, length };
 
 	switch (way) {

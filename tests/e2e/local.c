@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Transport local between processes: SIGKILL of the one that lends and of the one that has mapped. OTTE_STORM_KILLS is the number of kills of each (default 40), OTTE_TEST_SEED the seed.
+ * Transport local between processes: SIGKILL of the one that lends and of the one that has mapped. OTTE_STORM_KILLS is
+ * the number of kills of each (default 40), OTTE_TEST_SEED the seed.
  */
 #include <errno.h>
 #include <setjmp.h>

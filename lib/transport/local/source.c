@@ -366,6 +366,7 @@ static int create_lane(struct local *local, void *peer, int fd, struct local_lan
 	struct ucred credentials;
 	socklen_t length = sizeof(credentials);
 	struct local_lane *lane;
+	int ret;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) < 0)
 		return otte_fail(-errno, "SO_PEERCRED: %m");
@@ -374,8 +375,9 @@ static int create_lane(struct local *local, void *peer, int fd, struct local_lan
 		return otte_fail(-ENOMEM, "no memory for a lane");
 	lane->process.fd = otte_fd_peer_pid(fd);
 	if (lane->process.fd < 0) {
+		ret = otte_fail(-errno, "pidfd of process %d: %m", credentials.pid);
 		free(lane);
-		return otte_fail(-errno, "pidfd of process %d: %m", credentials.pid);
+		return ret;
 	}
 	lane->local = local;
 	lane->peer = peer;
@@ -401,6 +403,7 @@ int local_source_accept(struct local *local, void *peer, int fd)
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&local->lock);
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): made above, where errno is not 0 */
 	DL_APPEND(local->lanes, lane);
 	pthread_mutex_unlock(&local->lock);
 	ret = otte_loop_add(loop_of(local), &lane->watch, EPOLLIN);

@@ -60,7 +60,7 @@ int local_way_map(struct local_grant *grant, const struct local_message *message
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), skip = message->offset % page;
 	int protection = grant->key.op == OTTE_WRITE ? PROT_READ | PROT_WRITE : PROT_READ;
-	void *uses;
+	void *uses = NULL;
 	int ret;
 
 	ret = check_memory(fds[0], message->offset, message->length);
