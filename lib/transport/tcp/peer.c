@@ -231,8 +231,12 @@ int tcp_peer_plan(struct otte_transport_peer *base, struct otte_work *work)
 
 void tcp_peer_unplan(struct otte_work *work)
 {
-	free(work->native);
+	struct tcp_plan *plan = work->native;
+
 	work->native = NULL;
+	/* No slice of it was placed; a pin may outlive that. */
+	if (atomic_fetch_sub(&plan->refs, plan->count) == plan->count)
+		free(plan);
 }
 
 void tcp_peer_start(struct otte_transport_peer *base, struct otte_work *work)
