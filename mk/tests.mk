@@ -21,7 +21,7 @@ LDFLAGS_unit_ends := $(addprefix -Wl$(comma)--wrap=,otte_access_end otte_notify_
 	otte_peer_check_region otte_peer_wait_ready)
 
 # Where a source stops, and what it finds when it looks at its memory.
-LDFLAGS_unit_stale := -Wl,--wrap=otte_source_begin,--wrap=otte_source_still
+LDFLAGS_unit_stale := -Wl,--wrap=otte_source_begin,--wrap=otte_source_still,--wrap=tcp_peer_unplan
 
 # Whether a lone request was one exchange.
 LDFLAGS_unit_local := -Wl,--wrap=local_copy_exchange

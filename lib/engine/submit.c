@@ -556,6 +556,12 @@ static bool start(struct otte_task_record *head, bool sleeps)
 		return true;
 	}
 	count_stale(head);
+	/* Nobody who would end it early finds it from here on: there is no plan to pin. */
+	pthread_mutex_lock(&head->peer->lock);
+	if (head->live)
+		DL_DELETE(head->peer->live, head);
+	head->live = false;
+	pthread_mutex_unlock(&head->peer->lock);
 	ops->unplan(&head->work);
 	return false;
 }

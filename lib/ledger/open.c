@@ -44,20 +44,25 @@ int otte_ledger_node_open(const char *path)
 	return otte_fail(-ENODEV, "ledger: %s: not a character device", path);
 }
 
-/* The process ledger where there is no module: it keeps the rules in this process only. */
+/*
+ * The process ledger where there is no module: it keeps the rules in this process only. Who has a module that
+ * refuses would not expect that.
+ */
 static int open_auto(const struct otte_ledger_limits *limits, struct otte_ledger **ledger)
 {
 	char why[OTTE_ERROR_BYTES];
-	int rc;
+	int rc, refused;
 
-	if (!otte_ledger_kernel_open(limits, ledger)) {
+	refused = otte_ledger_kernel_open(limits, ledger);
+	if (!refused) {
 		otte_log(OTTE_LOG_INFO, "ledger: kernel (" OTTE_LEDGER_NODE ")");
 		return 0;
 	}
 	snprintf(why, sizeof(why), "%s", otte_error_text());
 	rc = otte_ledger_process_open(limits, ledger);
 	if (!rc)
-		otte_log(OTTE_LOG_INFO, "ledger: process, since %s", why);
+		otte_log(refused == -ENODEV ? OTTE_LOG_INFO : OTTE_LOG_WARNING,
+			 "ledger: process, since %s", why);
 	return rc;
 }
 

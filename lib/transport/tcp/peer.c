@@ -233,10 +233,10 @@ void tcp_peer_unplan(struct otte_work *work)
 {
 	struct tcp_plan *plan = work->native;
 
-	/* A pin may outlive it. */
+	work->native = NULL;
+	/* No slice of it was placed; a pin may outlive that. */
 	if (atomic_fetch_sub(&plan->refs, plan->count) == plan->count)
 		free(plan);
-	work->native = NULL;
 }
 
 void tcp_peer_start(struct otte_transport_peer *base, struct otte_work *work)

@@ -206,6 +206,46 @@ static void what_waits_when_its_memory_goes_moves_nothing(void **state)
 	}
 }
 
+/* Somebody cancels while a group that was found gone has no plan any more and has not ended yet. */
+static struct otte_batch *_Atomic cancelled_unplanned;
+
+void __real_tcp_peer_unplan(struct otte_work *work);
+void __wrap_tcp_peer_unplan(struct otte_work *work);
+void __wrap_tcp_peer_unplan(struct otte_work *work)
+{
+	struct otte_batch *batch = atomic_exchange(&cancelled_unplanned, NULL);
+
+	__real_tcp_peer_unplan(work);
+	if (batch)
+		assert_int_equal(otte_batch_cancel(batch), 0);
+}
+
+static void what_is_found_gone_is_out_of_reach_of_a_cancel(void **state)
+{
+	struct otte_batch *batch;
+	struct pair pair;
+
+	(void)state;
+	open_watched(&pair, one_at_a_time);
+	assert_int_equal(otte_batch_create(pair.requester, 2, &batch), 0);
+	atomic_store(&begin_held, false);
+	atomic_store(&hold_begin, true);
+	submit_apart(&pair, batch, OTTE_READ, 2);
+	while (!atomic_load(&begin_held))
+		usleep(1000);
+	atomic_store(&local_word, 1);
+	atomic_store(&cancelled_unplanned, batch);
+	atomic_store(&hold_begin, false);
+	assert_int_equal(otte_batch_wait(batch, 30 * SECOND), 0);
+	assert_null(atomic_load(&cancelled_unplanned));
+	expect_task(batch, 1, -ESTALE, OTTE_EFFECT_NONE);
+	assert_int_equal(otte_batch_destroy(batch), 0);
+	atomic_store(&local_word, 0);
+	run(&pair, OTTE_READ, SIZE);
+	expect_task(pair.batch, 0, 0, OTTE_EFFECT_NONE);
+	close_watched(&pair);
+}
+
 /* ---- The source's ---- */
 
 static void a_source_serves_nothing_of_memory_that_is_gone(void **state)
@@ -332,6 +372,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_request_for_memory_that_is_gone_is_not_taken),
 		cmocka_unit_test(what_waits_when_its_memory_goes_moves_nothing),
+		cmocka_unit_test(what_is_found_gone_is_out_of_reach_of_a_cancel),
 		cmocka_unit_test(a_source_serves_nothing_of_memory_that_is_gone),
 		cmocka_unit_test(a_write_into_memory_that_goes_may_have_gone_elsewhere),
 		cmocka_unit_test(a_read_of_memory_that_goes_never_has_all_its_bytes),
