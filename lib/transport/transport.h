@@ -176,7 +176,7 @@ struct otte_transport_ops {
 	void (*peer_close)(struct otte_transport_peer *peer);
 
 	int (*plan)(struct otte_transport_peer *peer, struct otte_work *work);
-	/* Undo plan() of a work that will not be started. */
+	/* Undo plan() of a work that will not be started; of it only `native` counts. */
 	void (*unplan)(struct otte_work *work);
 	void (*start)(struct otte_transport_peer *peer, struct otte_work *work);
 	/*

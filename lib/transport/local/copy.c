@@ -56,13 +56,17 @@ static void calm(struct local_peer *peer)
 /* Without locks; nothing of the peer is touched after. */
 static void tell(struct otte_work *work, int code)
 {
-	work->own.planner->unplan(work);
+	const struct otte_transport_ops *planner = work->own.planner;
+	struct otte_work planned = { .native = work->native };
+
 	work->code = code;
 	work->effect = code && work->op == OTTE_WRITE && work->own.moved ? OTTE_EFFECT_UNKNOWN :
 									   OTTE_EFFECT_NONE;
 	work->drained = true;
 	work->carrier = OTTE_TRANSPORT_LOCAL;
 	work->done(work);
+	/* Who would end it early could pin its plan up to here. */
+	planner->unplan(&planned);
 }
 
 /* Nothing of it has moved, and nothing will by us. */

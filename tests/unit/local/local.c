@@ -51,6 +51,25 @@ bool __wrap_local_copy_exchange(struct otte_transport_peer *peer, struct otte_wo
 	return done;
 }
 
+/* While a request is live its plan may be pinned. */
+static struct otte_peer *_Atomic watched;
+static _Atomic unsigned unplanned, unplanned_live;
+
+void __real_tcp_peer_unplan(struct otte_work *work);
+void __wrap_tcp_peer_unplan(struct otte_work *work);
+void __wrap_tcp_peer_unplan(struct otte_work *work)
+{
+	struct otte_peer *peer = watched;
+
+	if (peer) {
+		pthread_mutex_lock(&peer->lock);
+		unplanned_live += peer->live != NULL;
+		pthread_mutex_unlock(&peer->lock);
+	}
+	unplanned++;
+	__real_tcp_peer_unplan(work);
+}
+
 static uint32_t route(struct pair *pair)
 {
 	struct otte_task task;
@@ -533,6 +552,37 @@ static void a_lone_run_is_one_exchange(void **state)
 	pair_close(&pair);
 }
 
+static void reach(unsigned count)
+{
+	while (unplanned < count)
+		usleep(100);
+}
+
+static void a_plan_goes_when_its_request_is_out_of_reach(void **state)
+{
+	struct pair pair;
+	unsigned before;
+
+	(void)state;
+	pair_open(&pair, 4 << 20, trusted);
+	before = unplanned;
+	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 64), 0);
+	reach(before + 1);
+	unplanned = unplanned_live = 0;
+	watched = pair.segment->peer;
+	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 64), 0);
+	reach(1);
+	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 4 << 20), 0);
+	reach(2);
+	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 64), 0);
+	reach(3);
+	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 1 << 20), 0);
+	reach(4);
+	watched = NULL;
+	assert_int_equal(unplanned_live, 0);
+	pair_close(&pair);
+}
+
 /* An exchange that local cannot make is TCP's, or fails where nobody but local was to make it. */
 static void an_exchange_in_anothers_way_is_handed_on(void **state)
 {
@@ -950,6 +1000,7 @@ int main(void)
 		cmocka_unit_test(mappings_are_bounded_and_the_oldest_goes_first),
 		cmocka_unit_test(the_source_is_told_what_was_done),
 		cmocka_unit_test(a_lone_run_is_one_exchange),
+		cmocka_unit_test(a_plan_goes_when_its_request_is_out_of_reach),
 		cmocka_unit_test(an_exchange_in_anothers_way_is_handed_on),
 		cmocka_unit_test(what_a_lost_peer_has_mapped_is_retained_until_it_says_more),
 		cmocka_unit_test(stale_memory_is_lent_no_longer),
