@@ -241,11 +241,11 @@ int otte_engine_create(const struct otte_config *config, struct otte_engine **ou
 	ret = otte_config_take(&engine->config, config);
 	if (!ret)
 		ret = identify(engine);
+	if (ret)
+		goto free_engine;
 	engine->bounded = engine->config.max_high_requests < engine->config.max_requests ||
 			  engine->config.max_medium_requests < engine->config.max_requests ||
 			  engine->config.max_low_requests < engine->config.max_requests;
-	if (ret)
-		goto free_engine;
 	ret = open_ledger(engine);
 	if (ret)
 		goto wipe_keys;

@@ -422,6 +422,14 @@ static void count(struct otte_request_counts *counts, const struct otte_task_rec
 		counts->write_bytes += head->work.length;
 }
 
+/* Under peer->lock: who would end the group early finds it no more. */
+static void leave_live(struct otte_peer *peer, struct otte_task_record *head)
+{
+	if (head->live)
+		DL_DELETE(peer->live, head);
+	head->live = false;
+}
+
 /* True: the peer's window has room now for what waits. The peer is held by the caller. */
 static bool finish_group(struct otte_task_record *head, int code, uint8_t effect, bool drained,
 			 bool sent)
@@ -430,9 +438,7 @@ static bool finish_group(struct otte_task_record *head, int code, uint8_t effect
 	bool more, others = false;
 
 	pthread_mutex_lock(&peer->lock);
-	if (head->live)
-		DL_DELETE(peer->live, head);
-	head->live = false;
+	leave_live(peer, head);
 	if (sent)
 		others = otte_window_done(&peer->window, &head->entry);
 	/* Where other peers wait for room below High as well, they get it in turn, from the engine's thread. */
@@ -539,8 +545,7 @@ static bool take_queued(struct otte_peer *peer, struct otte_task_record *head)
 {
 	if (!head->live || !otte_window_remove(&peer->window, &head->entry))
 		return false;
-	DL_DELETE(peer->live, head);
-	head->live = false;
+	leave_live(peer, head);
 	return true;
 }
 
@@ -556,11 +561,9 @@ static bool start(struct otte_task_record *head, bool sleeps)
 		return true;
 	}
 	count_stale(head);
-	/* Nobody who would end it early finds it from here on: there is no plan to pin. */
+	/* Before its plan goes, which they would pin. */
 	pthread_mutex_lock(&head->peer->lock);
-	if (head->live)
-		DL_DELETE(head->peer->live, head);
-	head->live = false;
+	leave_live(head->peer, head);
 	pthread_mutex_unlock(&head->peer->lock);
 	ops->unplan(&head->work);
 	return false;
