@@ -23,8 +23,8 @@ LDFLAGS_unit_ends := $(addprefix -Wl$(comma)--wrap=,otte_access_end otte_notify_
 # Where a source stops, and what it finds when it looks at its memory.
 LDFLAGS_unit_stale := -Wl,--wrap=otte_source_begin,--wrap=otte_source_still,--wrap=tcp_peer_unplan
 
-# Whether a lone request was one exchange, and when a plan goes.
-LDFLAGS_unit_local := -Wl,--wrap=local_copy_exchange,--wrap=tcp_peer_unplan
+# Whether a lone request was one exchange or moved in its call, what is so meanwhile, and when a plan goes.
+LDFLAGS_unit_local := -Wl,--wrap=local_copy_exchange,--wrap=local_copy_direct,--wrap=tcp_peer_unplan
 
 # The slot gate beside the module's arithmetic, built against the few things that it takes from the kernel.
 UNIT_WITH_slots := kmod/slot.o

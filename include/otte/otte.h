@@ -492,7 +492,7 @@ struct otte_task {
 	uint32_t transport;      /* enum otte_transport_kind: the route taken */
 	uint32_t reserved;
 	uint64_t user_data;
-	uint64_t latency_ns;     /* submission to terminal state; 0 before */
+	uint64_t latency_ns;     /* submission to terminal state; 0 before, and where it was not measured */
 };
 
 /* A first run of failed requests of a batch, in submission order. */

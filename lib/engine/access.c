@@ -2,15 +2,28 @@
 #include "engine/access.h"
 
 #include <errno.h>
+#include <sched.h>
 
 #include "base/error.h"
+
+/* Of `alone`: a number that grows with each use, above its state. */
+enum {
+	IDLE = 0,
+	READS = 1,
+	WRITES = 2,
+	STATE = 3,
+	NEXT = 4,
+};
 
 void otte_access_map_init(struct otte_access_map *map)
 {
 	pthread_mutex_init(&map->lock, NULL);
 	map->tree = (struct otte_itree){ 0 };
-	map->live = 0;
-	map->shared = NULL;
+	atomic_init(&map->live, 0);
+	atomic_init(&map->shared, NULL);
+	atomic_init(&map->alone, IDLE);
+	atomic_init(&map->alone_start, 0);
+	atomic_init(&map->alone_end, 0);
 }
 
 void otte_access_map_fini(struct otte_access_map *map)
@@ -27,7 +40,7 @@ static bool writes(const struct otte_inode *node, void *arg)
 /* Under lock. */
 static int enter(struct otte_access_map *map, struct otte_access *access, bool check)
 {
-	access->slot = otte_uses_lend(map->shared, access->range.start, access->range.end,
+	access->slot = otte_uses_lend(atomic_load(&map->shared), access->range.start, access->range.end,
 				      access->write, check);
 	return access->slot == OTTE_USES_CONFLICT ?
 		       otte_fail(-EBUSY, "bytes [%lu, %lu) are being transferred by a peer of this host",
@@ -43,36 +56,74 @@ static bool enter_live(const struct otte_inode *node, void *arg)
 	return false;
 }
 
+void otte_access_wait_alone(struct otte_access_map *map)
+{
+	uint64_t word = atomic_load(&map->alone);
+
+	while (word & STATE && atomic_load(&map->alone) == word)
+		sched_yield();
+}
+
 void otte_access_share(struct otte_access_map *map, struct otte_uses *shared)
 {
 	pthread_mutex_lock(&map->lock);
-	map->shared = shared;
+	/* Who is alone now does not know of the table, and is done in some microseconds; no other begins so. */
+	atomic_fetch_add(&map->live, 1);
+	otte_access_wait_alone(map);
+	atomic_store(&map->shared, shared);
 	otte_itree_find(&map->tree, 0, UINT64_MAX, enter_live, map);
+	atomic_fetch_sub(&map->live, 1);
 	pthread_mutex_unlock(&map->lock);
+}
+
+/* The range of the use without lock is in the way. One that changes meanwhile has begun anew, and sees ours. */
+static bool meets_alone(struct otte_access_map *map, const struct otte_access *access)
+{
+	uint64_t word = atomic_load(&map->alone);
+
+	if ((word & STATE) == IDLE || (!access->write && (word & STATE) == READS))
+		return false;
+	if (atomic_load(&map->alone_start) >= access->range.end ||
+	    access->range.start >= atomic_load(&map->alone_end))
+		return false;
+	return atomic_load(&map->alone) == word;
+}
+
+/* Under lock: nothing in the tree is in the way. */
+static int join(struct otte_access_map *map, struct otte_access *access)
+{
+	int ret = 0;
+
+	atomic_fetch_add(&map->live, 1);
+	if (meets_alone(map, access))
+		ret = otte_fail(-EBUSY, "bytes [%lu, %lu) are being transferred",
+				(unsigned long)access->range.start, (unsigned long)access->range.end);
+	else if (atomic_load(&map->shared))
+		ret = enter(map, access, true);
+	if (ret)
+		atomic_fetch_sub(&map->live, 1);
+	else
+		otte_itree_insert(&map->tree, &access->range);
+	return ret;
 }
 
 int otte_access_begin(struct otte_access_map *map, struct otte_access *access, uint64_t offset,
 		      uint64_t length, bool write)
 {
 	struct otte_inode *other;
-	int ret = 0;
+	int ret;
 
 	access->range.start = offset;
 	access->range.end = offset + length;
 	access->write = write;
 	pthread_mutex_lock(&map->lock);
 	other = otte_itree_find(&map->tree, offset, offset + length, write ? NULL : writes, NULL);
-	if (other) {
+	if (other)
 		ret = otte_fail(-EBUSY, "bytes [%lu, %lu) are being %s", (unsigned long)other->start,
 				(unsigned long)other->end,
 				writes(other, NULL) ? "written" : "read");
-	} else if (map->shared) {
-		ret = enter(map, access, true);
-	}
-	if (!ret) {
-		otte_itree_insert(&map->tree, &access->range);
-		map->live++;
-	}
+	else
+		ret = join(map, access);
 	pthread_mutex_unlock(&map->lock);
 	return ret;
 }
@@ -81,10 +132,52 @@ void otte_access_end(struct otte_access_map *map, struct otte_access *access)
 {
 	pthread_mutex_lock(&map->lock);
 	otte_itree_remove(&map->tree, &access->range);
-	map->live--;
-	if (map->shared)
-		otte_uses_unlend(map->shared, access->slot, access->write);
+	atomic_fetch_sub(&map->live, 1);
+	if (atomic_load(&map->shared))
+		otte_uses_unlend(atomic_load(&map->shared), access->slot, access->write);
 	pthread_mutex_unlock(&map->lock);
+}
+
+static void leave_alone(struct otte_access_map *map)
+{
+	uint64_t word = atomic_load_explicit(&map->alone, memory_order_relaxed);
+
+	atomic_store_explicit(&map->alone, word & ~(uint64_t)STATE, memory_order_release);
+}
+
+bool otte_access_begin_alone(struct otte_access_map *map, struct otte_access *access, uint64_t offset,
+			     uint64_t length, bool write)
+{
+	uint64_t word = atomic_load_explicit(&map->alone, memory_order_relaxed);
+	struct otte_uses *shared;
+
+	access->range.start = offset;
+	access->range.end = offset + length;
+	access->write = write;
+	access->slot = OTTE_USES_NONE;
+	atomic_store_explicit(&map->alone_start, offset, memory_order_relaxed);
+	atomic_store_explicit(&map->alone_end, offset + length, memory_order_relaxed);
+	atomic_store(&map->alone, word + NEXT + (write ? WRITES : READS));
+	if (atomic_load(&map->live))
+		goto busy;
+	shared = atomic_load(&map->shared);
+	if (shared)
+		access->slot = otte_uses_lend(shared, offset, offset + length, write, true);
+	if (access->slot == OTTE_USES_CONFLICT)
+		goto busy;
+	return true;
+
+busy:
+	leave_alone(map);
+	return false;
+}
+
+void otte_access_end_alone(struct otte_access_map *map, const struct otte_access *access)
+{
+	/* OTTE_USES_NONE: there was no table when it began, and there will be none before it ends. */
+	if (access->slot != OTTE_USES_NONE)
+		otte_uses_unlend(atomic_load(&map->shared), access->slot, access->write);
+	leave_alone(map);
 }
 
 bool otte_access_any(struct otte_access_map *map)
@@ -92,7 +185,7 @@ bool otte_access_any(struct otte_access_map *map)
 	bool any;
 
 	pthread_mutex_lock(&map->lock);
-	any = map->live != 0;
+	any = atomic_load(&map->live) || atomic_load(&map->alone) & STATE;
 	pthread_mutex_unlock(&map->lock);
 	return any;
 }

@@ -12,6 +12,7 @@
 #include "control/descriptor.h"
 #include "engine/batch.h"
 #include "engine/config.h"
+#include "engine/direct.h"
 #include "engine/fork.h"
 #include "engine/keep.h"
 #include "engine/notify.h"
@@ -264,6 +265,7 @@ int otte_engine_create(const struct otte_config *config, struct otte_engine **ou
 	ret = otte_gate_open(engine);
 	if (ret)
 		goto stop_progress;
+	otte_direct_open(engine);
 	ret = otte_serve_start(engine);
 	if (ret)
 		goto stop_progress;

@@ -186,6 +186,8 @@ static void hide(struct otte_region *region)
 		HASH_DEL(engine->regions, region);
 	}
 	pthread_rwlock_unlock(&engine->region_lock);
+	/* Who does not count its use (direct.c) has ended, or sees the mark. */
+	otte_access_wait_alone(&region->mem->access);
 }
 
 static bool wait_idle(struct otte_region *region, uint64_t until_ns)

@@ -57,8 +57,7 @@ static int check_fields(const struct otte_request *request, size_t i)
 	return 0;
 }
 
-int otte_request_check(struct otte_engine *engine, const struct otte_request *request, size_t i,
-		       struct otte_region_memo *memo)
+int otte_request_check_ours(struct otte_engine *engine, const struct otte_request *request, size_t i)
 {
 	const struct otte_region *local = request->local;
 	int ret;
@@ -80,6 +79,17 @@ int otte_request_check(struct otte_engine *engine, const struct otte_request *re
 	if (request->op == OTTE_READ && local->mem->flags & OTTE_MEM_READONLY)
 		return otte_fail(-EACCES, "request %zu: local memory is mapped for reading only",
 				 i);
+	return 0;
+}
+
+int otte_request_check(struct otte_engine *engine, const struct otte_request *request, size_t i,
+		       struct otte_region_memo *memo)
+{
+	int ret;
+
+	ret = otte_request_check_ours(engine, request, i);
+	if (ret)
+		return ret;
 	ret = otte_peer_check_region(request->segment->peer, request, memo);
 	return ret ? otte_fail_within(ret, "request %zu: ", i) : 0;
 }
@@ -725,7 +735,7 @@ static int check_all(struct otte_batch *batch, const struct otte_submission *fro
 	return 0;
 }
 
-int otte_batch_admit(struct otte_batch *batch, const struct otte_submission *from, size_t count)
+static int admit(struct otte_batch *batch, const struct otte_submission *from, size_t count)
 {
 	struct otte_engine *engine = batch->engine;
 	uint64_t bytes, counts[OTTE_PRIORITIES];
@@ -762,6 +772,14 @@ uncharge:
 	return ret;
 }
 
+int otte_batch_admit(struct otte_batch *batch, const struct otte_submission *from, size_t count)
+{
+	int ret = admit(batch, from, count);
+
+	atomic_store_explicit(&batch->admitting, false, memory_order_release);
+	return ret;
+}
+
 int otte_batch_check_open(struct otte_batch *batch)
 {
 	int ret;
@@ -793,6 +811,9 @@ int otte_batch_add(struct otte_batch *batch, const struct otte_submission *from,
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&batch->submit_lock);
+	pthread_mutex_lock(&batch->lock);
+	atomic_store_explicit(&batch->admitting, true, memory_order_relaxed);
+	pthread_mutex_unlock(&batch->lock);
 	ret = otte_batch_admit(batch, from, count);
 	if (ret)
 		pthread_mutex_unlock(&batch->submit_lock);

@@ -191,6 +191,12 @@ struct otte_transport_ops {
 	 */
 	bool (*exchange)(struct otte_transport_peer *peer, struct otte_work *work);
 	/*
+	 * For a short work whose local range is firm, and which was not planned: move it here and now, at once and as
+	 * a whole, without done(). True: it is moved. False: not so, whatever the reason, and nothing has happened.
+	 * NULL: this transport never moves anything so.
+	 */
+	bool (*direct)(struct otte_transport_peer *peer, struct otte_work *work);
+	/*
 	 * End a work early. pin() is called under a lock that keeps the work from being told, cancel()
 	 * later without it; the work may be done by then. `code` -ECANCELED: end soon, harming no other
 	 * work. -ETIMEDOUT: end now, even if a connection has to be given up for it.

@@ -24,6 +24,7 @@
 #define ROUND_BYTES (16u << 20)
 #define FEW 3
 #define MANY 500
+#define MANY_AT_ONCE 16
 #define BAR 0.9
 #define BAR_4K_NS 3000.0
 
@@ -184,6 +185,38 @@ static bool measure_size(struct bench *bench, uint64_t length)
 	return good;
 }
 
+/*
+ * Several requests in one call, of which no two are neighbours that become one. Told beside: the bars are about one
+ * request at a time.
+ */
+static void measure_many(struct bench *bench, uint64_t length)
+{
+	struct otte_request requests[MANY_AT_ONCE];
+	static double ns[ROUNDS * MANY];
+	unsigned i;
+
+	for (i = 0; i < MANY_AT_ONCE; i++)
+		requests[i] = (struct otte_request){
+			.segment = bench->segment,
+			.local = bench->local,
+			.local_offset = 2 * length * i,
+			.remote_region = bench->told.region,
+			.remote_offset = 2 * length * i,
+			.length = length,
+			.op = OTTE_READ,
+			.transport = OTTE_TRANSPORT_LOCAL,
+		};
+	for (i = 0; i < ROUNDS * MANY / MANY_AT_ONCE; i++) {
+		double begun = now();
+
+		OK(otte_batch_run(bench->batch, requests, MANY_AT_ONCE, -1));
+		ns[i] = (now() - begun) / MANY_AT_ONCE;
+	}
+	qsort(ns, i, sizeof(double), ascending);
+	printf("%u requests of %lu KiB in one call: %.2f us each, %.2f GB/s\n", MANY_AT_ONCE,
+	       (unsigned long)(length >> 10), ns[i / 2] / 1e3, (double)length / ns[i / 2]);
+}
+
 int main(int argc, char **argv)
 {
 	bool check = argc > 1 && !strcmp(argv[1], "--check"), good = true;
@@ -208,7 +241,7 @@ int main(int argc, char **argv)
 		return 2;
 	open_engine(false, &engine, &mem, &bench.local);
 	OK(otte_segment_open(engine, bench.told.address, OTTE_EPOCH_ANY, -1, &bench.segment));
-	OK(otte_batch_create(engine, 1, &bench.batch));
+	OK(otte_batch_create(engine, MANY_AT_ONCE, &bench.batch));
 	bench.to = otte_mem_address(mem);
 	bench.shared = shared;
 	printf("| READ |");
@@ -220,5 +253,7 @@ int main(int argc, char **argv)
 	printf("\n");
 	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
 		good &= measure_size(&bench, sizes[i]);
+	measure_many(&bench, sizes[0]);
+	measure_many(&bench, sizes[1]);
 	return check && !good;
 }

@@ -140,6 +140,7 @@ const struct otte_transport_ops otte_local_transport = {
 	.start = local_copy_start,
 	.receive_alone = local_copy_alone,
 	.exchange = local_copy_exchange,
+	.direct = local_copy_direct,
 	.pin = pin,
 	.cancel = local_copy_cancel,
 	.recall = recall,

@@ -118,17 +118,18 @@ struct local_grant {
 		uint64_t op;
 	} key;
 	enum local_grant_state state;
-	bool leaving;
-	int code;               /* REFUSED: why */
-	uint64_t since_ns;      /* ASKED, REFUSED */
-	uint64_t used;          /* the peer's count of uses at the last one */
 	uint32_t users;
 	uint32_t owner;
-	uint64_t id;
+	bool leaving;
+	uint64_t used;          /* the peer's count of uses at the last one */
+	uint64_t epoch;         /* of the source that gave it */
 	uint64_t offset, length; /* of the region in the allocation */
 	uint8_t *bytes;         /* of the region */
-	int fd;                 /* of the allocation */
 	struct otte_uses *uses;
+	int fd;                 /* of the allocation */
+	int code;               /* REFUSED: why */
+	uint64_t since_ns;      /* ASKED, REFUSED */
+	uint64_t id;
 	void *map;
 	uint64_t map_length;
 	UT_hash_handle hh;
@@ -143,22 +144,24 @@ struct local_peer {
 	struct local *local;
 	struct otte_transport_peer *next;
 	struct otte_control_client *control;
-
 	struct otte_watch lane;
 	struct otte_watch kick; /* an eventfd: the queue is to be looked at */
+
+	/* What every request looks at, side by side. */
 	pthread_mutex_t lock;
 	_Atomic enum local_state state;
 	bool stopped;           /* until the next connect */
 	bool said;              /* why the peer is not reached by this transport */
 	bool kicked;
-	uint64_t since_ns;      /* HELLO: begun; DOWN: tried again from then on */
-	struct otte_stream hello;
 	struct otte_work *queue, *running;
-	struct local_grant *grants;
-	struct local_grant *last; /* of them: the one that was last found, or NULL */
-	uint32_t leaving;       /* grants that are; with none left and DOWN the connection is closed */
+	struct local_grant *last; /* of the grants: the one that was last found, or NULL */
 	uint64_t uses;
 	uint64_t requests, read_bytes, write_bytes; /* not told yet */
+
+	struct local_grant *grants;
+	uint32_t leaving;       /* grants that are; with none left and DOWN the connection is closed */
+	uint64_t since_ns;      /* HELLO: begun; DOWN: tried again from then on */
+	struct otte_stream hello;
 };
 
 int local_peer_open(struct otte_transport *transport, struct otte_control_client *control,
@@ -187,6 +190,7 @@ int local_way_move(const struct local_grant *grant, struct otte_work *work, uint
 
 void local_copy_start(struct otte_transport_peer *peer, struct otte_work *work);
 bool local_copy_exchange(struct otte_transport_peer *peer, struct otte_work *work);
+bool local_copy_direct(struct otte_transport_peer *peer, struct otte_work *work);
 bool local_copy_alone(struct otte_transport_peer *peer);
 void local_copy_cancel(struct otte_transport_peer *peer, void *pinned, int code);
 void local_copy_ready(struct otte_watch *watch, uint32_t events);

@@ -298,6 +298,7 @@ static int take_grant(struct local_peer *peer, const struct local_message *messa
 		return otte_fail(-EPROTO, "a grant of status %d", ret);
 	if (!ret) {
 		grant->id = message->id;
+		grant->epoch = peer->control->welcome.identity.epoch;
 		ret = local_way_map(grant, message, fds);
 		if (ret)
 			return_one(peer, message->id);
@@ -468,7 +469,7 @@ int local_peer_find(struct local_peer *peer, const struct otte_work *work, struc
 		return otte_fail(-ERANGE, "[%lu, +%lu) is not inside region %lu of %lu bytes",
 				 (unsigned long)work->offset, (unsigned long)work->length,
 				 (unsigned long)work->region, (unsigned long)grant->length);
-	if (work->epoch != peer->control->welcome.identity.epoch)
+	if (work->epoch != grant->epoch)
 		return otte_fail(-ESTALE, "a request for another epoch");
 	*out = grant;
 	return 0;

@@ -51,6 +51,24 @@ bool __wrap_local_copy_exchange(struct otte_transport_peer *peer, struct otte_wo
 	return done;
 }
 
+/* What is moved in its call is no less; `within` looks on when the bytes have moved. */
+static _Atomic unsigned directs;
+static void (*within)(void *arg);
+static void *within_arg;
+
+bool __real_local_copy_direct(struct otte_transport_peer *peer, struct otte_work *work);
+bool __wrap_local_copy_direct(struct otte_transport_peer *peer, struct otte_work *work);
+bool __wrap_local_copy_direct(struct otte_transport_peer *peer, struct otte_work *work)
+{
+	bool done = __real_local_copy_direct(peer, work);
+
+	exchanges += done;
+	directs += done;
+	if (done && within)
+		within(within_arg);
+	return done;
+}
+
 /* While a request is live its plan may be pinned. */
 static struct otte_peer *_Atomic watched;
 static _Atomic unsigned unplanned, unplanned_live;
@@ -574,7 +592,7 @@ static void a_plan_goes_when_its_request_is_out_of_reach(void **state)
 	reach(1);
 	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 4 << 20), 0);
 	reach(2);
-	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 64), 0);
+	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, (64 << 10) + 1), 0);
 	reach(3);
 	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 1 << 20), 0);
 	reach(4);
@@ -615,10 +633,308 @@ static void an_exchange_in_anothers_way_is_handed_on(void **state)
 	pair_close(&pair);
 }
 
+/* Once the grant is there, and nothing else is under way. */
+static void open_direct(struct pair *pair, void (*configure)(struct otte_config *config), uint8_t op)
+{
+	unsigned i;
+
+	pair_open(pair, 1 << 20, configure);
+	directs = 0;
+	for (i = 0; i < 1000 && !directs; i++)
+		assert_int_equal(run_lone(pair, OTTE_TRANSPORT_ANY, op, 0, 4096), 0);
+	assert_int_equal(directs, 1);
+	directs = 0;
+}
+
+static void a_short_lone_run_is_moved_in_its_call_and_counted(void **state)
+{
+	struct otte_stats before, after;
+	struct otte_batch_status status;
+	struct pair pair;
+
+	(void)state;
+	open_direct(&pair, trusted, OTTE_READ);
+	before = stats_of(pair.requester);
+	pair_fill(pair.remote_bytes, 1 << 20, 3);
+	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_ANY, OTTE_READ, 100, 65536), 0);
+	assert_int_equal(directs, 1);
+	assert_memory_equal(pair.local_bytes + 100, pair.remote_bytes + 100, 65536);
+	assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
+	after = stats_of(pair.requester);
+	assert_int_equal(after.submitted - before.submitted, 1);
+	assert_int_equal(after.completed - before.completed, 1);
+	assert_int_equal(after.read_bytes - before.read_bytes, 65536);
+	assert_int_equal(after.requests, 0);
+	assert_int_equal(otte_batch_poll(pair.batch, &status), 0);
+	assert_int_equal(status.submitted, 1);
+	assert_int_equal(status.finished, 1);
+	assert_int_equal(status.completed_prefix, 1);
+	assert_int_equal(status.bytes_completed, 65536);
+	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_ANY, OTTE_READ, 100, 65537), 0);
+	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_TCP, OTTE_READ, 100, 64), 0);
+	assert_int_equal(directs, 1);
+	pair_close(&pair);
+}
+
+/* Something else of the engine's is under way, or a clock or an eventfd has a say. */
+static void who_is_not_alone_is_submitted(void **state)
+{
+	struct otte_request request;
+	struct pair pair;
+
+	(void)state;
+	open_direct(&pair, trusted, OTTE_READ);
+	atomic_fetch_add(&pair.requester->requests, 1);
+	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_ANY, OTTE_READ, 0, 64), 0);
+	atomic_fetch_sub(&pair.requester->requests, 1);
+	assert_int_equal(directs, 0);
+	request = pair_request(&pair, OTTE_READ, 0, 0, 64);
+	request.deadline_ns = 1;
+	assert_true(otte_batch_run(pair.batch, &request, 1, -1) >= 0);
+	assert_int_equal(directs, 0);
+	request.deadline_ns = OTTE_DEADLINE_NONE;
+	assert_true(otte_batch_eventfd(pair.batch) >= 0);
+	assert_int_equal(otte_batch_run(pair.batch, &request, 1, -1), 0);
+	assert_int_equal(directs, 0);
+	pair_close(&pair);
+}
+
+static void gated(struct otte_config *config)
+{
+	config->local_trusted = 1;
+	snprintf(config->slots_domain, sizeof(config->slots_domain), "unit");
+	config->slot_interval_ns = SECOND / 1000;
+}
+
+static void few_low(struct otte_config *config)
+{
+	config->local_trusted = 1;
+	config->max_low_requests = 8;
+}
+
+static void what_a_gate_or_a_tier_decides_is_submitted(void **state)
+{
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, gated);
+	directs = 0;
+	for (i = 0; i < 20; i++)
+		assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_ANY, OTTE_READ, 0, 64), 0);
+	pair_close(&pair);
+	pair_open(&pair, 1 << 20, few_low);
+	for (i = 0; i < 20; i++)
+		assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_ANY, OTTE_READ, 0, 64), 0);
+	pair_close(&pair);
+	assert_int_equal(directs, 0);
+}
+
+static int begin_and_end(struct otte_access_map *map, uint64_t offset, uint64_t length, bool write)
+{
+	struct otte_access access;
+	int ret = otte_access_begin(map, &access, offset, length, write);
+
+	if (!ret)
+		otte_access_end(map, &access);
+	return ret;
+}
+
+static void look_at_the_range(void *arg)
+{
+	struct pair *pair = arg;
+	struct otte_access_map *map = &pair->local_mem->access;
+
+	assert_int_equal(atomic_load(&pair->requester->requests), 1);
+	assert_true(otte_access_any(map));
+	assert_int_equal(begin_and_end(map, 8191, 1, false), -EBUSY);
+	assert_int_equal(begin_and_end(map, 8192, 1, true), 0);
+	assert_int_equal(begin_and_end(map, 4095, 1, true), 0);
+}
+
+static void look_at_the_source_of_a_write(void *arg)
+{
+	struct pair *pair = arg;
+	struct otte_access_map *map = &pair->local_mem->access;
+
+	assert_int_equal(begin_and_end(map, 4096, 1, true), -EBUSY);
+	assert_int_equal(begin_and_end(map, 4096, 1, false), 0);
+}
+
+static void nobody_touches_its_range_meanwhile(void **state)
+{
+	struct otte_access access;
+	struct pair pair;
+
+	(void)state;
+	open_direct(&pair, trusted, OTTE_READ);
+	within_arg = &pair;
+	within = look_at_the_range;
+	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_ANY, OTTE_READ, 4096, 4096), 0);
+	within = NULL;
+	assert_int_equal(directs, 1);
+	assert_false(otte_access_any(&pair.local_mem->access));
+	/* And it keeps off another's. */
+	assert_int_equal(otte_access_begin(&pair.local_mem->access, &access, 0, 64, false), 0);
+	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_ANY, OTTE_READ, 4096, 4096), 0);
+	assert_int_equal(directs, 1);
+	otte_access_end(&pair.local_mem->access, &access);
+	pair_close(&pair);
+	open_direct(&pair, trusted, OTTE_WRITE);
+	within = look_at_the_source_of_a_write;
+	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_ANY, OTTE_WRITE, 4096, 4096), 0);
+	within = NULL;
+	assert_int_equal(directs, 1);
+	pair_close(&pair);
+}
+
+/* Lent memory has a table that its borrowers look at: what is alone stands there, too. */
+static void look_at_the_table(void *arg)
+{
+	assert_int_equal(otte_uses_begin(arg, 7, 4096, 4097, false), OTTE_USES_CONFLICT);
+}
+
+static void what_is_lent_as_well_has_its_table_told(void **state)
+{
+	struct otte_request request;
+	struct pair pair;
+	int slot;
+
+	(void)state;
+	open_direct(&pair, trusted, OTTE_READ);
+	assert_int_equal(otte_mem_share(pair.local_mem), 0);
+	within_arg = pair.local_mem->uses;
+	within = look_at_the_table;
+	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_ANY, OTTE_READ, 4096, 4096), 0);
+	within = NULL;
+	assert_int_equal(directs, 1);
+	slot = otte_uses_begin(pair.local_mem->uses, 7, 0, 1 << 20, false);
+	assert_true(slot >= 0);
+	request = pair_request(&pair, OTTE_READ, 4096, 4096, 64);
+	assert_int_equal(otte_batch_run(pair.batch, &request, 1, -1), -EBUSY);
+	assert_int_equal(directs, 1);
+	otte_uses_end(pair.local_mem->uses, slot);
+	pair_close(&pair);
+}
+
+static void unmap(void *arg)
+{
+	atomic_store((_Atomic uint64_t *)arg, 1);
+}
+
+static void stale_in_its_call(uint8_t op, uint8_t effect)
+{
+	_Atomic uint64_t word = 0;
+	struct otte_request request;
+	struct otte_failure failure;
+	struct otte_stats before, after;
+	struct otte_region_watch watch;
+	struct pair pair;
+
+	open_direct(&pair, trusted, op);
+	watch = pair.local->watch;
+	pair.local->watch = (struct otte_region_watch){ .word = &word, .mask = 1 };
+	before = stats_of(pair.requester);
+	within = unmap;
+	within_arg = &word;
+	request = pair_request(&pair, op, 0, 0, 64);
+	assert_int_equal(otte_batch_run(pair.batch, &request, 1, -1), 1);
+	within = NULL;
+	assert_int_equal(directs, 1);
+	assert_int_equal(otte_batch_failure(pair.batch, &failure), 0);
+	assert_int_equal(failure.code, -ESTALE);
+	assert_int_equal(failure.remote_effect, effect);
+	assert_int_equal(failure.locally_drained, 1);
+	after = stats_of(pair.requester);
+	assert_int_equal(after.failed - before.failed, 1);
+	assert_int_equal(after.completed, before.completed);
+	assert_int_equal(after.stale_regions - before.stale_regions, 1);
+	/* And before: nothing moves. */
+	assert_int_equal(otte_batch_run(pair.batch, &request, 1, -1), -ESTALE);
+	assert_int_equal(directs, 1);
+	pair.local->watch = watch;
+	pair_close(&pair);
+}
+
+static void memory_that_goes_away_in_its_call_is_no_success(void **state)
+{
+	(void)state;
+	stale_in_its_call(OTTE_READ, OTTE_EFFECT_NONE);
+	stale_in_its_call(OTTE_WRITE, OTTE_EFFECT_UNKNOWN);
+}
+
+struct leaver {
+	struct otte_region *region;
+	_Atomic bool began, ended;
+	bool ended_within;
+	pthread_t thread;
+};
+
+static void *unregister(void *arg)
+{
+	struct leaver *leaver = arg;
+
+	leaver->began = true;
+	assert_int_equal(otte_region_unregister(&leaver->region, 1, 10 * SECOND, NULL), 0);
+	leaver->ended = true;
+	return NULL;
+}
+
+static void have_it_unregistered(void *arg)
+{
+	struct leaver *leaver = arg;
+
+	pthread_create(&leaver->thread, NULL, unregister, leaver);
+	while (!leaver->began)
+		usleep(100);
+	usleep(50000);
+	leaver->ended_within = leaver->ended;
+}
+
+static void unregistering_waits_for_what_is_moved_in_its_call(void **state)
+{
+	struct leaver leaver = { .ended_within = false };
+	struct otte_request request;
+	struct pair pair;
+
+	(void)state;
+	open_direct(&pair, trusted, OTTE_READ);
+	leaver.region = pair.local;
+	within_arg = &leaver;
+	within = have_it_unregistered;
+	request = pair_request(&pair, OTTE_READ, 0, 0, 64);
+	assert_int_equal(otte_batch_run(pair.batch, &request, 1, -1), 0);
+	within = NULL;
+	pthread_join(leaver.thread, NULL);
+	assert_int_equal(directs, 1);
+	assert_false(leaver.ended_within);
+	pair.local = NULL;
+	assert_int_equal(otte_batch_reset(pair.batch), 0);
+	pair_close(&pair);
+}
+
+static void a_hidden_region_is_not_moved_in_a_call(void **state)
+{
+	struct otte_region *region;
+	struct otte_request request;
+	struct pair pair;
+
+	(void)state;
+	open_direct(&pair, trusted, OTTE_READ);
+	region = pair.local;
+	assert_int_equal(otte_region_use(region), 0);
+	assert_int_equal(otte_region_unregister(&region, 1, 0, NULL), -ETIMEDOUT);
+	request = pair_request(&pair, OTTE_READ, 0, 0, 64);
+	assert_int_equal(otte_batch_run(pair.batch, &request, 1, -1), -ENOENT);
+	assert_int_equal(directs, 0);
+	otte_region_unuse(pair.local);
+	pair_close(&pair);
+}
+
 static void impatient(struct otte_config *config)
 {
 	config->local_trusted = 1;
-	config->control_timeout_ns = SECOND / 5;
+	config->control_timeout_ns = SECOND;
 	config->reconnect_min_ns = SECOND / 100;
 }
 
@@ -1000,6 +1316,14 @@ int main(void)
 		cmocka_unit_test(mappings_are_bounded_and_the_oldest_goes_first),
 		cmocka_unit_test(the_source_is_told_what_was_done),
 		cmocka_unit_test(a_lone_run_is_one_exchange),
+		cmocka_unit_test(a_short_lone_run_is_moved_in_its_call_and_counted),
+		cmocka_unit_test(who_is_not_alone_is_submitted),
+		cmocka_unit_test(what_a_gate_or_a_tier_decides_is_submitted),
+		cmocka_unit_test(nobody_touches_its_range_meanwhile),
+		cmocka_unit_test(what_is_lent_as_well_has_its_table_told),
+		cmocka_unit_test(memory_that_goes_away_in_its_call_is_no_success),
+		cmocka_unit_test(unregistering_waits_for_what_is_moved_in_its_call),
+		cmocka_unit_test(a_hidden_region_is_not_moved_in_a_call),
 		cmocka_unit_test(a_plan_goes_when_its_request_is_out_of_reach),
 		cmocka_unit_test(an_exchange_in_anothers_way_is_handed_on),
 		cmocka_unit_test(what_a_lost_peer_has_mapped_is_retained_until_it_says_more),
