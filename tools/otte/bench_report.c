@@ -9,7 +9,7 @@
 
 #include "bench.h"
 #include "otte/otte.h"
-#include "output.h"
+#include "../common/output.h"
 #include "tool.h"
 
 static const struct column columns[] = {

@@ -22,8 +22,8 @@
 #include "common.h"
 #include "digest.h"
 #include "endpoint.h"
-#include "output.h"
-#include "stopping.h"
+#include "../common/output.h"
+#include "../common/stopping.h"
 #include "tool.h"
 #include "transfer.h"
 

@@ -16,8 +16,8 @@
 #include "args.h"
 #include "base/clock.h"
 #include "common.h"
-#include "output.h"
-#include "stopping.h"
+#include "../common/output.h"
+#include "../common/stopping.h"
 #include "tool.h"
 
 #define SHARES_MAX 1024

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common.h"
-#include "output.h"
+#include "../common/output.h"
 #include "tool.h"
 
 static const char help[] =

@@ -10,7 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "../otte/output.h"
+#include "../common/output.h"
 #include "base/clock.h"
 #include "describe.h"
 #include "options.h"

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../otte/output.h"
+#include "../common/output.h"
 #include "base/line.h"
 #include "describe.h"
 #include "limits_file.h"
