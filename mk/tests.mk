@@ -20,6 +20,9 @@ LDFLAGS_unit_alone := $(addprefix -Wl$(comma)--wrap=,recv recvmsg otte_sys_recv 
 LDFLAGS_unit_ends := $(addprefix -Wl$(comma)--wrap=,otte_access_end otte_notify_send_list otte_batch_start \
 	otte_peer_check_region otte_peer_wait_ready)
 
+# What the module says, and which client a source takes a peer for.
+LDFLAGS_unit_attest := -Wl,--wrap=otte_attestor_fill,--wrap=otte_source_opened
+
 # Where a source stops, and what it finds when it looks at its memory.
 LDFLAGS_unit_stale := -Wl,--wrap=otte_source_begin,--wrap=otte_source_still,--wrap=tcp_peer_unplan
 
@@ -61,7 +64,7 @@ unit-programs: $(UNIT_BIN)
 check-part-unit: $(UNIT_BIN)
 	@tests/run-programs.sh $(UNIT_BIN)
 
-check-part-ledger-kernel: $(B)/unit/ledger $(B)/otte $(B)/guest/dump $(B)/guest/unmap
+check-part-ledger-kernel: $(B)/unit/ledger $(B)/unit/attest $(B)/otte $(B)/guest/dump $(B)/guest/unmap
 	@tests/vm/ledger --kernel 6.12 $(B)
 
 $(B)/guest/%: $(B)/tests/e2e/guest/%.o $(B)/libotte.a

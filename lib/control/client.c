@@ -61,6 +61,7 @@ static void end_calls(struct otte_control_client *client, int code)
 
 static void drop_socket(struct otte_control_client *client)
 {
+	otte_attest_end(&client->attestation);
 	if (client->watch.fd < 0)
 		return;
 	otte_loop_remove(client->loop, &client->watch);
@@ -212,8 +213,10 @@ static int send_hello(struct otte_control_client *client)
 	}
 	otte_hello_encode(hello, client->hello_bytes, sizeof(client->hello_bytes));
 	client->state = OTTE_CLIENT_HELLO;
-	return send_frame(client, OTTE_FRAME_HELLO, 0, client->hello_bytes,
-			  sizeof(client->hello_bytes));
+	client->claims = false;
+	client->attested = 0;
+	return send_frame(client, OTTE_FRAME_HELLO, client->attestor->client ? OTTE_CAN_ATTEST : 0,
+			  client->hello_bytes, sizeof(client->hello_bytes));
 }
 
 static int prove(struct otte_control_client *client, const uint8_t *welcome)
@@ -232,6 +235,18 @@ static int prove(struct otte_control_client *client, const uint8_t *welcome)
 	return send_frame(client, OTTE_FRAME_PROOF, 0, out, sizeof(out));
 }
 
+/* What both sides will do, as the peer says. */
+static int agree(struct otte_control_client *client, uint64_t can, const uint8_t *welcome)
+{
+	if (!(can & OTTE_CAN_ATTEST))
+		return 0;
+	if (!client->attestor->client)
+		return otte_fail(-EPROTO, "the peer takes up what it was not offered");
+	client->claims = true;
+	return otte_attest_begin(&client->attestation, client->attestor, false, client->hello_bytes,
+				 welcome);
+}
+
 static int take_welcome(struct otte_control_client *client, const struct otte_frame *frame,
 			const uint8_t *payload)
 {
@@ -246,7 +261,54 @@ static int take_welcome(struct otte_control_client *client, const struct otte_fr
 		return otte_fail(-EKEYREJECTED, "the peer %s", auth ?
 				 "wants a key, this engine has none" : "does not prove the key");
 	client->state = OTTE_CLIENT_READY_WAIT;
+	ret = agree(client, frame->id, payload);
+	if (ret)
+		return ret;
 	return auth ? prove(client, payload) : 0;
+}
+
+static int take_claim(struct otte_control_client *client, const struct otte_frame *frame,
+		      const uint8_t *payload)
+{
+	const struct otte_attestor *attestor = client->attestor;
+	struct otte_claim theirs, ours = { 0 };
+	uint8_t out[OTTE_CLAIM_BYTES];
+	int ret;
+
+	ret = otte_claim_decode(payload, frame->length, &theirs);
+	if (ret)
+		return ret;
+	client->claims = false;
+	memcpy(ours.module, attestor->module, sizeof(ours.module));
+	if (otte_attest_claimed(&client->attestation, &theirs)) {
+		ours.client = attestor->client;
+		ret = otte_attest_give(&client->attestation);
+		if (ret)
+			return ret;
+	} else {
+		otte_attest_end(&client->attestation);
+	}
+	otte_claim_encode(&ours, out, sizeof(out));
+	return send_frame(client, OTTE_FRAME_CLAIM, 0, out, sizeof(out));
+}
+
+static int take_ready(struct otte_control_client *client)
+{
+	struct otte_attestation *attestation = &client->attestation;
+	int ret;
+
+	if (client->claims)
+		return otte_fail(-EPROTO, "the peer does not say which client it is");
+	if (attestation->attestor) {
+		ret = otte_attest_check(attestation);
+		if (ret)
+			return ret;
+		client->attested = attestation->claimed;
+		otte_attest_end(attestation);
+	}
+	client->state = OTTE_CLIENT_OPEN;
+	client->lane_counter = 0;
+	return 0;
 }
 
 static int take_error(const struct otte_frame *frame, const uint8_t *payload)
@@ -298,10 +360,12 @@ static int handle(struct otte_control_client *client, const struct otte_frame *f
 		return take_error(frame, payload);
 	if (client->state == OTTE_CLIENT_HELLO && frame->type == OTTE_FRAME_WELCOME)
 		return take_welcome(client, frame, payload);
+	if (client->claims && frame->type == OTTE_FRAME_CLAIM)
+		return take_claim(client, frame, payload);
 	if (client->state == OTTE_CLIENT_READY_WAIT && frame->type == OTTE_FRAME_READY) {
-		client->state = OTTE_CLIENT_OPEN;
-		client->lane_counter = 0;
-		return 1;
+		int ret = take_ready(client);
+
+		return ret ? ret : 1;
 	}
 	if (client->state == OTTE_CLIENT_OPEN) {
 		switch (frame->type) {

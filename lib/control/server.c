@@ -44,6 +44,7 @@ static void end_session(struct otte_session *session, bool keep_fd)
 		server->handlers.closed(server->handlers.arg, session);
 	}
 	session->state = OTTE_SESSION_CLOSED;
+	otte_attest_end(&session->attestation);
 	DL_DELETE(server->sessions, session);
 	otte_loop_remove(server->loop, &session->watch);
 	if (!keep_fd)
@@ -120,6 +121,7 @@ static int open_session(struct otte_session *session)
 	struct otte_control_server *server = session->server;
 	int ret;
 
+	otte_attest_end(&session->attestation);
 	ret = server->handlers.opened(server->handlers.arg, session);
 	if (ret)
 		return ret;
@@ -145,8 +147,44 @@ static int choose_key(struct otte_control_server *server, const struct otte_hell
 	return 0;
 }
 
-static int welcome(struct otte_session *session, const uint8_t *payload,
-		   const struct otte_hello *hello)
+/* The hellos are settled, and keys if there are any. */
+static int greeted(struct otte_session *session)
+{
+	if (!session->attestation.attestor)
+		return open_session(session);
+	session->state = OTTE_SESSION_CLAIM;
+	return 0;
+}
+
+/* Whether peers like this one, which `can` so much, are to say which client of the module they are. */
+static bool attests(const struct otte_control_server *server, uint64_t can,
+		    const struct otte_identity *peer)
+{
+	return (can & OTTE_CAN_ATTEST) && server->attestor->client &&
+	       memcmp(peer->boot_id, server->identity->boot_id, sizeof(peer->boot_id)) == 0;
+}
+
+static int claim(struct otte_session *session)
+{
+	const struct otte_attestor *attestor = session->attestation.attestor;
+	struct otte_claim ours = { .client = attestor->client };
+	uint8_t out[OTTE_CLAIM_BYTES];
+
+	memcpy(ours.module, attestor->module, sizeof(ours.module));
+	otte_claim_encode(&ours, out, sizeof(out));
+	return answer(session, OTTE_FRAME_CLAIM, 0, 0, out, sizeof(out));
+}
+
+/* `can`: what both sides will do. */
+static int send_welcome(struct otte_session *session, const uint8_t *bytes, uint64_t can)
+{
+	int ret = answer(session, OTTE_FRAME_WELCOME, can, 0, bytes, OTTE_WELCOME_BYTES);
+
+	return ret || !(can & OTTE_CAN_ATTEST) ? ret : claim(session);
+}
+
+static int welcome(struct otte_session *session, const struct otte_frame *frame,
+		   const uint8_t *payload, const struct otte_hello *hello)
 {
 	struct otte_control_server *server = session->server;
 	struct otte_welcome reply = {
@@ -156,6 +194,7 @@ static int welcome(struct otte_session *session, const uint8_t *payload,
 	};
 	uint8_t out[OTTE_WELCOME_BYTES];
 	const struct otte_key *key;
+	uint64_t can = 0;
 	int ret;
 
 	ret = choose_key(server, hello, &key);
@@ -175,13 +214,19 @@ static int welcome(struct otte_session *session, const uint8_t *payload,
 		otte_session_key(key, hello->nonce, reply.nonce, session->session_key);
 	}
 	otte_welcome_encode(&reply, out, sizeof(out));
+	if (attests(server, frame->id, &hello->identity)) {
+		can |= OTTE_CAN_ATTEST;
+		ret = otte_attest_begin(&session->attestation, server->attestor, true, payload, out);
+		if (ret)
+			return ret;
+	}
 	session->state = OTTE_SESSION_PROOF;
 	server->greeting--;
 	server->greeted++;
-	ret = answer(session, OTTE_FRAME_WELCOME, 0, 0, out, sizeof(out));
+	ret = send_welcome(session, out, can);
 	if (ret || key)
 		return ret;
-	return open_session(session);
+	return greeted(session);
 }
 
 static int full(const struct otte_control_server *server)
@@ -200,7 +245,7 @@ static int take_hello(struct otte_session *session, const struct otte_frame *fra
 		ret = full(session->server);
 	if (ret)
 		return ret;
-	return welcome(session, payload, &hello);
+	return welcome(session, frame, payload, &hello);
 }
 
 static int take_proof(struct otte_session *session, const struct otte_frame *frame,
@@ -217,6 +262,29 @@ static int take_proof(struct otte_session *session, const struct otte_frame *fra
 		return otte_fail(-EKEYREJECTED, "the peer does not have the key");
 	}
 	session->authenticated = true;
+	return greeted(session);
+}
+
+static int take_claim(struct otte_session *session, const struct otte_frame *frame,
+		      const uint8_t *payload)
+{
+	struct otte_attestation *attestation = &session->attestation;
+	struct otte_claim theirs;
+	int ret;
+
+	ret = otte_claim_decode(payload, frame->length, &theirs);
+	if (ret)
+		return ret;
+	if (otte_attest_claimed(attestation, &theirs)) {
+		ret = otte_attest_check(attestation);
+		if (!ret)
+			ret = otte_attest_give(attestation);
+		if (ret == -EKEYREJECTED)
+			atomic_fetch_add(&session->server->refused_hellos, 1);
+		if (ret)
+			return ret;
+		session->attested = attestation->claimed;
+	}
 	return open_session(session);
 }
 
@@ -359,6 +427,8 @@ static int handle(struct otte_session *session, const struct otte_frame *frame,
 		return handle_open(session, frame, payload);
 	if (session->state == OTTE_SESSION_PROOF && frame->type == OTTE_FRAME_PROOF)
 		return take_proof(session, frame, payload);
+	if (session->state == OTTE_SESSION_CLAIM && frame->type == OTTE_FRAME_CLAIM)
+		return take_claim(session, frame, payload);
 	if (session->state == OTTE_SESSION_NEW && frame->type == OTTE_FRAME_HELLO)
 		return take_hello(session, frame, payload);
 	if (session->state == OTTE_SESSION_NEW && frame->type == OTTE_FRAME_LANE)

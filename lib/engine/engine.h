@@ -28,6 +28,7 @@
 
 #include "base/itree.h"
 #include "base/loop.h"
+#include "control/attest.h"
 #include "control/auth.h"
 #include "control/server.h"
 #include "engine/fork.h"
@@ -76,6 +77,7 @@ struct otte_engine {
 
 	struct otte_ledger *ledger;
 	struct otte_ledger_client *client;
+	struct otte_attestor attestor;   /* its client 0 without the module */
 
 	struct otte_progress progress;
 

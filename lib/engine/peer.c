@@ -58,23 +58,36 @@ static void on_lost(struct otte_peer *peer, int code)
 	pthread_mutex_unlock(&peer->lock);
 }
 
+/* Under lock: whether who answers is who answered, by its word and by the module's. */
+static int check_same(const struct otte_peer *peer)
+{
+	const struct otte_control_client *control = &peer->control;
+	uint64_t epoch = control->welcome.identity.epoch;
+
+	if (peer->identity.epoch && peer->identity.epoch != epoch)
+		return otte_fail(-ESTALE, "epoch %016lx answers there now, not %016lx",
+				 (unsigned long)epoch, (unsigned long)peer->identity.epoch);
+	if (peer->client && peer->client != control->attested)
+		return otte_fail(-ESTALE, "client %lu of the module answers there now, not %lu",
+				 (unsigned long)control->attested, (unsigned long)peer->client);
+	return 0;
+}
+
 static void on_open(struct otte_peer *peer)
 {
 	const struct otte_welcome *welcome = &peer->control.welcome;
 	bool stale;
 
 	pthread_mutex_lock(&peer->lock);
-	stale = peer->identity.epoch && peer->identity.epoch != welcome->identity.epoch;
+	stale = check_same(peer) != 0;
 	if (stale) {
-		otte_fail(-ESTALE, "epoch %016lx answers there now, not %016lx",
-			  (unsigned long)welcome->identity.epoch,
-			  (unsigned long)peer->identity.epoch);
 		say_why(peer, -ESTALE);
 		peer->state = OTTE_PEER_STALE;
 		pthread_cond_broadcast(&peer->changed);
 	} else {
 		peer->identity = welcome->identity;
 		peer->authenticated = welcome->flags & OTTE_HELLO_AUTH;
+		peer->client = peer->control.attested;
 		peer->said_bye = false;
 	}
 	pthread_mutex_unlock(&peer->lock);
@@ -156,6 +169,7 @@ static int create(struct otte_engine *engine, const char *endpoint,
 	peer->control.loop = &engine->progress.control;
 	peer->control.identity = &engine->identity;
 	peer->control.keys = &engine->keys;
+	peer->control.attestor = &engine->attestor;
 	peer->control.max_payload = config->control_frame_bytes;
 	peer->control.timeout_ns = config->control_timeout_ns;
 	peer->control.changed = control_changed;

@@ -194,6 +194,7 @@ static int client_open(struct otte_ledger *handle, const char *comm,
 	if (!client)
 		return otte_fail(-ENOMEM, "no memory for a ledger client");
 	client->base.ledger = handle;
+	LIST_INIT(&client->attests);
 	TAILQ_INIT(&client->events);
 	pthread_mutex_init(&client->lock, NULL);
 	rc = attach(to_ledger(handle), client);
@@ -320,6 +321,47 @@ static int hold_drop(struct otte_ledger_client *handle, uint64_t id)
 	return leave(client, kernel_hold_drop(client, id));
 }
 
+static void attest_module(const struct otte_ledger_client *handle,
+			  uint8_t module[OTTE_ATTEST_MODULE_BYTES])
+{
+	const struct kernel_ledger *ledger =
+		kernel_ledger_of((const struct kernel_client *)handle);
+
+	memcpy(module, ledger->load_id, sizeof(ledger->load_id)); /* never changes: no lock */
+}
+
+static int attest_send(struct otte_ledger_client *handle, uint64_t to,
+		       const uint8_t nonce[OTTE_ATTEST_NONCE_BYTES])
+{
+	struct kernel_client *client = enter(handle);
+
+	return leave(client, kernel_attest_send(client, to, nonce));
+}
+
+static int attest_await(struct otte_ledger_client *handle,
+			const uint8_t nonce[OTTE_ATTEST_NONCE_BYTES], struct otte_attest **attest)
+{
+	struct kernel_client *client = enter(handle);
+
+	return leave(client, kernel_attest_await(client, nonce, attest));
+}
+
+static int attest_heard(struct otte_ledger_client *handle, struct otte_attest *attest,
+			uint64_t *from)
+{
+	struct kernel_client *client = enter(handle);
+
+	return leave(client, kernel_attest_heard(client, attest, from));
+}
+
+static void attest_forget(struct otte_ledger_client *handle, struct otte_attest *attest)
+{
+	struct kernel_client *client = enter(handle);
+
+	kernel_attest_forget(attest);
+	leave(client, 0);
+}
+
 static int event_next(struct otte_ledger_client *handle, struct otte_event *event)
 {
 	struct kernel_client *client = enter(handle);
@@ -426,6 +468,11 @@ static const struct otte_ledger_ops kernel_ops = {
 	.fence = fence,
 	.hold = hold,
 	.hold_drop = hold_drop,
+	.attest_module = attest_module,
+	.attest_send = attest_send,
+	.attest_await = attest_await,
+	.attest_heard = attest_heard,
+	.attest_forget = attest_forget,
 	.event_next = event_next,
 	.dump_loans = dump_loans,
 	.dump_retained = dump_retained,
@@ -461,6 +508,7 @@ int otte_ledger_kernel_open(const struct otte_ledger_limits *limits, struct otte
 		return otte_fail(-ENOMEM, "no memory for a ledger");
 	ledger->base.ops = &kernel_ops;
 	ledger->event_bytes = facts.event_bytes;
+	memcpy(ledger->load_id, facts.load_id, sizeof(ledger->load_id));
 	regions = min_u64(limits ? limits->regions : UINT64_MAX, facts.status_regions_max);
 	ledger->status_regions = (uint32_t)regions;
 	pthread_mutex_init(&ledger->lock, NULL);

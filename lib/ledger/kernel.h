@@ -9,6 +9,7 @@
  *   kernel_region.c    a client's regions
  *   kernel_loan.c      what it lent and what it accepted
  *   kernel_retained.c  its holds, release
+ *   kernel_attest.c    the nonces that it awaits
  *   kernel_event.c     what the module told and nobody has asked for yet
  *   kernel_dump.c      the module's dumps as the interface's rows, and what explains a refusal
  *
@@ -41,6 +42,7 @@ struct kernel_ledger {
 	struct otte_ledger base;
 	struct otte_netlink netlink;
 	uint32_t event_bytes;
+	uint8_t load_id[OTTE_ATTEST_MODULE_BYTES];
 	uint32_t status_regions; /* words asked for on each client's status page */
 	pthread_mutex_t lock; /* the rest */
 	struct kernel_member *members;
@@ -84,6 +86,14 @@ struct kernel_event {
 	struct otte_event event;
 };
 
+/* From when it is awaited until it is forgotten. */
+struct otte_attest {
+	LIST_ENTRY(otte_attest) link;
+	uint8_t nonce[OTTE_ATTEST_NONCE_BYTES];
+	uint64_t from; /* 0: nobody */
+	bool disputed; /* more clients than one sent it */
+};
+
 struct kernel_client {
 	struct otte_ledger_client base;
 	uint64_t id;
@@ -94,6 +104,7 @@ struct kernel_client {
 	struct kernel_region *regions;
 	struct kernel_loan *lent, *accepted;
 	struct kernel_hold *holds;
+	LIST_HEAD(kernel_attests, otte_attest) attests;
 	TAILQ_HEAD(kernel_events, kernel_event) events;
 	unsigned event_count;
 	struct otte_module_event refusal; /* the last one for want of budget; `level` NULL: none */
@@ -165,6 +176,16 @@ void kernel_hold_free_all(struct kernel_client *client);
 /* Under ledger->lock. */
 void kernel_hold_complete(const struct kernel_client *owner, struct otte_retained_info *info);
 int kernel_release(struct kernel_ledger *ledger, uint64_t retained);
+
+/* ---- kernel_attest.c ------------------------------------------------------------------------- */
+
+int kernel_attest_send(struct kernel_client *client, uint64_t to, const uint8_t *nonce);
+int kernel_attest_await(struct kernel_client *client, const uint8_t *nonce,
+			struct otte_attest **attest);
+int kernel_attest_heard(struct kernel_client *client, struct otte_attest *attest, uint64_t *from);
+void kernel_attest_forget(struct otte_attest *attest);
+/* The module told it. */
+void kernel_attest_note(struct kernel_client *client, const struct otte_module_event *told);
 
 /* ---- kernel_event.c -------------------------------------------------------------------------- */
 

@@ -65,6 +65,9 @@ static bool note(struct kernel_client *client, const struct otte_module_event *t
 	case OTTE_MODULE_REGION_GONE:
 		kernel_region_gone(client, told->object);
 		return true;
+	case OTTE_MODULE_ATTEST:
+		kernel_attest_note(client, told);
+		return false;
 	case OTTE_MODULE_QUOTA:
 		client->refusal = *told;
 		return false;

@@ -41,7 +41,7 @@ struct outcome {
 };
 
 /*
- * `keys` are words "group.key=value" on top of the defaults, and "deaf": without a listener. fd -1: memory
+ * `keys` are words "group.key=value" and "ledger=KIND" on top of the defaults, and "deaf": without a listener. fd -1: memory
  * of the engine's own.
  */
 int side_open(struct side *side, const char *keys, int fd, uint64_t size);

@@ -327,6 +327,92 @@ static void in_another_network_namespace_a_ledger_lends_and_counts_its_own(void 
 	assert_int_equal(status, 0);
 }
 
+/* ---- Attestation ----------------------------------------------------------------------------- */
+
+static const uint8_t nonces[3][OTTE_ATTEST_NONCE_BYTES] = { { 1 }, { 2 }, { 3 } };
+
+static void a_nonce_says_whose_it_is_to_whom_it_was_sent(void **unused)
+{
+	struct otte_attest *ours, *others;
+	uint8_t module[2][OTTE_ATTEST_MODULE_BYTES];
+	uint64_t from = 0;
+	struct world w;
+
+	(void)unused;
+	open_world(&w, NULL);
+	w.ops->attest_module(w.client[LENDER], module[0]);
+	w.ops->attest_module(w.client[BORROWER], module[1]);
+	assert_memory_equal(module[0], module[1], sizeof(module[0]));
+	assert_int_equal(w.ops->attest_await(w.client[LENDER], nonces[0], &ours), 0);
+	assert_int_equal(w.ops->attest_await(w.client[STRANGER], nonces[0], &others), 0);
+	assert_int_equal(w.ops->attest_heard(w.client[LENDER], ours, &from), -EAGAIN);
+	/* What is not awaited is nothing; nor does it come as an event. */
+	assert_int_equal(w.ops->attest_send(w.client[BORROWER], w.id[LENDER], nonces[1]), 0);
+	assert_int_equal(w.ops->attest_heard(w.client[LENDER], ours, &from), -EAGAIN);
+	assert_int_equal(w.ops->attest_send(w.client[BORROWER], w.id[LENDER], nonces[0]), 0);
+	assert_int_equal(w.ops->attest_heard(w.client[LENDER], ours, &from), 0);
+	assert_int_equal(from, w.id[BORROWER]);
+	expect_no_event(&w, LENDER);
+	assert_int_equal(w.ops->attest_heard(w.client[STRANGER], others, &from), -EAGAIN);
+	/* Twice from one is once; from another one, too, it says nothing. */
+	assert_int_equal(w.ops->attest_send(w.client[BORROWER], w.id[LENDER], nonces[0]), 0);
+	expect_no_event(&w, LENDER);
+	assert_int_equal(w.ops->attest_heard(w.client[LENDER], ours, &from), 0);
+	assert_int_equal(w.ops->attest_send(w.client[STRANGER], w.id[LENDER], nonces[0]), 0);
+	expect_no_event(&w, LENDER);
+	assert_int_equal(w.ops->attest_heard(w.client[LENDER], ours, &from), -EAGAIN);
+	w.ops->attest_forget(w.client[LENDER], ours);
+	w.ops->attest_forget(w.client[STRANGER], others);
+	close_world(&w);
+}
+
+static void a_nonce_for_nobody_or_too_many_are_refused(void **unused)
+{
+	struct otte_attest *attest;
+	struct world w;
+	uint64_t from;
+	int i, rc = 0;
+
+	(void)unused;
+	open_world(&w, NULL);
+	expect_refused(w.ops->attest_send(w.client[BORROWER], UINT64_MAX, nonces[0]), -ENOENT,
+		       "unknown");
+	for (i = 0; i < 64 && !rc; i++)
+		rc = w.ops->attest_send(w.client[BORROWER], w.id[LENDER], nonces[1]);
+	expect_refused(rc, -EDQUOT, "has not read");
+	assert_int_equal(i, 9); /* eight unread ones for each sender and receiver */
+	/* Who begins to await one reads what stands before it. */
+	assert_int_equal(w.ops->attest_await(w.client[LENDER], nonces[0], &attest), 0);
+	assert_int_equal(w.ops->attest_send(w.client[BORROWER], w.id[LENDER], nonces[0]), 0);
+	assert_int_equal(w.ops->attest_heard(w.client[LENDER], attest, &from), 0);
+	assert_int_equal(from, w.id[BORROWER]);
+	w.ops->attest_forget(w.client[LENDER], attest);
+	/* It was said, whatever became of who said it. */
+	assert_int_equal(w.ops->attest_await(w.client[LENDER], nonces[2], &attest), 0);
+	assert_int_equal(w.ops->attest_send(w.client[BORROWER], w.id[LENDER], nonces[2]), 0);
+	close_client(&w, BORROWER);
+	assert_int_equal(w.ops->attest_heard(w.client[LENDER], attest, &from), 0);
+	assert_int_equal(from, w.id[BORROWER]);
+	w.ops->attest_forget(w.client[LENDER], attest);
+	close_world(&w);
+}
+
+static void without_memory_for_a_nonce_none_is_awaited(void **unused)
+{
+	struct otte_attest *attest;
+	struct world w;
+
+	(void)unused;
+	open_world(&w, NULL);
+	fail_allocation(1);
+	expect_refused(w.ops->attest_await(w.client[LENDER], nonces[0], &attest), -ENOMEM,
+		       "no memory");
+	fail_allocation(0);
+	assert_int_equal(w.ops->attest_send(w.client[BORROWER], w.id[LENDER], nonces[0]), 0);
+	expect_no_event(&w, LENDER);
+	close_world(&w);
+}
+
 /* ---- Events ---------------------------------------------------------------------------------- */
 
 static void of_an_offer_that_was_read_its_end_is_told(void **unused)
@@ -729,6 +815,9 @@ const struct CMUnitTest kernel_tests[] = {
 	cmocka_unit_test(a_borrowers_exit_is_evidence_where_the_lender_accepts_it),
 	cmocka_unit_test(a_child_is_not_its_parents_client),
 	cmocka_unit_test(in_another_network_namespace_a_ledger_lends_and_counts_its_own),
+	cmocka_unit_test(a_nonce_says_whose_it_is_to_whom_it_was_sent),
+	cmocka_unit_test(a_nonce_for_nobody_or_too_many_are_refused),
+	cmocka_unit_test(without_memory_for_a_nonce_none_is_awaited),
 	cmocka_unit_test(of_an_offer_that_was_read_its_end_is_told),
 	cmocka_unit_test(an_allocation_that_fails_leaves_nothing_in_the_module),
 	cmocka_unit_test(an_acceptance_that_finds_no_memory_leaves_the_offer),

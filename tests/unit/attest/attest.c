@@ -1,0 +1,662 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Peers of one host learn through the module which of its clients the other one is, and whoever claims to be
+ * another is refused. Over a simulated module, or the real one in a guest (module.h).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "control/auth.h"
+#include "engine/engine.h"
+#include "module.h"
+#include "otte/otte.h"
+#include "relay.h"
+
+#define SECOND 1000000000ll
+#define KEY "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n"
+
+int __real_otte_source_opened(void *arg, struct otte_session *session);
+int __wrap_otte_source_opened(void *arg, struct otte_session *session);
+
+/* Which client the source takes the last peer for that it let in. */
+static _Atomic uint64_t let_in;
+
+int __wrap_otte_source_opened(void *arg, struct otte_session *session)
+{
+	atomic_store(&let_in, session->attested);
+	return __real_otte_source_opened(arg, session);
+}
+
+static struct otte_engine *make_with(const char *key_file)
+{
+	struct otte_engine *engine = NULL;
+	struct otte_config config;
+
+	assert_int_equal(otte_config_init(&config, sizeof(config)), 0);
+	config.stats_socket = 0;
+	config.ledger = module_is_real() ? OTTE_LEDGER_KERNEL : OTTE_LEDGER_PROCESS;
+	config.reconnect_min_ns = 10000000;
+	snprintf(config.key_file, sizeof(config.key_file), "%s", key_file);
+	if (otte_engine_create(&config, &engine))
+		fail_msg("%s", otte_error_text());
+	return engine;
+}
+
+/* With the twist that is set, which is then over. */
+static struct otte_engine *make(void)
+{
+	return make_with("");
+}
+
+static void destroy(struct otte_engine *engine)
+{
+	if (otte_engine_destroy(engine))
+		fail_msg("%s", otte_error_text());
+}
+
+static uint16_t port_of(struct otte_engine *engine)
+{
+	char address[OTTE_ADDRESS_MAX];
+
+	assert_int_equal(otte_engine_address(engine, address, sizeof(address)), 0);
+	return (uint16_t)atoi(strrchr(address, ':') + 1);
+}
+
+/* What opening comes to, and which client the requester then takes its peer for. */
+static int opens_at(struct otte_engine *user, uint16_t port, uint64_t *client)
+{
+	struct otte_peer_info info = { .size = sizeof(info) };
+	char address[OTTE_ADDRESS_MAX];
+	struct otte_segment *segment;
+	int ret;
+
+	atomic_store(&let_in, UINT64_MAX);
+	snprintf(address, sizeof(address), "127.0.0.1:%u", port);
+	ret = otte_segment_open(user, address, OTTE_EPOCH_ANY, 5 * SECOND, &segment);
+	if (ret)
+		return ret;
+	assert_int_equal(otte_segment_peer(segment, &info), 0);
+	*client = info.client;
+	assert_int_equal(otte_segment_close(segment), 0);
+	return 0;
+}
+
+static int opens(struct otte_engine *user, struct otte_engine *source, uint64_t *client)
+{
+	return opens_at(user, port_of(source), client);
+}
+
+static void expect_text(const char *part)
+{
+	if (!strstr(otte_error_text(), part))
+		fail_msg("\"%s\" is not in \"%s\"", part, otte_error_text());
+}
+
+/* ---- Engines ---- */
+
+static void each_side_learns_which_client_the_other_one_is(void **state)
+{
+	struct otte_engine *source, *user;
+	uint64_t source_id, user_id, client = 0;
+
+	(void)state;
+	source = make();
+	source_id = module_last_client();
+	user = make();
+	user_id = module_last_client();
+	assert_int_not_equal(source_id, user_id);
+	assert_int_equal(opens(user, source, &client), 0);
+	assert_int_equal(client, source_id);
+	assert_int_equal(atomic_load(&let_in), user_id);
+	/* And the other way round. */
+	assert_int_equal(opens(source, user, &client), 0);
+	assert_int_equal(client, user_id);
+	assert_int_equal(atomic_load(&let_in), source_id);
+	/* Itself, too. */
+	assert_int_equal(opens(user, user, &client), 0);
+	assert_int_equal(client, user_id);
+	destroy(user);
+	destroy(source);
+}
+
+static void with_a_key_both_are_proven(void **state)
+{
+	char path[] = "/tmp/otte-attest-XXXXXX";
+	struct otte_engine *source, *user;
+	uint64_t source_id, user_id, client = 0;
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_int_equal(write(fd, KEY, strlen(KEY)), strlen(KEY));
+	close(fd);
+	source = make_with(path);
+	source_id = module_last_client();
+	user = make_with(path);
+	user_id = module_last_client();
+	assert_int_equal(opens(user, source, &client), 0);
+	assert_int_equal(client, source_id);
+	assert_int_equal(atomic_load(&let_in), user_id);
+	destroy(user);
+	twist.claims = source_id;
+	user = make_with(path);
+	assert_int_equal(opens(user, source, &client), -EKEYREJECTED);
+	destroy(user);
+	destroy(source);
+	unlink(path);
+}
+
+static void a_requester_that_claims_anothers_id_is_refused(void **state)
+{
+	struct otte_engine *source, *user, *other;
+	uint64_t client, other_id, user_id;
+	char text[64];
+
+	(void)state;
+	source = make();
+	other = make();
+	other_id = module_last_client();
+	twist.claims = other_id;
+	user = make();
+	user_id = module_last_client();
+	assert_int_equal(opens(user, source, &client), -EKEYREJECTED);
+	snprintf(text, sizeof(text), "claims to be client %lu of", (unsigned long)other_id);
+	expect_text(text);
+	snprintf(text, sizeof(text), "says that it is %lu", (unsigned long)user_id);
+	expect_text(text);
+	assert_int_equal(atomic_load(&let_in), UINT64_MAX);
+	destroy(user);
+	/* One whose proof never came. */
+	twist.mute = true;
+	user = make();
+	assert_int_equal(opens(user, source, &client), -EKEYREJECTED);
+	expect_text("which did not attest that");
+	assert_int_equal(atomic_load(&let_in), UINT64_MAX);
+	destroy(user);
+	destroy(other);
+	destroy(source);
+}
+
+static void a_source_that_claims_anothers_id_is_refused(void **state)
+{
+	struct otte_engine *source, *user, *other;
+	uint64_t client, user_id, other_id;
+	char text[64];
+
+	(void)state;
+	user = make();
+	user_id = module_last_client();
+	other = make();
+	other_id = module_last_client();
+	snprintf(text, sizeof(text), "claims to be client %lu of", (unsigned long)other_id);
+	/* It gets no proof of ours: that goes to whom it claims to be. */
+	twist.claims = other_id;
+	source = make();
+	assert_int_equal(opens(user, source, &client), -EKEYREJECTED);
+	expect_text("the peer refuses: the peer claims");
+	destroy(source);
+	/* It does not look, and gives its own. */
+	twist.claims = other_id;
+	twist.hears = user_id;
+	source = make();
+	assert_int_equal(opens(user, source, &client), -EKEYREJECTED);
+	expect_text(text);
+	expect_text("says that it is");
+	destroy(source);
+	twist.mute = true;
+	source = make();
+	assert_int_equal(opens(user, source, &client), -EKEYREJECTED);
+	expect_text("which did not attest that");
+	destroy(source);
+	/* It shows us our own proof. */
+	twist.claims = twist.hears = user_id;
+	twist.mute = true;
+	source = make();
+	assert_int_equal(opens(user, source, &client), -EKEYREJECTED);
+	expect_text("which did not attest that");
+	destroy(source);
+	/* The id of nobody. */
+	twist.claims = UINT64_MAX;
+	source = make();
+	assert_int_equal(opens(user, source, &client), -EKEYREJECTED);
+	expect_text("which knows none such");
+	destroy(source);
+	destroy(other);
+	destroy(user);
+}
+
+/* The module has no word on it: not known, and let in. */
+static void peers_without_the_same_module_are_let_in_unattested(void **state)
+{
+	struct otte_engine *engine = make(), *other;
+	unsigned way;
+
+	(void)state;
+	for (way = 0; way < 3; way++) {
+		uint64_t client = 1;
+
+		twist.none = way == 0;
+		twist.other_load = way == 1;
+		other = make();
+		if (way == 2)
+			other->identity.boot_id[0] ^= 1;
+		assert_int_equal(opens(other, engine, &client), 0);
+		assert_int_equal(client, 0);
+		assert_int_equal(atomic_load(&let_in), 0);
+		client = 1;
+		assert_int_equal(opens(engine, other, &client), 0);
+		assert_int_equal(client, 0);
+		assert_int_equal(atomic_load(&let_in), 0);
+		destroy(other);
+	}
+	destroy(engine);
+}
+
+/* The addresses are those of each one's own loopback, and say nothing of the host. */
+static void peers_in_different_network_namespaces_attest_each_other(void **state)
+{
+	struct otte_engine *source, *user;
+	uint64_t source_id, user_id, client = 0;
+	struct relay relay;
+
+	(void)state;
+	if (relay_enter(&relay)) {
+		print_message("no namespaces for this user\n");
+		skip();
+	}
+	source = make();
+	source_id = module_last_client();
+	relay.target = port_of(source);
+	relay_leave(&relay);
+	user = make();
+	user_id = module_last_client();
+	assert_int_equal(opens_at(user, relay.port, &client), 0);
+	assert_int_equal(client, source_id);
+	assert_int_equal(atomic_load(&let_in), user_id);
+	destroy(user);
+	destroy(source);
+	relay_close(&relay);
+}
+
+/* ---- Peers of our own making ---- */
+
+struct frame {
+	struct otte_frame head;
+	uint8_t payload[512];
+};
+
+static void say(int fd, uint16_t type, uint64_t id, const void *payload, size_t length)
+{
+	uint8_t bytes[OTTE_FRAME_HEADER + 512];
+	struct otte_frame frame = { .type = type, .id = id, .length = (uint32_t)length };
+
+	otte_frame_encode(&frame, bytes);
+	if (length)
+		memcpy(bytes + OTTE_FRAME_HEADER, payload, length);
+	assert_int_equal(send(fd, bytes, OTTE_FRAME_HEADER + length, MSG_NOSIGNAL),
+			 OTTE_FRAME_HEADER + length);
+}
+
+static void hear(int fd, struct frame *frame, uint16_t type)
+{
+	uint8_t header[OTTE_FRAME_HEADER];
+
+	assert_int_equal(recv(fd, header, sizeof(header), MSG_WAITALL), sizeof(header));
+	assert_int_equal(otte_frame_decode(header, sizeof(frame->payload), &frame->head), 0);
+	if (frame->head.length)
+		assert_int_equal(recv(fd, frame->payload, frame->head.length, MSG_WAITALL),
+				 frame->head.length);
+	if (frame->head.type != type)
+		fail_msg("a frame of type %u, not %u: %d %.*s", frame->head.type, type,
+			 frame->head.status, (int)frame->head.length, frame->payload);
+}
+
+static void hear_refusal(int fd, int code, const char *part)
+{
+	struct frame frame;
+
+	hear(fd, &frame, OTTE_FRAME_ERROR);
+	frame.payload[frame.head.length] = '\0';
+	assert_int_equal(frame.head.status, code);
+	if (!strstr((char *)frame.payload, part))
+		fail_msg("\"%s\" is not in \"%s\"", part, (char *)frame.payload);
+	assert_int_equal(recv(fd, &frame, 1, 0), 0);
+	close(fd);
+}
+
+static int connect_to(struct otte_engine *source)
+{
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	const struct timeval limit = { .tv_sec = 10 };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	to.sin_port = htons(port_of(source));
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+	return fd;
+}
+
+/* One that speaks as a requester. What it said can be said again by another. */
+struct raw {
+	struct otte_attestor attestor;
+	uint8_t hello[OTTE_HELLO_BYTES], claim[OTTE_CLAIM_BYTES];
+	struct frame welcome, theirs;
+	struct otte_attestation attestation;
+};
+
+static void raw_open(struct raw *raw)
+{
+	struct otte_hello hello = { .nonce = { 1, 2, 3 } };
+	struct otte_claim claim;
+
+	memset(raw, 0, sizeof(*raw));
+	module_client_open(&raw->attestor);
+	assert_int_equal(otte_identity_init(&hello.identity, "raw"), 0);
+	otte_hello_encode(&hello, raw->hello, sizeof(raw->hello));
+	claim.client = raw->attestor.client;
+	memcpy(claim.module, raw->attestor.module, sizeof(claim.module));
+	otte_claim_encode(&claim, raw->claim, sizeof(raw->claim));
+}
+
+static void raw_close(struct raw *raw)
+{
+	otte_attest_end(&raw->attestation);
+	module_client_close(&raw->attestor);
+}
+
+/* Up to the source's claim. */
+static int raw_greet(struct raw *raw, struct otte_engine *source)
+{
+	int fd = connect_to(source);
+
+	say(fd, OTTE_FRAME_HELLO, OTTE_CAN_ATTEST, raw->hello, sizeof(raw->hello));
+	hear(fd, &raw->welcome, OTTE_FRAME_WELCOME);
+	assert_int_equal(raw->welcome.head.id, OTTE_CAN_ATTEST);
+	hear(fd, &raw->theirs, OTTE_FRAME_CLAIM);
+	return fd;
+}
+
+/* The digests of this connection, and our proof. */
+static void raw_prove(struct raw *raw)
+{
+	struct otte_claim theirs;
+
+	otte_attest_end(&raw->attestation);
+	assert_int_equal(otte_attest_begin(&raw->attestation, &raw->attestor, false, raw->hello,
+					   raw->welcome.payload),
+			 0);
+	assert_int_equal(otte_claim_decode(raw->theirs.payload, OTTE_CLAIM_BYTES, &theirs), 0);
+	assert_true(otte_attest_claimed(&raw->attestation, &theirs));
+	assert_int_equal(otte_attest_give(&raw->attestation), 0);
+}
+
+static void what_one_said_and_proved_lets_no_other_in(void **state)
+{
+	struct otte_engine *source = make();
+	struct raw raw, thief;
+	struct frame frame;
+	int fd, second;
+
+	(void)state;
+	raw_open(&raw);
+	fd = raw_greet(&raw, source);
+	raw_prove(&raw);
+	say(fd, OTTE_FRAME_CLAIM, 0, raw.claim, sizeof(raw.claim));
+	hear(fd, &frame, OTTE_FRAME_READY);
+	assert_int_equal(otte_attest_check(&raw.attestation), 0);
+	assert_int_equal(atomic_load(&let_in), raw.attestor.client);
+
+	/* The same bytes on another connection, while the one whose they are is there. */
+	raw_open(&thief);
+	memcpy(thief.hello, raw.hello, sizeof(thief.hello));
+	second = raw_greet(&thief, source);
+	assert_memory_not_equal(thief.welcome.payload, raw.welcome.payload, OTTE_WELCOME_BYTES);
+	say(second, OTTE_FRAME_CLAIM, 0, raw.claim, sizeof(raw.claim));
+	hear_refusal(second, -EKEYREJECTED, "which did not attest that");
+
+	/* With the nonce of the first, once more from its owner. */
+	second = raw_greet(&thief, source);
+	assert_int_equal(otte_attest_give(&raw.attestation), 0);
+	say(second, OTTE_FRAME_CLAIM, 0, raw.claim, sizeof(raw.claim));
+	hear_refusal(second, -EKEYREJECTED, "which did not attest that");
+
+	/* With the right nonce, but the thief's. */
+	second = raw_greet(&thief, source);
+	raw_prove(&thief);
+	say(second, OTTE_FRAME_CLAIM, 0, raw.claim, sizeof(raw.claim));
+	hear_refusal(second, -EKEYREJECTED, "says that it is");
+
+	/* With both: nobody can tell whose the connection is. */
+	second = raw_greet(&thief, source);
+	raw_prove(&thief);
+	memcpy(raw.attestation.ours, thief.attestation.ours, sizeof(raw.attestation.ours));
+	assert_int_equal(otte_attest_give(&raw.attestation), 0);
+	say(second, OTTE_FRAME_CLAIM, 0, raw.claim, sizeof(raw.claim));
+	hear_refusal(second, -EKEYREJECTED, "which did not attest that");
+
+	/* The first is none the worse. */
+	say(fd, OTTE_FRAME_PING, 5, NULL, 0);
+	hear(fd, &frame, OTTE_FRAME_PONG);
+	close(fd);
+	raw_close(&thief);
+	raw_close(&raw);
+	destroy(source);
+}
+
+static void peers_that_know_nothing_of_it_are_let_in_as_before(void **state)
+{
+	struct otte_engine *source = make();
+	struct frame frame;
+	struct raw raw;
+	int fd;
+
+	(void)state;
+	raw_open(&raw);
+	fd = connect_to(source);
+	say(fd, OTTE_FRAME_HELLO, 0, raw.hello, sizeof(raw.hello));
+	hear(fd, &frame, OTTE_FRAME_WELCOME);
+	assert_int_equal(frame.head.id, 0);
+	hear(fd, &frame, OTTE_FRAME_READY);
+	assert_int_equal(atomic_load(&let_in), 0);
+	close(fd);
+	/* And those that can more than we know. */
+	fd = connect_to(source);
+	say(fd, OTTE_FRAME_HELLO, ~(uint64_t)OTTE_CAN_ATTEST, raw.hello, sizeof(raw.hello));
+	hear(fd, &frame, OTTE_FRAME_WELCOME);
+	assert_int_equal(frame.head.id, 0);
+	hear(fd, &frame, OTTE_FRAME_READY);
+	close(fd);
+	raw_close(&raw);
+	destroy(source);
+}
+
+static void nothing_is_served_before_the_claim_and_none_is_taken_twice(void **state)
+{
+	struct otte_engine *source = make();
+	uint8_t after[8] = { 0 };
+	struct frame frame;
+	struct raw raw;
+	int fd;
+
+	(void)state;
+	raw_open(&raw);
+	fd = raw_greet(&raw, source);
+	say(fd, OTTE_FRAME_DESCRIBE, 1, after, sizeof(after));
+	hear_refusal(fd, -EPROTO, "out of order");
+	fd = raw_greet(&raw, source);
+	raw_prove(&raw);
+	say(fd, OTTE_FRAME_CLAIM, 0, raw.claim, sizeof(raw.claim));
+	hear(fd, &frame, OTTE_FRAME_READY);
+	say(fd, OTTE_FRAME_CLAIM, 0, raw.claim, sizeof(raw.claim));
+	hear_refusal(fd, -EPROTO, "in an open session");
+	/* One that went away in the middle leaves nothing awaited. */
+	close(raw_greet(&raw, source));
+	fd = connect_to(source);
+	say(fd, OTTE_FRAME_CLAIM, 0, raw.claim, sizeof(raw.claim));
+	hear_refusal(fd, -EPROTO, "out of order");
+	raw_close(&raw);
+	destroy(source);
+}
+
+/* ---- Sources of our own making ---- */
+
+struct liar {
+	pthread_t thread;
+	int listener;
+	char address[32];
+	bool silent; /* it takes up the claims and makes none */
+	uint64_t epoch;
+};
+
+/* One connection after another, until the listener is shut. */
+static void *lie(void *arg)
+{
+	struct liar *liar = arg;
+	struct otte_welcome welcome = { .max_payload = 65536, .max_lanes = 1 };
+	uint8_t bytes[OTTE_WELCOME_BYTES];
+	struct frame frame;
+	int fd;
+
+	otte_identity_init(&welcome.identity, "liar");
+	welcome.identity.epoch = liar->epoch;
+	otte_welcome_encode(&welcome, bytes, sizeof(bytes));
+	while ((fd = accept(liar->listener, NULL, NULL)) >= 0) {
+		hear(fd, &frame, OTTE_FRAME_HELLO);
+		say(fd, OTTE_FRAME_WELCOME, OTTE_CAN_ATTEST, bytes, sizeof(bytes));
+		if (liar->silent)
+			say(fd, OTTE_FRAME_READY, 0, NULL, 0);
+		while (recv(fd, bytes + 1, 1, 0) > 0)
+			;
+		close(fd);
+	}
+	return NULL;
+}
+
+static void liar_open(struct liar *liar, uint16_t port)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t length = sizeof(at);
+	int one = 1;
+
+	at.sin_port = htons(port);
+	liar->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	setsockopt(liar->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	assert_int_equal(bind(liar->listener, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(listen(liar->listener, 4), 0);
+	assert_int_equal(getsockname(liar->listener, (struct sockaddr *)&at, &length), 0);
+	snprintf(liar->address, sizeof(liar->address), "127.0.0.1:%u", ntohs(at.sin_port));
+	if (!liar->epoch)
+		liar->epoch = 5;
+	assert_int_equal(pthread_create(&liar->thread, NULL, lie, liar), 0);
+}
+
+static void liar_close(struct liar *liar)
+{
+	shutdown(liar->listener, SHUT_RDWR);
+	pthread_join(liar->thread, NULL);
+	close(liar->listener);
+}
+
+static void a_source_that_breaks_the_exchange_is_no_peer(void **state)
+{
+	struct liar liar = { .silent = true };
+	struct otte_segment *segment;
+	struct otte_engine *user;
+
+	(void)state;
+	liar_open(&liar, 0);
+	user = make();
+	assert_int_equal(otte_segment_open(user, liar.address, 0, 5 * SECOND, &segment), -EPROTO);
+	expect_text("does not say which client it is");
+	destroy(user);
+	twist.none = true;
+	user = make();
+	assert_int_equal(otte_segment_open(user, liar.address, 0, 5 * SECOND, &segment), -EPROTO);
+	expect_text("takes up what it was not offered");
+	destroy(user);
+	liar_close(&liar);
+}
+
+/* An epoch can be repeated by whoever has seen it. */
+static void another_client_in_a_peers_place_is_stale(void **state)
+{
+	struct otte_engine *source = make(), *user = make(), *other;
+	char address[OTTE_ADDRESS_MAX];
+	struct otte_segment *segment;
+	uint16_t port = port_of(source);
+	struct otte_config config;
+	struct otte_mem *mem;
+	struct otte_region *region;
+	struct otte_region_desc desc = { .length = 4096 };
+	struct otte_request request = { .op = OTTE_READ, .length = 64 };
+	struct otte_batch *batch;
+	uint64_t epoch = source->identity.epoch;
+	int i, ret = 0;
+
+	(void)state;
+	assert_int_equal(otte_engine_address(source, address, sizeof(address)), 0);
+	assert_int_equal(otte_segment_open(user, address, 0, 5 * SECOND, &segment), 0);
+	assert_int_equal(otte_mem_alloc(user, 4096, 0, &mem), 0);
+	desc.mem = mem;
+	assert_int_equal(otte_region_register(user, &desc, 1, &region), 0);
+	assert_int_equal(otte_batch_create(user, 1, &batch), 0);
+	destroy(source);
+	assert_int_equal(otte_config_init(&config, sizeof(config)), 0);
+	config.stats_socket = 0;
+	config.ledger = module_is_real() ? OTTE_LEDGER_KERNEL : OTTE_LEDGER_PROCESS;
+	config.listen_port = port;
+	assert_int_equal(otte_engine_create(&config, &other), 0);
+	other->identity.epoch = epoch;
+	request.segment = segment;
+	request.local = region;
+	request.remote_region = 1;
+	for (i = 0; i < 1000 && ret != -ESTALE; i++) {
+		ret = otte_batch_submit(batch, &request, 1);
+		if (!ret) {
+			otte_batch_wait(batch, 5 * SECOND);
+			otte_batch_reset(batch);
+		}
+		usleep(10000);
+	}
+	assert_int_equal(ret, -ESTALE);
+	expect_text("of the module answers there now, not");
+	assert_int_equal(otte_batch_destroy(batch), 0);
+	assert_int_equal(otte_segment_close(segment), 0);
+	assert_int_equal(otte_region_unregister(&region, 1, SECOND, NULL), 0);
+	assert_int_equal(otte_mem_release(mem), 0);
+	destroy(other);
+	destroy(user);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_side_learns_which_client_the_other_one_is),
+		cmocka_unit_test(with_a_key_both_are_proven),
+		cmocka_unit_test(a_requester_that_claims_anothers_id_is_refused),
+		cmocka_unit_test(a_source_that_claims_anothers_id_is_refused),
+		cmocka_unit_test(peers_without_the_same_module_are_let_in_unattested),
+		cmocka_unit_test(peers_in_different_network_namespaces_attest_each_other),
+		cmocka_unit_test(what_one_said_and_proved_lets_no_other_in),
+		cmocka_unit_test(peers_that_know_nothing_of_it_are_let_in_as_before),
+		cmocka_unit_test(nothing_is_served_before_the_claim_and_none_is_taken_twice),
+		cmocka_unit_test(a_source_that_breaks_the_exchange_is_no_peer),
+		cmocka_unit_test(another_client_in_a_peers_place_is_stale),
+	};
+
+	return cmocka_run_group_tests_name("attest", tests, NULL, NULL);
+}
