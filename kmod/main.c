@@ -35,7 +35,7 @@ static bool cgroup_v2_in_use(void)
 
 u64 otte_features(void)
 {
-	u64 features = OTTE_FEAT_DOMAIN | OTTE_FEAT_STANDING;
+	u64 features = OTTE_FEAT_DOMAIN | OTTE_FEAT_STANDING | OTTE_FEAT_STANDING_OFFER;
 
 	if (otte_pages_supported())
 		features |= OTTE_FEAT_PAGES;
@@ -167,7 +167,7 @@ static const struct command commands[] = {
 	COMMAND(OTTE_IOC_REGION_VERIFY, otte_region_verify, generation,
 		.handler = otte_region_verify_ioctl),
 	COMMAND(OTTE_IOC_LOAN_OFFER, otte_loan_offer, loan,
-		.flags = OTTE_LOAN_REVOCABLE | OTTE_LOAN_MAPPABLE,
+		.flags = OTTE_LOAN_REVOCABLE | OTTE_LOAN_MAPPABLE | OTTE_LOAN_STANDING,
 		.handler = otte_loan_offer_ioctl),
 	COMMAND(OTTE_IOC_LOAN_ACCEPT, otte_loan_accept, fd,
 		.handler = otte_loan_accept_ioctl, .commit = otte_loan_accept_commit),

@@ -18,8 +18,8 @@
 #include "base/util.h"
 #include "ledger/open.h"
 
-/* What this library cannot do without: several peers of one region. */
-#define NEEDED OTTE_MODULE_FEAT_STANDING
+/* What this library cannot do without: several peers of one region, of this host too. */
+#define NEEDED (OTTE_MODULE_FEAT_STANDING | OTTE_MODULE_FEAT_STANDING_OFFER)
 
 static struct kernel_ledger *to_ledger(struct otte_ledger *ledger)
 {
@@ -271,6 +271,28 @@ static int loan_accept(struct otte_ledger_client *handle, uint64_t loan)
 	return leave(client, kernel_loan_accept(client, loan));
 }
 
+static int loan_borrow(struct otte_ledger_client *handle, uint64_t loan, uint64_t lender,
+		       struct otte_borrowed *borrowed)
+{
+	struct kernel_client *client = enter(handle);
+
+	return leave(client, kernel_loan_borrow(client, loan, lender, borrowed));
+}
+
+/* Many at a time, and each for as long as its buffer takes: of the client it needs what never changes. */
+static int loan_copy(struct otte_ledger_client *handle, uint64_t loan, uint64_t offset, void *buffer,
+		     uint64_t length, uint64_t *done)
+{
+	return kernel_loan_copy((const struct kernel_client *)handle, loan, offset, buffer, length, done);
+}
+
+static int loan_map(struct otte_ledger_client *handle, uint64_t loan, void **address)
+{
+	struct kernel_client *client = enter(handle);
+
+	return leave(client, kernel_loan_map(client, loan, address));
+}
+
 static int loan_expose(struct otte_ledger_client *handle, uint64_t loan)
 {
 	struct kernel_client *client = enter(handle);
@@ -461,6 +483,9 @@ static const struct otte_ledger_ops kernel_ops = {
 	.region_watch = region_watch,
 	.loan_offer = loan_offer,
 	.loan_accept = loan_accept,
+	.loan_borrow = loan_borrow,
+	.loan_copy = loan_copy,
+	.loan_map = loan_map,
 	.loan_expose = loan_expose,
 	.loan_settle = loan_settle,
 	.loan_withdraw = loan_withdraw,

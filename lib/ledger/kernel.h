@@ -71,6 +71,14 @@ struct kernel_loan {
 	bool exposed; /* remote */
 	bool fenced; /* remote: since it was offered */
 	bool ended;
+	struct otte_module_accepted accepted; /* by this client */
+	UT_hash_handle hh;
+};
+
+/* What local clients offer to this one, from when that was read until it is answered or void. */
+struct kernel_offer {
+	uint64_t id;
+	uint64_t lender;
 	UT_hash_handle hh;
 };
 
@@ -103,6 +111,7 @@ struct kernel_client {
 	pthread_mutex_t lock; /* the rest */
 	struct kernel_region *regions;
 	struct kernel_loan *lent, *accepted;
+	struct kernel_offer *offers;
 	struct kernel_hold *holds;
 	LIST_HEAD(kernel_attests, otte_attest) attests;
 	TAILQ_HEAD(kernel_events, kernel_event) events;
@@ -140,6 +149,11 @@ int kernel_region_watch(struct kernel_client *client, uint64_t region,
 int kernel_region_refuse_stale(struct kernel_client *client, uint64_t region);
 /* The one to lend from: -ENOENT, -EPERM. */
 int kernel_region_find(struct kernel_client *client, uint64_t id, struct kernel_region **region);
+/*
+ * Whether the pages that the module holds are those that the owner has there: what is lent of them is copied from, and
+ * must be what the owner sees. 0, -ESTALE.
+ */
+int kernel_region_verify(struct kernel_client *client, const struct kernel_region *region);
 void kernel_region_gone(struct kernel_client *client, uint64_t region);
 void kernel_region_free_all(struct kernel_client *client);
 
@@ -149,6 +163,15 @@ int kernel_loan_offer(struct kernel_client *lender, const struct otte_loan_terms
 		      uint64_t *loan);
 int kernel_loan_accept(struct kernel_client *borrower, uint64_t loan);
 int kernel_loan_expose(struct kernel_client *lender, uint64_t loan);
+int kernel_loan_borrow(struct kernel_client *borrower, uint64_t loan, uint64_t lender,
+		       struct otte_borrowed *borrowed);
+/* Without the client's lock. */
+int kernel_loan_copy(const struct kernel_client *borrower, uint64_t loan, uint64_t offset,
+		     void *buffer, uint64_t length, uint64_t *done);
+int kernel_loan_map(struct kernel_client *borrower, uint64_t loan, void **address);
+/* The module told that it was offered, and that it is no longer. */
+void kernel_offer_note(struct kernel_client *borrower, const struct otte_module_event *told);
+void kernel_offer_forget(struct kernel_client *borrower, uint64_t loan);
 int kernel_loan_settle(struct kernel_client *client, uint64_t loan, enum otte_evidence evidence);
 int kernel_loan_withdraw(struct kernel_client *lender, uint64_t loan);
 int kernel_loan_revoke(struct kernel_client *lender, uint64_t loan);

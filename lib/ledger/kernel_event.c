@@ -65,6 +65,12 @@ static bool note(struct kernel_client *client, const struct otte_module_event *t
 	case OTTE_MODULE_REGION_GONE:
 		kernel_region_gone(client, told->object);
 		return true;
+	case OTTE_MODULE_OFFERED:
+		kernel_offer_note(client, told);
+		return true;
+	case OTTE_MODULE_WITHDRAWN:
+		kernel_offer_forget(client, told->object);
+		return true;
 	case OTTE_MODULE_ATTEST:
 		kernel_attest_note(client, told);
 		return false;

@@ -120,6 +120,8 @@ void kernel_loan_free_all(struct kernel_client *client)
 {
 	free_table(client, &client->lent);
 	free_table(client, &client->accepted);
+	while (client->offers)
+		kernel_offer_forget(client, client->offers->id);
 }
 
 void kernel_loan_region_gone(struct kernel_client *lender, uint64_t region)
@@ -180,9 +182,11 @@ static int refuse_offer(uint64_t id)
 static uint32_t module_flags(const struct otte_loan_terms *terms,
 			     const struct kernel_region *region)
 {
+	uint32_t standing = terms->flags & OTTE_LOAN_STANDING ? OTTE_MODULE_STANDING : 0;
+
 	if (region->claim.backing != OTTE_BACKING_PAGES)
-		return 0;
-	return (terms->flags & OTTE_LOAN_REVOCABLE ? OTTE_MODULE_REVOCABLE : 0) |
+		return standing;
+	return standing | (terms->flags & OTTE_LOAN_REVOCABLE ? OTTE_MODULE_REVOCABLE : 0) |
 	       (terms->flags & OTTE_LOAN_MAPPABLE ? OTTE_MODULE_MAPPABLE : 0);
 }
 
@@ -259,6 +263,8 @@ int kernel_loan_offer(struct kernel_client *lender, const struct otte_loan_terms
 	if (rc)
 		return rc;
 	rc = otte_terms_check_region(terms, &region->claim);
+	if (!rc && terms->borrower.client)
+		rc = kernel_region_verify(lender, region);
 	if (rc)
 		return rc;
 	loan = calloc(1, sizeof(*loan));
@@ -289,6 +295,47 @@ free_loan:
 	return rc;
 }
 
+/* ---- Offers to this client ------------------------------------------------------------------- */
+
+/* The module bounds how many stand unanswered. Of one that finds no room here only its lender is not known. */
+void kernel_offer_note(struct kernel_client *borrower, const struct otte_module_event *told)
+{
+	struct kernel_offer *offer = calloc(1, sizeof(*offer));
+
+	if (!offer)
+		return;
+	offer->id = told->object;
+	offer->lender = told->other;
+	HASH_ADD(hh, borrower->offers, id, sizeof(offer->id), offer);
+	if (!offer->hh.tbl)
+		free(offer);
+}
+
+void kernel_offer_forget(struct kernel_client *borrower, uint64_t id)
+{
+	struct kernel_offer *offer;
+
+	HASH_FIND(hh, borrower->offers, &id, sizeof(id), offer);
+	if (!offer)
+		return;
+	HASH_DEL(borrower->offers, offer);
+	free(offer);
+}
+
+static int check_lender(struct kernel_client *borrower, uint64_t id, uint64_t lender)
+{
+	struct kernel_offer *offer;
+
+	kernel_event_pump(borrower);
+	HASH_FIND(hh, borrower->offers, &id, sizeof(id), offer);
+	if (!offer)
+		return unknown(id);
+	if (offer->lender != lender)
+		return otte_fail(-EPERM, "loan %" PRIu64 ": is of client %" PRIu64 ", not of %" PRIu64,
+				 id, offer->lender, lender);
+	return 0;
+}
+
 /* ---- Accept, expose -------------------------------------------------------------------------- */
 
 static int refused_accept(struct kernel_client *borrower, int rc, uint64_t id)
@@ -312,12 +359,14 @@ static int refused_accept(struct kernel_client *borrower, int rc, uint64_t id)
 
 int kernel_loan_accept(struct kernel_client *borrower, uint64_t id)
 {
+	struct otte_module_accepted accepted;
 	struct kernel_loan *loan;
 	int rc;
 
 	/* It may have been revoked since: only the module knows. */
 	if (find(borrower->accepted, id))
-		return refused_accept(borrower, otte_module_loan_accept(borrower->fd, id), id);
+		return refused_accept(borrower,
+				      otte_module_loan_accept(borrower->fd, id, &accepted), id);
 	loan = calloc(1, sizeof(*loan));
 	if (!loan)
 		return otte_fail(-ENOMEM, "no memory for a loan");
@@ -326,14 +375,70 @@ int kernel_loan_accept(struct kernel_client *borrower, uint64_t id)
 	rc = add(borrower, &borrower->accepted, loan);
 	if (rc)
 		goto free_loan;
-	rc = otte_module_loan_accept(borrower->fd, id);
-	if (!rc)
+	rc = otte_module_loan_accept(borrower->fd, id, &loan->accepted);
+	if (!rc) {
+		kernel_offer_forget(borrower, id);
 		return 0;
+	}
 	rc = refused_accept(borrower, rc, id);
 	take(borrower, &borrower->accepted, loan);
 free_loan:
 	free(loan);
 	return rc;
+}
+
+int kernel_loan_borrow(struct kernel_client *borrower, uint64_t id, uint64_t lender,
+		       struct otte_borrowed *borrowed)
+{
+	const struct kernel_loan *loan;
+	int rc;
+
+	rc = check_lender(borrower, id, lender);
+	if (!rc)
+		rc = kernel_loan_accept(borrower, id);
+	if (rc)
+		return rc;
+	loan = find(borrower->accepted, id);
+	*borrowed = (struct otte_borrowed){
+		.length = loan->accepted.length,
+		.right = loan->accepted.direction == OTTE_MODULE_WRITE ? OTTE_LOAN_WRITE :
+									 OTTE_LOAN_READ,
+		.mappable = loan->accepted.map_bytes != 0,
+	};
+	return 0;
+}
+
+/* The module's words for a loan that has ended depend on who has read of it. */
+int kernel_loan_copy(const struct kernel_client *borrower, uint64_t id, uint64_t offset, void *buffer,
+		     uint64_t length, uint64_t *done)
+{
+	int rc = otte_module_loan_copy(borrower->fd, id, offset, buffer, length, done);
+
+	switch (rc) {
+	case 0:
+		return 0;
+	case -EACCES:
+	case -ENOENT:
+	case -EBUSY:
+		return otte_fail(-EKEYREVOKED, "loan %" PRIu64 ": was revoked", id);
+	case -EFAULT:
+		return otte_fail(rc, "loan %" PRIu64 ": no memory of ours there", id);
+	default:
+		return otte_fail(rc, "loan %" PRIu64 ": the module says %s", id, strerror(-rc));
+	}
+}
+
+int kernel_loan_map(struct kernel_client *borrower, uint64_t id, void **address)
+{
+	const struct kernel_loan *loan = find(borrower->accepted, id);
+	int rc;
+
+	if (!loan)
+		return unknown(id);
+	if (!loan->accepted.map_bytes)
+		return otte_fail(-EOPNOTSUPP, "loan %" PRIu64 ": is not lent to be mapped", id);
+	rc = otte_module_loan_map(borrower->fd, &loan->accepted, address);
+	return rc ? kernel_refused(borrower, rc, "loan", id) : 0;
 }
 
 int kernel_loan_expose(struct kernel_client *lender, uint64_t id)
@@ -482,10 +587,13 @@ static int revoke_in_module(struct kernel_client *lender, const struct kernel_lo
 {
 	struct kernel_region *region;
 	bool draining = false;
+	int rc;
 
 	HASH_FIND(hh, lender->regions, &loan->terms.region, sizeof(loan->terms.region), region);
-	if (region && region->claim.backing == OTTE_BACKING_PAGES)
-		return otte_module_loan_revoke(lender->fd, loan->id, &draining);
+	if (region && region->claim.backing == OTTE_BACKING_PAGES) {
+		rc = otte_module_loan_revoke(lender->fd, loan->id, &draining);
+		return !rc && draining ? -EINPROGRESS : rc;
+	}
 	return otte_module_loan_settle(lender->fd, loan->id,
 				       OTTE_MODULE_EVIDENCE_BIT(OTTE_EVIDENCE_REVOKED));
 }
@@ -497,6 +605,8 @@ static int refused_revoke(struct kernel_client *lender, int rc, uint64_t id)
 		return refuse_offer(id);
 	case -EACCES:
 		return otte_fail(-EPERM, "loan %" PRIu64 ": its terms do not accept REVOKED", id);
+	case -EINPROGRESS:
+		return otte_fail(rc, "loan %" PRIu64 ": is revoked once a copy of it has ended", id);
 	default:
 		return kernel_refused(lender, rc, "loan", id);
 	}

@@ -151,7 +151,27 @@ int kernel_region_watch(struct kernel_client *client, uint64_t id, struct otte_r
 	watch->word = region->word;
 	watch->mask = OTTE_MODULE_STATUS_LIVE | OTTE_MODULE_STATUS_STALE;
 	watch->fresh = OTTE_MODULE_STATUS_LIVE;
+	watch->suspect = OTTE_MODULE_STATUS_SUSPECT;
 	return 0;
+}
+
+/* Who changes it all the time is refused. */
+#define VERIFY_TRIES 3
+
+int kernel_region_verify(struct kernel_client *client, const struct kernel_region *region)
+{
+	int i, rc = 0;
+
+	if (region->claim.backing != OTTE_BACKING_PAGES)
+		return 0;
+	for (i = 0; i < VERIFY_TRIES; i++) {
+		if (!(atomic_load(region->word) & OTTE_MODULE_STATUS_SUSPECT))
+			return 0;
+		rc = otte_module_region_verify(client->fd, region->id);
+		if (rc != -EAGAIN)
+			break;
+	}
+	return rc ? kernel_region_refuse_stale(client, region->id) : 0;
 }
 
 int kernel_region_refuse_stale(struct kernel_client *client, uint64_t id)

@@ -113,6 +113,7 @@ struct otte_region_watch {
 	const _Atomic uint64_t *word;
 	uint64_t mask; /* 0: it never changes, since nobody looks */
 	uint64_t fresh; /* what the masked word is until then */
+	uint64_t suspect; /* any of these: its pages may have been replaced */
 };
 
 static inline bool otte_region_is_fresh(const struct otte_region_watch *watch)
@@ -196,6 +197,13 @@ struct otte_retained_info {
 #define OTTE_ATTEST_MODULE_BYTES 16
 #define OTTE_ATTEST_NONCE_BYTES 32
 
+/* What a borrower got. */
+struct otte_borrowed {
+	uint64_t length;
+	uint32_t right; /* enum otte_loan_right */
+	bool mappable;
+};
+
 struct otte_ledger_ops {
 	const char *name; /* "process", "kernel" */
 
@@ -242,6 +250,23 @@ struct otte_ledger_ops {
 	 * -EKEYREVOKED fenced since it was offered (it stays OFFERED).
 	 */
 	int (*loan_accept)(struct otte_ledger_client *borrower, uint64_t loan);
+	/*
+	 * The same for one that the back end itself can reach, of this lender and no other (-EPERM). NULL, with the
+	 * two below, in a back end that reaches none. -EOPNOTSUPP: the loan is of another kind.
+	 */
+	int (*loan_borrow)(struct otte_ledger_client *borrower, uint64_t loan, uint64_t lender,
+			   struct otte_borrowed *borrowed);
+	/*
+	 * Copies from or to `offset` of a borrowed loan, by its right: *done bytes of it, 1 to `length`. On error none:
+	 * -EKEYREVOKED it was revoked, -EFAULT the buffer. Good beyond the lender's death. Takes no lock.
+	 */
+	int (*loan_copy)(struct otte_ledger_client *borrower, uint64_t loan, uint64_t offset,
+			 void *buffer, uint64_t length, uint64_t *done);
+	/*
+	 * Maps a borrowed loan, for munmap() before it is settled. Who touches it once it was revoked gets a SIGBUS, so
+	 * one that is to be mapped is lent without OTTE_LOAN_REVOCABLE. -EOPNOTSUPP: not lent as mappable.
+	 */
+	int (*loan_map)(struct otte_ledger_client *borrower, uint64_t loan, void **address);
 	/* By the lender, for a remote borrower; -EPERM for a local one. Else as loan_accept. */
 	int (*loan_expose)(struct otte_ledger_client *lender, uint64_t loan);
 	/*
@@ -262,7 +287,8 @@ struct otte_ledger_ops {
 	 * the borrower's authority, settles as REVOKED and tells the borrower. -EPERM: not
 	 * revocable, not accepted, or remote (invalidate it and settle); -EINVAL: an offer
 	 * (withdraw it). The process back end can unmap nothing: there this is the lender's own
-	 * statement that it has.
+	 * statement that it has. -EINPROGRESS: no copy begins any more, one is still on its way; the
+	 * loan settles when that has ended, after which this is -ENOENT.
 	 */
 	int (*loan_revoke)(struct otte_ledger_client *lender, uint64_t loan);
 

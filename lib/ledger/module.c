@@ -25,6 +25,7 @@ static_assert(OTTE_MODULE_REVOCABLE == OTTE_LOAN_REVOCABLE, "flags");
 static_assert(OTTE_MODULE_MAPPABLE == OTTE_LOAN_MAPPABLE, "flags");
 static_assert(OTTE_MODULE_STANDING == OTTE_LOAN_STANDING, "flags");
 static_assert(OTTE_MODULE_FEAT_STANDING == OTTE_FEAT_STANDING, "features");
+static_assert(OTTE_MODULE_FEAT_STANDING_OFFER == OTTE_FEAT_STANDING_OFFER, "features");
 static_assert((int)OTTE_MODULE_STATUS_LIVE == (int)OTTE_STATUS_LIVE, "status");
 static_assert((int)OTTE_MODULE_STATUS_SUSPECT == (int)OTTE_STATUS_SUSPECT, "status");
 static_assert((int)OTTE_MODULE_STATUS_STALE == (int)OTTE_STATUS_STALE, "status");
@@ -66,7 +67,8 @@ int otte_module_query(int fd, struct otte_module_facts *facts)
 static int lacks(const struct otte_module_facts *facts, uint64_t needed)
 {
 	static const char *const names[] = { "PAGES",  "FILE",	  "CGROUP",  "BOOT_ID",
-					     "DOMAIN", "TIME_NS", "STANDING" };
+					     "DOMAIN", "TIME_NS", "STANDING",
+					     "STANDING_OFFER" };
 	unsigned bit = (unsigned)__builtin_ctzll(needed & ~facts->features);
 
 	return otte_fail(-EPROTONOSUPPORT,
@@ -175,6 +177,13 @@ int otte_module_region_del(int fd, uint64_t region, uint32_t *loans)
 	return rc;
 }
 
+int otte_module_region_verify(int fd, uint64_t region)
+{
+	struct otte_region_verify verify = { .size = sizeof(verify), .region = region };
+
+	return call(fd, OTTE_IOC_REGION_VERIFY, &verify);
+}
+
 /* ---- Loans ----------------------------------------------------------------------------------- */
 
 int otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan)
@@ -217,7 +226,7 @@ int otte_module_loan_expose(int fd, const struct otte_module_terms *terms, uint6
 	return rc;
 }
 
-int otte_module_loan_accept(int fd, uint64_t loan)
+int otte_module_loan_accept(int fd, uint64_t loan, struct otte_module_accepted *accepted)
 {
 	struct otte_loan_accept accept = { .size = sizeof(accept), .loan = loan };
 	int rc = call(fd, OTTE_IOC_LOAN_ACCEPT, &accept);
@@ -225,6 +234,12 @@ int otte_module_loan_accept(int fd, uint64_t loan)
 	/* A FILE's descriptor: nobody here asks for it yet. */
 	if (!rc && accept.fd >= 0)
 		close(accept.fd);
+	*accepted = (struct otte_module_accepted){
+		.length = accept.length,
+		.map_offset = accept.map_offset,
+		.map_bytes = accept.map_bytes,
+		.direction = accept.direction,
+	};
 	return rc;
 }
 
@@ -251,6 +266,31 @@ int otte_module_loan_revoke(int fd, uint64_t loan, bool *draining)
 
 	*draining = revoke.draining;
 	return rc;
+}
+
+int otte_module_loan_copy(int fd, uint64_t loan, uint64_t offset, void *buffer, uint64_t length,
+			  uint64_t *done)
+{
+	struct otte_loan_copy copy = {
+		.size = sizeof(copy),
+		.loan = loan,
+		.offset = offset,
+		.addr = (uintptr_t)buffer,
+		.length = length,
+	};
+	int rc = call(fd, OTTE_IOC_LOAN_COPY, &copy);
+
+	*done = copy.done;
+	return rc;
+}
+
+int otte_module_loan_map(int fd, const struct otte_module_accepted *accepted, void **address)
+{
+	int protection = accepted->direction == OTTE_WRITE ? PROT_READ | PROT_WRITE : PROT_READ;
+
+	*address = mmap(NULL, accepted->map_bytes, protection, MAP_SHARED, fd,
+			(off_t)accepted->map_offset);
+	return *address == MAP_FAILED ? -errno : 0;
 }
 
 /* ---- Holds ----------------------------------------------------------------------------------- */

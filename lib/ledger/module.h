@@ -26,11 +26,12 @@ enum otte_module_direction {
 enum otte_module_flag {
 	OTTE_MODULE_REVOCABLE = 1u << 0,
 	OTTE_MODULE_MAPPABLE = 1u << 1,
-	OTTE_MODULE_STANDING = 1u << 2, /* of an exposure */
+	OTTE_MODULE_STANDING = 1u << 2,
 };
 
 enum otte_module_feature {
 	OTTE_MODULE_FEAT_STANDING = 1u << 6,
+	OTTE_MODULE_FEAT_STANDING_OFFER = 1u << 7,
 };
 
 /* Evidence n of the ABI is bit n; ledger.h counts from 1. */
@@ -41,6 +42,13 @@ enum otte_module_status {
 	OTTE_MODULE_STATUS_LIVE = 1u << 0,
 	OTTE_MODULE_STATUS_SUSPECT = 1u << 1,
 	OTTE_MODULE_STATUS_STALE = 1u << 2,
+};
+
+/* What was accepted. */
+struct otte_module_accepted {
+	uint64_t length;
+	uint64_t map_offset, map_bytes; /* 0: it cannot be mapped */
+	uint32_t direction; /* OTTE_MODULE_* */
 };
 
 struct otte_module_facts {
@@ -127,14 +135,21 @@ int otte_module_region_add(int fd, const struct otte_module_region *region, uint
 			   uint32_t *index);
 /* `loans`: those still exposed. */
 int otte_module_region_del(int fd, uint64_t region, uint32_t *loans);
+/* Of a suspect one: whether its pages are what was registered. -ESTALE, -EAGAIN. */
+int otte_module_region_verify(int fd, uint64_t region);
 
 int otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan);
 int otte_module_loan_expose(int fd, const struct otte_module_terms *terms, uint64_t *loan);
-int otte_module_loan_accept(int fd, uint64_t loan);
+int otte_module_loan_accept(int fd, uint64_t loan, struct otte_module_accepted *accepted);
 int otte_module_loan_settle(int fd, uint64_t loan, uint32_t evidence);
 int otte_module_loan_withdraw(int fd, uint64_t loan);
 /* `draining`: a copy is still in flight, it settles when that has ended. */
 int otte_module_loan_revoke(int fd, uint64_t loan, bool *draining);
+/* 0: *done bytes are copied, 1 to `length` of them. */
+int otte_module_loan_copy(int fd, uint64_t loan, uint64_t offset, void *buffer, uint64_t length,
+			  uint64_t *done);
+/* All of it, for reading or for both; to be unmapped before it is settled. */
+int otte_module_loan_map(int fd, const struct otte_module_accepted *accepted, void **address);
 
 int otte_module_hold(int fd, uint64_t bytes, uint64_t *hold);
 int otte_module_hold_drop(int fd, uint64_t hold);

@@ -380,8 +380,6 @@ TEST_F(loans, standing_exposures_exclude_other_loans_only)
 	EXPECT_EQ(-EBUSY, otte_expose(self->lender, self->region, 0, 1, 3, 1, OTTE_READ, &other));
 	EXPECT_EQ(-EBUSY, otte_offer(self->lender, self->region, 0, 1, self->borrower_id,
 				     OTTE_READ, 0, &other));
-	EXPECT_EQ(-EOPNOTSUPP, otte_offer(self->lender, self->region, PAGE, 1, self->borrower_id,
-					  OTTE_READ, standing, &other));
 	EXPECT_EQ(-EOPNOTSUPP, otte_expose_flags(self->lender, self->region, 0, PAGE, 3, 1,
 						 OTTE_READ, standing | OTTE_LOAN_REVOCABLE,
 						 &other));
@@ -397,6 +395,30 @@ TEST_F(loans, standing_exposures_exclude_other_loans_only)
 					    standing, &loans[0]));
 	EXPECT_EQ(0, otte_settle_as(self->lender, loans[1], OTTE_EVIDENCE_RETURNED));
 	EXPECT_EQ(0, otte_settle_as(self->lender, other, OTTE_EVIDENCE_RETURNED));
+}
+
+TEST_F(loans, standing_offers_share_with_all_that_stands_and_with_nothing_else)
+{
+	const uint32_t standing = OTTE_LOAN_STANDING;
+	uint64_t exposed, offered, again, other;
+
+	ASSERT_EQ(0, otte_expose_flags(self->lender, self->region, 0, PAGE, 1, 1, OTTE_WRITE,
+				       standing, &exposed));
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, PAGE, self->borrower_id, OTTE_WRITE,
+				standing, &offered));
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, PAGE, self->borrower_id, OTTE_READ,
+				standing, &again));
+	EXPECT_EQ(-EBUSY, otte_offer(self->lender, self->region, 0, 1, self->borrower_id, OTTE_READ,
+				     0, &other));
+	EXPECT_EQ(0, otte_settle_as(self->lender, exposed, OTTE_EVIDENCE_REVOKED));
+	EXPECT_EQ(-EBUSY, otte_expose(self->lender, self->region, 0, 1, 3, 1, OTTE_READ, &other));
+	/* As good as any other once it is accepted. */
+	EXPECT_EQ(0, otte_accept(self->borrower, offered, NULL));
+	EXPECT_EQ(0, otte_settle(self->borrower, offered));
+	EXPECT_EQ(-EBUSY, otte_expose(self->lender, self->region, 0, 1, 3, 1, OTTE_WRITE, &other));
+	EXPECT_EQ(0, otte_withdraw(self->lender, again));
+	EXPECT_EQ(0, otte_expose(self->lender, self->region, 0, 1, 3, 1, OTTE_WRITE, &other));
+	EXPECT_EQ(0, otte_settle_as(self->lender, other, OTTE_EVIDENCE_REVOKED));
 }
 
 TEST_F(loans, an_unwelcome_lender_is_refused_and_a_flood_is_capped)

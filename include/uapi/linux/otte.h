@@ -153,6 +153,7 @@ enum otte_level {
 #define OTTE_FEAT_DOMAIN	(1ULL << 4)	/* slots, demand and load */
 #define OTTE_FEAT_TIME_NS	(1ULL << 5)	/* time namespaces are accounted for */
 #define OTTE_FEAT_STANDING	(1ULL << 6)	/* exposures can be STANDING */
+#define OTTE_FEAT_STANDING_OFFER (1ULL << 7)	/* offers to local clients can, too */
 
 /**
  * struct otte_query - ioctl(OTTE_IOC_QUERY)
@@ -405,12 +406,12 @@ struct otte_region_verify {
 
 #define OTTE_LOAN_REVOCABLE	(1U << 0)	/* the lender may revoke it */
 #define OTTE_LOAN_MAPPABLE	(1U << 1)	/* the borrower may map it; PAGES, whole pages */
-#define OTTE_LOAN_STANDING	(1U << 2)	/* LOAN_EXPOSE alone: see there */
+#define OTTE_LOAN_STANDING	(1U << 2)	/* for many requests, see LOAN_EXPOSE */
 
 /**
  * struct otte_loan_offer - ioctl(OTTE_IOC_LOAN_OFFER)
  * @size: sizeof(struct otte_loan_offer)
- * @flags: OTTE_LOAN_REVOCABLE, OTTE_LOAN_MAPPABLE
+ * @flags: OTTE_LOAN_REVOCABLE, OTTE_LOAN_MAPPABLE, OTTE_LOAN_STANDING
  * @region: id of a region of the caller
  * @offset: first byte lent, in the region
  * @length: bytes lent, not 0; FILE regions are lent whole
@@ -423,6 +424,10 @@ struct otte_region_verify {
  * Readers share a range, a writer excludes everybody (EBUSY). The borrower is told by
  * %OTTE_EVENT_OFFERED; ENOSPC when it has too many unanswered offers, in total or of this lender.
  * A client can lend to itself. EACCES for a borrower that does not want this lender's offers.
+ *
+ * With %OTTE_LOAN_STANDING the caller states that it orders what this borrower does with the range
+ * together with all others to whom it stands, as in LOAN_EXPOSE: nothing that stands excludes
+ * anything else that does.
  */
 struct otte_loan_offer {
 	__u32 size;
@@ -534,8 +539,8 @@ struct otte_loan_revoke {
  *
  * States that the range is now within reach of a remote peer. Only the caller can settle it. One
  * exposure may stand for many requests of one peer. With %OTTE_LOAN_STANDING the caller states that
- * it orders the requests of all such peers itself: standing exposures exclude nothing among each
- * other, while all other loans conflict with them as with any (EBUSY).
+ * it orders the requests of all such peers itself: standing exposures and standing offers exclude
+ * nothing among each other, while all other loans conflict with them as with any (EBUSY).
  */
 struct otte_loan_expose {
 	__u32 size;

@@ -634,8 +634,8 @@ static void a_revoked_loan_cannot_be_accepted_again(void **unused)
 
 /* ---- Standing ------------------------------------------------------------------------------- */
 
-/* A local borrower's accesses are nobody's to order. */
-static void a_standing_loan_of_a_local_borrower_excludes_like_any_other(void **unused)
+/* The lender orders what it does as it orders a peer's requests. */
+static void a_standing_loan_of_a_local_borrower_stands_beside_a_peers(void **unused)
 {
 	struct otte_loan_terms terms;
 	struct world w;
@@ -646,8 +646,10 @@ static void a_standing_loan_of_a_local_borrower_excludes_like_any_other(void **u
 	terms = usual_terms(&w, local(&w, BORROWER));
 	terms.flags |= OTTE_LOAN_STANDING;
 	must_offer(&w, &terms);
-	expect_refused(offer(&w, &terms, &id), -EBUSY, "live");
+	must_offer(&w, &terms);
 	terms.borrower = remote(1);
+	must_offer(&w, &terms);
+	terms.flags &= ~OTTE_LOAN_STANDING;
 	expect_refused(offer(&w, &terms, &id), -EBUSY, "live");
 	close_world(&w);
 }
@@ -825,7 +827,7 @@ const struct CMUnitTest kernel_tests[] = {
 	cmocka_unit_test(an_end_that_the_module_refuses_can_be_asked_for_again),
 	cmocka_unit_test(a_client_that_the_module_refuses_leaves_nothing),
 	cmocka_unit_test(a_revoked_loan_cannot_be_accepted_again),
-	cmocka_unit_test(a_standing_loan_of_a_local_borrower_excludes_like_any_other),
+	cmocka_unit_test(a_standing_loan_of_a_local_borrower_stands_beside_a_peers),
 	cmocka_unit_test(memory_that_goes_is_seen_when_the_call_returns),
 	cmocka_unit_test(memory_that_stays_is_fresh),
 	cmocka_unit_test(memory_whose_pages_may_be_others_is_not_lent_and_the_text_says_so),
