@@ -3,8 +3,10 @@
  * LOAN_COPY: bytes between the pinned pages of a loan and the borrower's buffer.
  *
  * No lock is held: the gate counts the copy, which keeps the pages pinned and the loan unsettled,
- * and the user's buffer may fault as it likes. The gate is looked at again before each chunk, so
- * that a revocation stops a long copy; and fatal signals are, so that it can be killed.
+ * and the user's buffer may fault as it likes. The gate is looked at again after each chunk, so
+ * that a revocation stops a long copy; and fatal signals are, so that it can be killed. What its
+ * owner has unmapped is not copied from or to any more, though it is pinned: nobody would see it.
+ * What a dead owner left behind is.
  */
 #include <linux/highmem.h>
 #include <linux/sched/signal.h>
@@ -54,20 +56,26 @@ static size_t copy_chunk(struct otte_loan *loan, u64 at, size_t bytes, void __us
 	return done;
 }
 
+/* Why no more is to be copied. */
+static int stop_reason(struct otte_loan *loan)
+{
+	if (fatal_signal_pending(current))
+		return -EINTR;
+	if (!otte_gate_is_open(&loan->gate))
+		return -EACCES;
+	return READ_ONCE(loan->region->unmapped) ? -ESTALE : 0;
+}
+
 static int loan_copy(struct otte_loan *loan, struct otte_loan_copy *copy)
 {
 	u64 at = otte_loan_offset(loan) + copy->offset;
 	size_t bytes = min_t(u64, copy->length, OTTE_COPY_MAX_BYTES);
 	size_t done = 0, want, got;
-	int err = 0;
+	int err;
 
-	while (done < bytes) {
-		if (fatal_signal_pending(current))
-			err = -EINTR;
-		else if (!otte_gate_is_open(&loan->gate))
-			err = -EACCES;
-		if (err)
-			break;
+	/* Without bytes: no more than the look. */
+	err = stop_reason(loan);
+	while (!err && done < bytes) {
 		want = min(bytes - done, COPY_CHUNK_BYTES);
 		got = copy_chunk(loan, at + done, want, u64_to_user_ptr(copy->addr) + done);
 		done += got;
@@ -76,6 +84,7 @@ static int loan_copy(struct otte_loan *loan, struct otte_loan_copy *copy)
 			break;
 		}
 		cond_resched();
+		err = stop_reason(loan);
 	}
 	copy->done = done;
 	return done ? 0 : err;

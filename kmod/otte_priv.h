@@ -635,9 +635,11 @@ struct otte_region {
 
 	struct mmu_interval_notifier notifier;
 	bool watched;
-	spinlock_t lock;	/* word and *status_word */
+	spinlock_t lock;	/* down to unmapped */
 	u64 word;
 	u64 *status_word;
+	bool released;		/* the address space is going: what is unmapped then says nothing */
+	bool unmapped;		/* by an owner that lives: borrowers copy no more */
 	struct work_struct notice;
 
 	struct page **pages;

@@ -122,6 +122,10 @@ static bool range_invalidate(struct mmu_interval_notifier *notifier,
 
 	spin_lock(&region->lock);
 	mmu_interval_set_seq(notifier, seq);
+	if (range->event == MMU_NOTIFY_RELEASE)
+		region->released = true;
+	else if (range->event == MMU_NOTIFY_UNMAP && !region->released)
+		WRITE_ONCE(region->unmapped, true);
 	new = flag && word_mark(region, flag);
 	spin_unlock(&region->lock);
 	if (new) {

@@ -421,6 +421,30 @@ TEST_F(loans, standing_offers_share_with_all_that_stands_and_with_nothing_else)
 	EXPECT_EQ(0, otte_settle_as(self->lender, other, OTTE_EVIDENCE_REVOKED));
 }
 
+TEST_F(loans, what_the_lender_unmapped_is_not_copied_any_more)
+{
+	uint64_t reads, writes;
+
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, PAGE, self->borrower_id, OTTE_READ,
+				0, &reads));
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, PAGE, PAGE, self->borrower_id,
+				OTTE_WRITE, 0, &writes));
+	ASSERT_EQ(0, otte_accept(self->borrower, reads, NULL));
+	ASSERT_EQ(0, otte_accept(self->borrower, writes, NULL));
+	EXPECT_EQ((int64_t)PAGE, otte_copy(self->borrower, reads, 0, self->buf, PAGE));
+	EXPECT_EQ(0, memcmp(self->buf, self->mem, PAGE));
+	EXPECT_EQ(0, otte_copy(self->borrower, reads, 0, self->buf, 0));
+	/* Replaced pages are pinned ones that nobody sees: suspect, and for the lender to look at. */
+	ASSERT_EQ(0, madvise(self->mem + 2 * PAGE, PAGE, MADV_DONTNEED));
+	EXPECT_EQ(0, otte_copy(self->borrower, reads, 0, self->buf, 0));
+	ASSERT_EQ(0, munmap(self->mem + 3 * PAGE, PAGE));
+	EXPECT_EQ(-ESTALE, otte_copy(self->borrower, reads, 0, self->buf, 0));
+	EXPECT_EQ(-ESTALE, otte_copy(self->borrower, reads, 0, self->buf, PAGE));
+	EXPECT_EQ(-ESTALE, otte_copy(self->borrower, writes, 0, self->buf, PAGE));
+	EXPECT_EQ(0, otte_settle(self->borrower, reads));
+	EXPECT_EQ(0, otte_settle(self->borrower, writes));
+}
+
 TEST_F(loans, an_unwelcome_lender_is_refused_and_a_flood_is_capped)
 {
 	struct otte_allow allow = { .size = sizeof(allow), .client = self->lender_id };

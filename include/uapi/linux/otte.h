@@ -569,7 +569,8 @@ struct otte_loan_expose {
  * Copies out of the lent range (READ) or into it (WRITE). 0 with a @done below @length is a
  * prefix: the buffer faulted behind it, a fatal signal or a revocation came, or the request was
  * longer than one call moves. An error means that nothing was copied: EFAULT, EINTR, EACCES for
- * a loan revoked.
+ * a loan revoked, ESTALE once the lender has unmapped any of the region; its death is no such
+ * thing. With a @length of 0 nothing but that is looked at, also after a copy: was it all in time?
  */
 struct otte_loan_copy {
 	__u32 size;
