@@ -162,7 +162,11 @@ struct otte_config {
 
 	/* Peers of this host. */
 	uint32_t local_trusted;                 /* local.trusted: false; they may map our memory */
-	uint32_t local_maps;                    /* local.maps: 256 regions of one peer mapped at a time */
+	uint32_t local_maps;                    /* local.maps: 256 regions of one peer lent at a time */
+	uint32_t local_pinned;                  /* local.pinned: false; OTTE_REGION_PINNED for all published */
+	uint32_t local_map_entries;             /* local.map_entries: 64 of them mapped; 0 = all are copied */
+	uint32_t local_map_bytes;               /* local.map_bytes: 1048576; for one request of so much */
+	uint32_t local_map_repeats;             /* local.map_repeats: 16; for so many shorter ones */
 
 	/* Requests outstanding at each priority, refused with -EDQUOT when full; what waits moves up. */
 	uint32_t max_high_requests;             /* priority.high_requests: 65536 */
@@ -336,12 +340,18 @@ struct otte_region;
 #define OTTE_REMOTE_READ 1u  /* peers may READ it */
 #define OTTE_REMOTE_WRITE 2u /* peers may WRITE it */
 
+/*
+ * Pinned by the module, and charged to the user's locked memory, so that peers of this host can borrow it. Without the
+ * module: -EOPNOTSUPP.
+ */
+#define OTTE_REGION_PINNED 1u
+
 struct otte_region_desc {
 	struct otte_mem *mem;
 	uint64_t offset;
 	uint64_t length;   /* 1 .. length of mem - offset */
 	uint32_t access;   /* OTTE_LOCAL_ONLY or a set of OTTE_REMOTE_* */
-	uint32_t reserved; /* 0 */
+	uint32_t flags;    /* OTTE_REGION_* */
 	const char *name;  /* shown to peers; NULL or at most OTTE_NAME_MAX - 1 bytes */
 };
 

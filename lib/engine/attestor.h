@@ -9,4 +9,7 @@ struct otte_engine;
 /* For the engine's client of its ledger; one whose client is 0 where the ledger attests nobody. */
 void otte_attestor_fill(struct otte_engine *engine, struct otte_attestor *attestor);
 
+/* Reads what its client was told. */
+void otte_attestor_drain(struct otte_engine *engine);
+
 #endif

@@ -79,6 +79,7 @@ static void fill(struct otte_work *work, const struct otte_request *request, uin
 	work->effect = OTTE_EFFECT_NONE;
 	work->own.way = NULL;
 	work->own.moved = 0;
+	work->own.torn = false;
 	atomic_store_explicit(&work->own.abandon, 0, memory_order_relaxed);
 }
 

@@ -165,6 +165,7 @@ static int open_transport(struct otte_engine *engine)
 			.give_back = otte_source_give_back,
 			.granted = otte_source_granted,
 			.fresh = otte_source_fresh,
+			.revoke_grant = otte_source_revoke_grant,
 			.retain_grant = otte_source_retain_grant,
 			.count = otte_source_count,
 			.connected = otte_source_connected,
@@ -175,12 +176,13 @@ static int open_transport(struct otte_engine *engine)
 			.let_go = otte_keep_let_go,
 		},
 		.identity = &engine->identity,
+		.client = engine->ledger->ops->loan_copy ? engine->client : NULL,
 		.next = &otte_tcp_transport,
 	};
 	const struct otte_transport_ops *ops = &otte_tcp_transport;
 	int ret;
 
-	if (engine->config.local_trusted)
+	if (engine->config.local_trusted || env.client)
 		ops = &otte_local_transport;
 	ret = otte_tcp_transport.probe(&engine->config);
 	return ret ? ret : ops->create(&env, &engine->tcp);
@@ -200,6 +202,7 @@ static void init_locks(struct otte_engine *engine)
 	pthread_condattr_destroy(&attr);
 	pthread_mutex_init(&engine->peer_lock, NULL);
 	pthread_mutex_init(&engine->source_lock, NULL);
+	pthread_mutex_init(&engine->parked_lock, NULL);
 	pthread_mutex_init(&engine->close_lock, NULL);
 }
 
@@ -212,6 +215,7 @@ static void fini_locks(struct otte_engine *engine)
 	pthread_cond_destroy(&engine->region_idle);
 	pthread_mutex_destroy(&engine->peer_lock);
 	pthread_mutex_destroy(&engine->source_lock);
+	pthread_mutex_destroy(&engine->parked_lock);
 	pthread_mutex_destroy(&engine->close_lock);
 }
 

@@ -211,10 +211,15 @@ static int open_uses(struct otte_mem *mem)
 
 int otte_mem_share(struct otte_mem *mem)
 {
-	int ret = 0;
-
 	if (mem->fd < 0)
 		return otte_fail(-EOPNOTSUPP, "only memory that the engine allocated can be mapped by peers");
+	return otte_mem_track(mem);
+}
+
+int otte_mem_track(struct otte_mem *mem)
+{
+	int ret = 0;
+
 	pthread_mutex_lock(&mem->share_lock);
 	if (!mem->uses)
 		ret = open_uses(mem);

@@ -41,5 +41,7 @@ bool otte_mem_present(const struct otte_mem *mem, uint64_t at);
  * The memory is to be lent to a process that maps it: have its table of uses. -EOPNOTSUPP: nobody else can map it.
  */
 int otte_mem_share(struct otte_mem *mem);
+/* From now on there is a table of its uses, for processes that reach it by themselves. */
+int otte_mem_track(struct otte_mem *mem);
 
 #endif

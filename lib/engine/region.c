@@ -69,8 +69,9 @@ static int check_desc(struct otte_engine *engine, const struct otte_region_desc 
 {
 	if (!desc->mem || desc->mem->engine != engine)
 		return otte_fail(-EINVAL, "view %zu: mem is not of this engine", i);
-	if (desc->reserved || desc->access & ~(OTTE_REMOTE_READ | OTTE_REMOTE_WRITE))
-		return otte_fail(-EINVAL, "view %zu: unknown access 0x%x", i, desc->access);
+	if (desc->flags & ~OTTE_REGION_PINNED || desc->access & ~(OTTE_REMOTE_READ | OTTE_REMOTE_WRITE))
+		return otte_fail(-EINVAL, "view %zu: unknown access 0x%x or flags 0x%x", i, desc->access,
+				 desc->flags);
 	if (desc->length == 0 || !range_inside(desc->offset, desc->length, desc->mem->length))
 		return otte_fail(-ERANGE, "view %zu: [%lu, +%lu) is not inside its memory of %lu bytes", i,
 				 (unsigned long)desc->offset, (unsigned long)desc->length,
@@ -87,11 +88,13 @@ static int check_desc(struct otte_engine *engine, const struct otte_region_desc 
 static int prepare(struct otte_engine *engine, const struct otte_region_desc *desc,
 		   struct otte_region **out)
 {
+	bool pinned = desc->flags & OTTE_REGION_PINNED ||
+		      (engine->config.local_pinned && desc->access != OTTE_LOCAL_ONLY);
 	const struct otte_region_claim claim = {
 		.address = (uint64_t)(uintptr_t)desc->mem->address + desc->offset,
 		.length = desc->length,
 		.access = desc->access,
-		.backing = OTTE_BACKING_NONE,
+		.backing = pinned ? OTTE_BACKING_PAGES : OTTE_BACKING_NONE,
 	};
 	struct otte_region *region;
 	int ret;
@@ -104,6 +107,7 @@ static int prepare(struct otte_engine *engine, const struct otte_region_desc *de
 	region->offset = desc->offset;
 	region->length = desc->length;
 	region->access = desc->access;
+	region->pinned = pinned;
 	if (desc->name)
 		strcpy(region->name, desc->name);
 	ret = engine->ledger->ops->region_add(engine->client, &claim, &region->id);

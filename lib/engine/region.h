@@ -26,6 +26,7 @@ struct otte_region {
 	uint64_t offset;           /* in mem */
 	uint64_t length;
 	uint32_t access;
+	bool pinned;               /* by the module: it can be lent to its clients */
 	uint64_t id;               /* also its id in the ledger */
 	_Atomic uint64_t uses;     /* count, and OTTE_REGION_HIDDEN */
 	struct otte_region_watch watch;

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "control/endpoint.h"
+#include "engine/attestor.h"
 #include "engine/engine.h"
 #include "engine/notify.h"
 #include "engine/source.h"
@@ -150,6 +151,8 @@ static void tick(struct otte_engine *engine, unsigned index, uint64_t now_ns)
 	engine->tcp->ops->source_tick(engine->tcp, index, now_ns);
 	if (index)
 		return;
+	otte_attestor_drain(engine);
+	otte_source_tick(engine);
 	if (atomic_exchange(&engine->serve_bye, false))
 		otte_control_server_bye(&engine->server);
 	otte_control_server_tick(&engine->server, now_ns);

@@ -9,6 +9,7 @@
 #include <utlist.h>
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "engine/engine.h"
@@ -61,10 +62,14 @@ struct otte_source_use {
 	uint64_t length;
 };
 
+/* engine->parked: it was given back, and the module has yet to say that it is over. */
 struct otte_source_grant {
+	struct otte_source_grant *prev, *next; /* engine->parked */
 	struct source_peer *peer;
 	struct otte_region *region;
 	uint64_t loan;
+	bool borrowed; /* the module's loan to the peer's client */
+	bool over;     /* borrowed: and nothing of it is left */
 	bool retained; /* under peer->lock */
 	uint64_t hold;
 };
@@ -468,7 +473,19 @@ int otte_source_retain(struct otte_source_use *use)
 	return 0;
 }
 
-/* ---- Peers that map the memory ---- */
+/* ---- Peers of this host ---- */
+
+/* To its client of the module. */
+static int offer(struct source_peer *peer, struct otte_region *region, uint8_t op, uint64_t *loan)
+{
+	struct otte_engine *engine = peer->engine;
+	struct otte_loan_terms terms;
+
+	fill_terms(peer, region, op, &terms);
+	terms.borrower = (struct otte_borrower){ .client = peer->client };
+	terms.flags |= OTTE_LOAN_REVOCABLE;
+	return engine->ledger->ops->loan_offer(engine->client, &terms, loan);
+}
 
 /*
  * The loan ends with a receipt or with the process that has the mapping: local.trusted accepts that. It is a loan of
@@ -502,10 +519,22 @@ static int open_for(const struct otte_mem *mem, uint8_t op, int *fd)
 	return *fd < 0 ? otte_fail(-errno, "%s: %m", path) : 0;
 }
 
+/* What a peer needs to reach the region by itself. */
+static int prepare(struct otte_region *region, bool borrowed)
+{
+	if (borrowed)
+		return otte_mem_track(region->mem);
+	if (!region->engine->config.local_trusted)
+		return otte_fail(-EOPNOTSUPP, "region %lu is not pinned, or its peer is no client of our module",
+				 (unsigned long)region->id);
+	return otte_mem_share(region->mem);
+}
+
 /* With a use of the region. */
 static int grant_region(struct source_peer *peer, struct otte_region *region, uint8_t op,
 			struct otte_source_lent *lent)
 {
+	bool borrowed = region->pinned && peer->client && peer->engine->ledger->ops->loan_copy;
 	struct otte_source_grant *grant;
 	int ret;
 
@@ -515,7 +544,7 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 	if (!ret)
 		ret = otte_region_check_fresh(region);
 	if (!ret)
-		ret = otte_mem_share(region->mem);
+		ret = prepare(region, borrowed);
 	if (ret)
 		return ret;
 	grant = calloc(1, sizeof(*grant));
@@ -523,27 +552,32 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 		return otte_fail(-ENOMEM, "no memory for a grant");
 	grant->peer = peer;
 	grant->region = region;
-	ret = open_for(region->mem, op, &lent->fd);
+	grant->borrowed = borrowed;
+	lent->fd = -1;
+	if (!borrowed)
+		ret = open_for(region->mem, op, &lent->fd);
 	if (ret)
 		goto free_grant;
 	pthread_mutex_lock(&peer->lock);
 	if (atomic_load(&peer->engine->source_closed))
 		ret = otte_fail(-ESHUTDOWN, "this engine is closed as a source");
 	if (!ret)
-		ret = lend(peer, region, op, &grant->loan);
+		ret = borrowed ? offer(peer, region, op, &grant->loan) :
+				 lend(peer, region, op, &grant->loan);
 	if (!ret)
 		peer->busy++;
 	pthread_mutex_unlock(&peer->lock);
 	if (ret)
 		goto close_fd;
 	lent->grant = grant;
+	lent->loan = borrowed ? grant->loan : 0;
 	lent->uses_fd = region->mem->uses_fd;
 	lent->offset = region->offset;
 	lent->length = region->length;
 	return 0;
 
 close_fd:
-	close(lent->fd);
+	otte_fd_close(lent->fd);
 free_grant:
 	free(grant);
 	return ret;
@@ -564,6 +598,51 @@ int otte_source_grant(void *arg, uint64_t id, uint8_t op, struct otte_source_len
 	return ret;
 }
 
+/*
+ * It was never accepted, or its borrower has settled it, or it is revoked, which is nothing new where the borrower is
+ * gone: each is exact.
+ */
+int otte_source_revoke_grant(struct otte_source_grant *grant)
+{
+	struct otte_engine *engine = grant->peer->engine;
+	const struct otte_ledger_ops *ops = engine->ledger->ops;
+	int ret;
+
+	if (!grant->borrowed)
+		return -EOPNOTSUPP;
+	if (grant->over)
+		return 0;
+	ret = ops->loan_withdraw(engine->client, grant->loan);
+	if (ret == -EBUSY)
+		ret = ops->loan_revoke(engine->client, grant->loan);
+	if (ret && ret != -ENOENT)
+		return ret;
+	grant->over = true;
+	return 0;
+}
+
+/* Nobody else knows of it: it is looked at until it is over. */
+static void park(struct otte_source_grant *grant)
+{
+	struct otte_engine *engine = grant->peer->engine;
+
+	atomic_fetch_add(&grant->peer->refs, 1);
+	pthread_mutex_lock(&engine->parked_lock);
+	DL_APPEND(engine->parked, grant);
+	pthread_mutex_unlock(&engine->parked_lock);
+}
+
+static int settle_grant(const struct otte_source_grant *grant, bool returned)
+{
+	struct otte_engine *engine = grant->peer->engine;
+
+	if (grant->borrowed)
+		return 0;
+	return engine->ledger->ops->loan_settle(engine->client, grant->loan,
+						returned ? OTTE_EVIDENCE_RETURNED :
+							   OTTE_EVIDENCE_BORROWER_EXITED);
+}
+
 void otte_source_give_back(struct otte_source_grant *grant, bool returned, uint32_t owner)
 {
 	struct source_peer *peer = grant->peer;
@@ -573,10 +652,12 @@ void otte_source_give_back(struct otte_source_grant *grant, bool returned, uint3
 
 	if (!returned)
 		otte_uses_clear(region->mem->uses, owner);
+	if (grant->borrowed && otte_source_revoke_grant(grant)) {
+		park(grant);
+		return;
+	}
 	pthread_mutex_lock(&peer->lock);
-	ret = engine->ledger->ops->loan_settle(engine->client, grant->loan,
-					       returned ? OTTE_EVIDENCE_RETURNED :
-							  OTTE_EVIDENCE_BORROWER_EXITED);
+	ret = settle_grant(grant, returned);
 	if (grant->retained)
 		engine->ledger->ops->hold_drop(engine->client, grant->hold);
 	else
@@ -587,6 +668,33 @@ void otte_source_give_back(struct otte_source_grant *grant, bool returned, uint3
 			 otte_error_text());
 	free(grant);
 	otte_region_unuse(region);
+}
+
+/* One that is over is out of the list, and its to be given back for good. */
+static struct otte_source_grant *unpark(struct otte_engine *engine)
+{
+	struct otte_source_grant *grant;
+
+	pthread_mutex_lock(&engine->parked_lock);
+	DL_FOREACH(engine->parked, grant)
+		if (!otte_source_revoke_grant(grant))
+			break;
+	if (grant)
+		DL_DELETE(engine->parked, grant);
+	pthread_mutex_unlock(&engine->parked_lock);
+	return grant;
+}
+
+void otte_source_tick(struct otte_engine *engine)
+{
+	struct otte_source_grant *grant;
+	struct source_peer *peer;
+
+	while ((grant = unpark(engine))) {
+		peer = grant->peer;
+		otte_source_give_back(grant, true, 0);
+		put(peer);
+	}
 }
 
 int otte_source_retain_grant(struct otte_source_grant *grant)
@@ -608,7 +716,12 @@ int otte_source_retain_grant(struct otte_source_grant *grant)
 
 bool otte_source_fresh(const struct otte_source_grant *grant)
 {
-	return otte_region_is_fresh(&grant->region->watch);
+	const struct otte_region_watch *watch = &grant->region->watch;
+
+	/* What is borrowed is a matter of pages, all else goes by address. */
+	if (grant->borrowed && watch->mask && atomic_load(watch->word) & watch->suspect)
+		return false;
+	return otte_region_is_fresh(watch);
 }
 
 uint64_t otte_source_granted(const struct otte_source_grant *grant)

@@ -7,8 +7,10 @@
  * are gone, which is exact. Unregistering a region settles the loans on it the same way, after the last
  * request on it has ended.
  *
- * A grant is a standing loan of a peer of this host that has the region mapped: a use of the region that lasts
- * until its receipt is here, or its process is proven to have ended.
+ * A grant is a standing loan of a peer of this host that reaches the region by itself: a use of the region that lasts
+ * until its receipt is here, or its process is proven to have ended. Where the region is pinned by the module the loan is
+ * one of the module's to the peer's client, which can also be revoked: whatever a peer says or does not say, such a
+ * loan is over only when the module says so.
  *
  * A use whose end the transport cannot prove is retained: it has a record in the ledger, holds its range and
  * its loan like any other, but nobody waits for it any more.
@@ -38,12 +40,16 @@ int otte_source_grant(void *peer, uint64_t region, uint8_t op, struct otte_sourc
 void otte_source_give_back(struct otte_source_grant *grant, bool returned, uint32_t owner);
 uint64_t otte_source_granted(const struct otte_source_grant *grant);
 bool otte_source_fresh(const struct otte_source_grant *grant);
+int otte_source_revoke_grant(struct otte_source_grant *grant);
 int otte_source_retain_grant(struct otte_source_grant *grant);
 void otte_source_count(void *peer, uint64_t requests, uint64_t read_bytes, uint64_t write_bytes);
 void otte_source_connected(void *engine, int fd);
 
 /* Ask peers for what they have mapped of the region; 0: of every one. */
 void otte_source_recall(struct otte_engine *engine, uint64_t region);
+
+/* Looks after loans that were revoked while a copy was on its way. The serving thread calls it now and then. */
+void otte_source_tick(struct otte_engine *engine);
 
 /* No use of the region is left: settle every standing loan on it. */
 void otte_source_forget(struct otte_engine *engine, uint64_t region);

@@ -65,8 +65,9 @@ int otte_request_check_ours(struct otte_engine *engine, const struct otte_reques
 	ret = check_fields(request, i);
 	if (ret)
 		return ret;
-	if (request->transport == OTTE_TRANSPORT_LOCAL && !engine->config.local_trusted)
-		return otte_fail(-ENOSYS, "request %zu: transport local needs local.trusted", i);
+	if (request->transport == OTTE_TRANSPORT_LOCAL && engine->tcp->ops->kind != OTTE_TRANSPORT_LOCAL)
+		return otte_fail(-ENOSYS, "request %zu: transport local needs the module's ledger, or local.trusted",
+				 i);
 	if (!request->segment || request->segment->engine != engine)
 		return otte_fail(-EINVAL, "request %zu: segment is not of this engine", i);
 	if (!local || local->engine != engine)

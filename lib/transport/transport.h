@@ -24,6 +24,7 @@
 /* Threads that serve peers, at most. */
 #define OTTE_WORKERS_MAX 16
 
+struct otte_ledger_client;
 struct otte_transport;
 struct otte_transport_peer;
 
@@ -59,6 +60,7 @@ struct otte_work {
 		const struct otte_transport_ops *planner; /* whose `native` is */
 		void *way;
 		uint64_t moved;
+		bool torn;       /* more than `moved` may have reached the peer */
 		int slot;
 		_Atomic int abandon;
 	} own;
@@ -69,10 +71,11 @@ struct otte_source_use;
 
 struct otte_source_grant;
 
-/* What is lent to a process that maps it: the range of a region in its memory, for one direction. */
+/* What is lent to a process of this host: the range of a region in its memory, for one direction. */
 struct otte_source_lent {
 	struct otte_source_grant *grant;
-	int fd;                  /* the memory, to be closed; for READ it is open for reading only */
+	uint64_t loan;           /* the module's, offered to the peer's client; 0: the memory is given itself */
+	int fd;                  /* the memory, to be closed; for READ it is open for reading only; -1: a loan */
 	int uses_fd;             /* the table of its uses, base/uses.h; stays the engine's */
 	uint64_t offset, length; /* of the region in `fd` */
 };
@@ -114,6 +117,11 @@ struct otte_source_ops {
 	uint64_t (*granted)(const struct otte_source_grant *grant);
 	/* Whether its memory is still what was registered; else it is to be asked for back. */
 	bool (*fresh)(const struct otte_source_grant *grant);
+	/*
+	 * End it without the peer: 0, and nothing of it is in reach any more, give it back. -EINPROGRESS: later.
+	 * -EOPNOTSUPP: nobody can.
+	 */
+	int (*revoke_grant)(struct otte_source_grant *grant);
 	/* Nobody can say when it will be given back: recorded as retained until then. As retain(). */
 	int (*retain_grant)(struct otte_source_grant *grant);
 	/* What a peer says that it did by itself. */
@@ -144,6 +152,8 @@ struct otte_transport_env {
 	struct otte_source_ops source;
 	struct otte_keep_ops keep;
 	const struct otte_identity *identity;
+	/* As whom memory of other clients of the module is borrowed; NULL: none is. */
+	struct otte_ledger_client *client;
 	/* For a transport that does what it can and leaves the rest to another: that other. */
 	const struct otte_transport_ops *next;
 };

@@ -61,8 +61,8 @@ static void tell(struct otte_work *work, int code)
 	struct otte_work planned = { .native = work->native };
 
 	work->code = code;
-	work->effect = code && work->op == OTTE_WRITE && work->own.moved ? OTTE_EFFECT_UNKNOWN :
-									   OTTE_EFFECT_NONE;
+	work->effect = code && work->op == OTTE_WRITE && (work->own.moved || work->own.torn) ?
+			       OTTE_EFFECT_UNKNOWN : OTTE_EFFECT_NONE;
 	work->drained = true;
 	work->carrier = OTTE_TRANSPORT_LOCAL;
 	work->done(work);
@@ -84,12 +84,32 @@ static int settle(struct local_peer *peer, struct otte_work *work)
 {
 	struct local_grant *grant = work->own.way;
 	bool complete = work->own.moved == work->length;
+	int code = complete ? 0 : atomic_load(&work->own.abandon);
 
 	otte_uses_end(grant->uses, work->own.slot);
 	if (complete)
 		local_peer_count(peer, work);
+	if (code == -EKEYREVOKED)
+		local_grant_spoil(peer, grant);
 	local_grant_put(peer, grant);
-	return complete ? 0 : atomic_load(&work->own.abandon);
+	return code;
+}
+
+/*
+ * Without locks, of a settled work. One that was cut short because its grant was taken back goes the other way if
+ * nothing of it has moved; so does a READ, all of it and as a retry, for it is drained.
+ */
+static void finish(struct local_peer *peer, struct otte_work *work, int code)
+{
+	bool moved = work->own.moved || work->own.torn;
+
+	if (code != -EKEYREVOKED || work->wanted == OTTE_TRANSPORT_LOCAL ||
+	    (moved && (work->op == OTTE_WRITE || !work->retries))) {
+		tell(work, code);
+		return;
+	}
+	work->retries -= moved;
+	hand_on(peer, work, code);
 }
 
 /* ---- Moving ---- */
@@ -173,7 +193,7 @@ static bool turn(struct local_peer *peer, uint64_t *bytes)
 	}
 	ret = settle(peer, work);
 	pthread_mutex_unlock(&peer->lock);
-	tell(work, ret);
+	finish(peer, work, ret);
 	pthread_mutex_lock(&peer->lock);
 	return true;
 }
@@ -217,7 +237,7 @@ static void run_alone(struct local_peer *peer, struct otte_work *work)
 	DL_DELETE2(peer->running, work, own.prev, own.next);
 	code = settle(peer, work);
 	pthread_mutex_unlock(&peer->lock);
-	tell(work, code);
+	finish(peer, work, code);
 }
 
 /* Not for us, as far as can be told without the lock. */
@@ -226,6 +246,21 @@ static bool passes_by(const struct local_peer *peer, const struct otte_work *wor
 	return work->wanted == OTTE_TRANSPORT_TCP ||
 	       (atomic_load_explicit(&peer->state, memory_order_relaxed) == LOCAL_DOWN &&
 		work->wanted != OTTE_TRANSPORT_LOCAL);
+}
+
+/* Under lock. False: it has failed, and is to be tried as any other; only a WRITE that may have begun is not. */
+static bool direct_step(struct local_peer *peer, struct otte_work *work)
+{
+	int code;
+
+	step(work);
+	code = settle(peer, work);
+	if (code && (work->op == OTTE_READ || (!work->own.moved && !work->own.torn)))
+		return false;
+	work->code = code;
+	work->effect = code ? OTTE_EFFECT_UNKNOWN : OTTE_EFFECT_NONE;
+	work->carrier = OTTE_TRANSPORT_LOCAL;
+	return true;
 }
 
 /* Under the lock throughout, as it is over in 2 us: nobody can want it to end early. */
@@ -239,11 +274,8 @@ bool local_copy_direct(struct otte_transport_peer *base, struct otte_work *work)
 		return false;
 	pthread_mutex_lock(&peer->lock);
 	moved = !peer->queue && admit(peer, work) == 0;
-	if (moved) {
-		step(work);
-		settle(peer, work);
-		work->carrier = OTTE_TRANSPORT_LOCAL;
-	}
+	if (moved)
+		moved = direct_step(peer, work);
 	pthread_mutex_unlock(&peer->lock);
 	return moved;
 }
@@ -264,7 +296,7 @@ bool local_copy_exchange(struct otte_transport_peer *base, struct otte_work *wor
 		step(work);
 		code = settle(peer, work);
 		pthread_mutex_unlock(&peer->lock);
-		tell(work, code);
+		finish(peer, work, code);
 		return true;
 	}
 	if (ret == 0)
@@ -349,16 +381,42 @@ void local_copy_cancel(struct otte_transport_peer *base, void *pinned, int code)
 	peer->next->ops->cancel(peer->next, pinned, code);
 }
 
+/* Under lock: it has begun to read what its peer's end does not take away. */
+static bool goes_on(const struct otte_work *work)
+{
+	return work->own.way && work->op == OTTE_READ && local_way_outlives(work->own.way);
+}
+
+static void abandon(struct otte_work *work, int code, bool writes)
+{
+	if (work->own.way && !goes_on(work) && (!writes || work->op == OTTE_WRITE))
+		atomic_store(&work->own.abandon, code);
+}
+
 void local_copy_abandon(struct local_peer *peer, int code, bool writes)
 {
 	struct otte_work *work;
 
 	DL_FOREACH2(peer->running, work, own.next)
-		if (!writes || work->op == OTTE_WRITE)
-			atomic_store(&work->own.abandon, code);
+		abandon(work, code, writes);
 	DL_FOREACH2(peer->queue, work, own.next)
-		if (work->own.way && (!writes || work->op == OTTE_WRITE))
-			atomic_store(&work->own.abandon, code);
+		abandon(work, code, writes);
+}
+
+/* Under lock: the first in the queue that ends with its peer. */
+static struct otte_work *take_hopeless(struct local_peer *peer)
+{
+	struct otte_work *work;
+
+	DL_FOREACH2(peer->queue, work, own.next)
+		if (!goes_on(work))
+			break;
+	if (!work)
+		return NULL;
+	DL_DELETE2(peer->queue, work, own.prev, own.next);
+	if (work->own.way)
+		settle(peer, work);
+	return work;
 }
 
 void local_copy_fail(struct local_peer *peer, int code)
@@ -367,11 +425,9 @@ void local_copy_fail(struct local_peer *peer, int code)
 
 	for (;;) {
 		pthread_mutex_lock(&peer->lock);
-		work = peer->queue;
-		if (work)
-			DL_DELETE2(peer->queue, work, own.prev, own.next);
-		if (work && work->own.way)
-			settle(peer, work);
+		work = take_hopeless(peer);
+		if (!work)
+			local_copy_kick(peer);
 		pthread_mutex_unlock(&peer->lock);
 		if (!work)
 			return;

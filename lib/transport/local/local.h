@@ -42,7 +42,11 @@
 
 enum local_type {
 	LOCAL_ASK = 1,    /* op, region */
-	LOCAL_GRANT = 2,  /* op, region, status; 0: id, owner, offset, length, and LOCAL_FDS descriptors */
+	/*
+	 * op, region, status; 0: id, owner, offset, length, and LOCAL_FDS descriptors: the memory and the table of its
+	 * uses; or loan, and the table twice
+	 */
+	LOCAL_GRANT = 2,
 	LOCAL_RECALL = 3, /* id */
 	LOCAL_RETURN = 4, /* id; 0: of everything that ever came, by earlier connections of the session too */
 	LOCAL_COUNT = 5,  /* id: requests, offset: bytes read, length: bytes written */
@@ -58,7 +62,8 @@ struct local_message {
 	uint64_t region;
 	uint64_t offset;
 	uint64_t length;
-	uint64_t reserved[2];
+	uint64_t loan;
+	uint64_t reserved;
 };
 _Static_assert(sizeof(struct local_message) == 64, "a message has 64 bytes");
 
@@ -127,6 +132,8 @@ struct local_grant {
 	uint8_t *bytes;         /* of the region */
 	struct otte_uses *uses;
 	int fd;                 /* of the allocation */
+	struct otte_ledger_client *client; /* who borrowed `loan` of the module; NULL: it is mapped itself */
+	uint64_t loan;
 	int code;               /* REFUSED: why */
 	uint64_t since_ns;      /* ASKED, REFUSED */
 	uint64_t id;
@@ -160,6 +167,7 @@ struct local_peer {
 
 	struct local_grant *grants;
 	uint32_t leaving;       /* grants that are; with none left and DOWN the connection is closed */
+	uint64_t lender;        /* READY: the peer's client of our module, attested; 0: not known */
 	uint64_t since_ns;      /* HELLO: begun; DOWN: tried again from then on */
 	struct otte_stream hello;
 };
@@ -175,16 +183,28 @@ void local_peer_close(struct otte_transport_peer *peer);
 int local_peer_find(struct local_peer *peer, const struct otte_work *work, struct local_grant **out);
 /* Under lock: one user less. */
 void local_grant_put(struct local_peer *peer, struct local_grant *grant);
+/* Under lock, by one of its users: it is of no use any more. */
+void local_grant_spoil(struct local_peer *peer, struct local_grant *grant);
 /* Under lock: tell the source what was done, now or in time. */
 void local_peer_count(struct local_peer *peer, const struct otte_work *work);
 
 /* ---- Grants, by the way the bytes are reached ---- */
 
-/* Map what a GRANT brought; the descriptors stay the caller's. */
-int local_way_map(struct local_grant *grant, const struct local_message *message, const int fds[LOCAL_FDS]);
+/* Map or borrow what a GRANT brought; the descriptors stay the caller's. Under peer->lock. */
+int local_way_map(const struct local_peer *peer, struct local_grant *grant,
+		  const struct local_message *message, const int fds[LOCAL_FDS]);
+/* Unmap it; what was borrowed is settled by our receipt. */
 void local_way_unmap(struct local_grant *grant);
-/* Move `length` bytes of the work from own.moved on, and count them there. 0, or -ESTALE: local memory went away. */
+/*
+ * Move `length` bytes of the work from own.moved on, and count them there. 0, or -ESTALE: local or lent memory went
+ * away; -EKEYREVOKED: it is lent no longer.
+ */
 int local_way_move(const struct local_grant *grant, struct otte_work *work, uint64_t length);
+/* Whether what was lent stays good when the peer is gone, so that a READ goes on. */
+static inline bool local_way_outlives(const struct local_grant *grant)
+{
+	return grant->client;
+}
 
 /* ---- Copying ---- */
 
@@ -198,7 +218,7 @@ void local_copy_ready(struct otte_watch *watch, uint32_t events);
 void local_copy_kick(struct local_peer *peer);
 /* Under lock: copies that have begun end soon; `writes`: those only. */
 void local_copy_abandon(struct local_peer *peer, int code, bool writes);
-/* End what has not begun. */
+/* End what waits, but for READs that have begun and go on without the peer. */
 void local_copy_fail(struct local_peer *peer, int code);
 
 /* ---- Source ---- */

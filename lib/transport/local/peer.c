@@ -142,6 +142,12 @@ static void leave(struct local_peer *peer, struct local_grant *grant)
 		give_back(peer, grant);
 }
 
+void local_grant_spoil(struct local_peer *peer, struct local_grant *grant)
+{
+	if (!grant->leaving)
+		leave(peer, grant);
+}
+
 void local_grant_put(struct local_peer *peer, struct local_grant *grant)
 {
 	if (--grant->users == 0 && grant->leaving)
@@ -246,13 +252,18 @@ static int open_kick(struct local_peer *peer)
 static void begin(struct local_peer *peer)
 {
 	const struct otte_identity *theirs = &peer->control->welcome.identity;
+	const struct otte_transport_env *env = &peer->local->env;
+	uint64_t lender = env->client ? peer->control->attested : 0;
 	bool say = false;
 	int ret = 0;
 
-	if (memcmp(theirs->boot_id, peer->local->env.identity->boot_id, sizeof(theirs->boot_id)))
+	if (memcmp(theirs->boot_id, env->identity->boot_id, sizeof(theirs->boot_id)))
+		return;
+	if (!lender && !env->config->local_trusted)
 		return;
 	pthread_mutex_lock(&peer->lock);
 	peer->stopped = false;
+	peer->lender = lender;
 	if (peer->state == LOCAL_DOWN && peer->lane.fd < 0) {
 		peer->since_ns = otte_now_ns();
 		ret = open_kick(peer);
@@ -261,7 +272,7 @@ static void begin(struct local_peer *peer)
 		if (!ret)
 			peer->state = LOCAL_HELLO;
 		else
-			peer->since_ns += peer->local->env.config->reconnect_max_ns;
+			peer->since_ns += env->config->reconnect_max_ns;
 		say = ret && !peer->said;
 		peer->said |= say;
 	}
@@ -299,7 +310,7 @@ static int take_grant(struct local_peer *peer, const struct local_message *messa
 	if (!ret) {
 		grant->id = message->id;
 		grant->epoch = peer->control->welcome.identity.epoch;
-		ret = local_way_map(grant, message, fds);
+		ret = local_way_map(peer, grant, message, fds);
 		if (ret)
 			return_one(peer, message->id);
 	}
@@ -462,6 +473,9 @@ int local_peer_find(struct local_peer *peer, const struct otte_work *work, struc
 	grant->used = ++peer->uses;
 	if (grant->state == LOCAL_ASKED)
 		return 1;
+	/* Why is of interest to nobody whose request goes the other way. */
+	if (grant->state == LOCAL_REFUSED && work->wanted != OTTE_TRANSPORT_LOCAL)
+		return grant->code;
 	if (grant->state == LOCAL_REFUSED)
 		return otte_fail(grant->code, "the peer does not lend region %lu",
 				 (unsigned long)work->region);

@@ -46,8 +46,8 @@ enum lane_state {
 struct lent {
 	uint64_t id;
 	struct otte_source_grant *grant;
-	bool wanted;   /* back */
-	bool recalled; /* and the peer was told */
+	uint64_t wanted_ns; /* back, since then; 0: it may stay */
+	bool recalled;      /* and the peer was told */
 	bool retained;
 	UT_hash_handle hh;
 };
@@ -66,6 +66,7 @@ struct local_lane {
 	uint64_t silent_ns;     /* since when nothing is lent; 0: OPEN */
 	bool watched;           /* DYING: the end of the process will be seen */
 	unsigned failures;      /* to receive */
+	bool revoked;           /* the peer may still send receipts for what it no longer has */
 	bool returned_all;      /* and what earlier lanes of the session were lent is to be settled, too */
 	struct lent *lents;
 };
@@ -116,9 +117,15 @@ static void say_recalls(struct local_lane *lane)
 			.id = lent->id,
 		};
 
-		if (lent->wanted && !lent->recalled)
+		if (lent->wanted_ns && !lent->recalled)
 			lent->recalled = !local_send(lane->watch.fd, &message, NULL);
 	}
+}
+
+static void want(struct lent *lent)
+{
+	if (!lent->wanted_ns)
+		lent->wanted_ns = otte_now_ns();
 }
 
 /* Under lane.lock. Region 0: all. */
@@ -127,7 +134,8 @@ static void recall(struct local_lane *lane, uint64_t region)
 	struct lent *lent, *next;
 
 	HASH_ITER(hh, lane->lents, lent, next)
-		lent->wanted |= !region || lane->local->env.source.granted(lent->grant) == region;
+		if (!region || lane->local->env.source.granted(lent->grant) == region)
+			want(lent);
 	say_recalls(lane);
 }
 
@@ -175,7 +183,7 @@ static int lend(struct local_lane *lane, uint64_t region, uint8_t op, struct ott
 	if (record->hh.tbl)
 		return 0;
 	source->give_back(lent->grant, true, lane->owner);
-	close(lent->fd);
+	otte_fd_close(lent->fd);
 	free(record);
 	return otte_fail(-ENOMEM, "no memory for a grant");
 }
@@ -204,7 +212,8 @@ static void answer_ask(struct local_lane *lane, const struct local_message *aske
 	message.owner = lane->owner;
 	message.offset = lent.offset;
 	message.length = lent.length;
-	fds[0] = lent.fd;
+	message.loan = lent.loan;
+	fds[0] = lent.loan ? lent.uses_fd : lent.fd;
 	fds[1] = lent.uses_fd;
 	if (local_send(lane->watch.fd, &message, fds)) {
 		/* It never left us. */
@@ -212,7 +221,7 @@ static void answer_ask(struct local_lane *lane, const struct local_message *aske
 		give_back(lane, record, true);
 		hang_up(lane);
 	}
-	close(lent.fd);
+	otte_fd_close(lent.fd);
 }
 
 /* Under lane.lock. */
@@ -226,6 +235,8 @@ static int take_return(struct local_lane *lane, uint64_t id)
 		return 0;
 	}
 	HASH_FIND(hh, lane->lents, &id, sizeof(id), lent);
+	if (!lent && lane->revoked && id <= lane->last_id)
+		return 0;
 	if (!lent)
 		return otte_fail(-EPROTO, "a receipt for grant %lu, which is not lent", (unsigned long)id);
 	give_back(lane, lent, true);
@@ -415,8 +426,10 @@ int local_source_accept(struct local *local, void *peer, int fd)
 		free_lane(&lane->retired);
 		return ret;
 	}
-	otte_log(OTTE_LOG_INFO,
-		 "process %d may map memory of this engine, whole allocations (local.trusted)", lane->pid);
+	if (local->env.config->local_trusted)
+		otte_log(OTTE_LOG_INFO,
+			 "process %d may map memory of this engine, whole allocations (local.trusted)",
+			 lane->pid);
 	return 0;
 }
 
@@ -456,21 +469,48 @@ static void want_stale(struct local_lane *lane)
 	struct lent *lent, *next;
 
 	HASH_ITER(hh, lane->lents, lent, next)
-		lent->wanted |= !lane->local->env.source.fresh(lent->grant);
+		if (!lane->local->env.source.fresh(lent->grant))
+			want(lent);
 }
 
-static void look_at(struct local_lane *lane, uint64_t now_ns)
+static bool passed(uint64_t since_ns, uint64_t now_ns, uint64_t limit_ns)
+{
+	return since_ns && now_ns - min_u64(now_ns, since_ns) > limit_ns;
+}
+
+/* Under lane.lock: what can be had without the peer is waited for no longer. */
+static void revoke_overdue(struct local_lane *lane, uint64_t now_ns)
 {
 	uint64_t limit_ns = lane->local->env.config->control_timeout_ns;
+	bool silent = passed(lane->silent_ns, now_ns, limit_ns);
+	struct lent *lent, *next;
+
+	HASH_ITER(hh, lane->lents, lent, next) {
+		if (!silent && !passed(lent->wanted_ns, now_ns, limit_ns))
+			continue;
+		if (lane->local->env.source.revoke_grant(lent->grant) == -EOPNOTSUPP)
+			continue;
+		lane->revoked = true;
+		give_back(lane, lent, false);
+	}
+	if (silent)
+		retain_all(lane);
+}
+
+/* True: there is nothing left to wait for. */
+static bool look_at(struct local_lane *lane, uint64_t now_ns)
+{
+	bool over;
 
 	pthread_mutex_lock(&lane->lock);
 	want_stale(lane);
 	say_recalls(lane);
-	if (lane->silent_ns && now_ns - min_u64(now_ns, lane->silent_ns) > limit_ns)
-		retain_all(lane);
+	revoke_overdue(lane, now_ns);
+	over = lane->state != LANE_OPEN && !lane->lents;
 	pthread_mutex_unlock(&lane->lock);
-	if (lane->state == LANE_DYING && !lane->watched)
+	if (!over && lane->state == LANE_DYING && !lane->watched)
 		watch_process(lane);
+	return over;
 }
 
 static void resume_listener(struct local *local)
@@ -481,10 +521,11 @@ static void resume_listener(struct local *local)
 
 void local_source_tick(struct local *local, uint64_t now_ns)
 {
-	struct local_lane *lane;
+	struct local_lane *lane, *next;
 
-	DL_FOREACH(local->lanes, lane)
-		look_at(lane, now_ns);
+	DL_FOREACH_SAFE(local->lanes, lane, next)
+		if (look_at(lane, now_ns))
+			end_lane(lane);
 	if (local->paused_until_ns && now_ns >= local->paused_until_ns)
 		resume_listener(local);
 }

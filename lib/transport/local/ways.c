@@ -2,7 +2,10 @@
 /*
  * How the bytes of a grant are reached.
  *
- * Here: the memfd behind the source's memory, mapped. It must be sealed against shrinking: one that is cut off
+ * Through the module: a loan to our client of it, which we accept, copy from and to, and settle. The module sees to
+ * range, direction and end, and its pages outlive their owner.
+ *
+ * Without it: the memfd behind the source's memory, mapped. It must be sealed against shrinking: one that is cut off
  * under a mapping would end us with SIGBUS. Our own side may be a file or the application's memory, which can go
  * away at any moment; the kernel copies that.
  */
@@ -17,6 +20,8 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/log.h"
+#include "ledger/ledger.h"
 #include "transport/local/local.h"
 
 /* `fd` has `bytes` bytes, and always will; each page of it can be had, which one of hugetlbfs may deny with SIGBUS. */
@@ -56,15 +61,70 @@ static int map(int fd, uint64_t offset, uint64_t length, int protection, void **
 	return 0;
 }
 
-int local_way_map(struct local_grant *grant, const struct local_message *message, const int fds[LOCAL_FDS])
+/* Under peer->lock. What another client offers is not what the peer has lent us, whoever says so. */
+static int borrow(const struct local_peer *peer, struct local_grant *grant, const struct local_message *message)
+{
+	struct otte_ledger_client *client = peer->local->env.client;
+	const struct otte_ledger_ops *ops;
+	struct otte_borrowed borrowed;
+	int ret;
+
+	if (!client || !peer->lender)
+		return otte_fail(-EPROTO, "a loan of a peer that is no client of our module");
+	ops = client->ledger->ops;
+	ret = ops->loan_borrow(client, message->loan, peer->lender, &borrowed);
+	if (ret)
+		return ret;
+	if (borrowed.length != message->length || borrowed.right != grant->key.op) {
+		ops->loan_settle(client, message->loan, OTTE_EVIDENCE_RETURNED);
+		return otte_fail(-EPROTO, "loan %lu is another than its grant", (unsigned long)message->loan);
+	}
+	grant->client = client;
+	grant->loan = message->loan;
+	return 0;
+}
+
+static void settle(struct local_grant *grant)
+{
+	int ret = grant->client->ledger->ops->loan_settle(grant->client, grant->loan, OTTE_EVIDENCE_RETURNED);
+
+	/* Revoked meanwhile: it is settled. */
+	if (ret && ret != -ENOENT)
+		otte_log(OTTE_LOG_ERROR, "loan %lu cannot be given back: %s", (unsigned long)grant->loan,
+			 otte_error_text());
+}
+
+static int map_memory(struct local_grant *grant, const struct local_message *message, int fd)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), skip = message->offset % page;
 	int protection = grant->key.op == OTTE_WRITE ? PROT_READ | PROT_WRITE : PROT_READ;
-	void *uses = NULL;
 	int ret;
 
-	ret = check_memory(fds[0], message->offset, message->length);
-	if (!ret && (!message->length || !message->owner || message->owner >= 1u << 30))
+	ret = check_memory(fd, message->offset, message->length);
+	if (ret)
+		return ret;
+	grant->map_length = message->length + skip;
+	ret = map(fd, message->offset - skip, grant->map_length, protection, &grant->map);
+	if (ret)
+		return ret;
+	grant->fd = otte_fd_dup(fd);
+	if (grant->fd < 0) {
+		ret = otte_fail(-errno, "a descriptor of lent memory: %m");
+		munmap(grant->map, grant->map_length);
+		grant->map = NULL;
+		return ret;
+	}
+	grant->bytes = (uint8_t *)grant->map + skip;
+	return 0;
+}
+
+int local_way_map(const struct local_peer *peer, struct local_grant *grant,
+		  const struct local_message *message, const int fds[LOCAL_FDS])
+{
+	void *uses = NULL;
+	int ret = 0;
+
+	if (!message->length || !message->owner || message->owner >= 1u << 30)
 		ret = otte_fail(-EPROTO, "a grant of no bytes or no owner");
 	if (!ret)
 		ret = check_memory(fds[1], 0, sizeof(*grant->uses));
@@ -73,34 +133,62 @@ int local_way_map(struct local_grant *grant, const struct local_message *message
 	ret = map(fds[1], 0, sizeof(*grant->uses), PROT_READ | PROT_WRITE, &uses);
 	if (ret)
 		return ret;
-	grant->map_length = message->length + skip;
-	ret = map(fds[0], message->offset - skip, grant->map_length, protection, &grant->map);
-	if (ret)
-		goto unmap_uses;
-	grant->fd = otte_fd_dup(fds[0]);
-	if (grant->fd < 0) {
-		ret = otte_fail(-errno, "a descriptor of lent memory: %m");
-		goto unmap;
+	grant->fd = -1;
+	if (message->loan)
+		ret = borrow(peer, grant, message);
+	else
+		ret = map_memory(grant, message, fds[0]);
+	if (ret) {
+		munmap(uses, sizeof(*grant->uses));
+		return ret;
 	}
 	grant->uses = uses;
-	grant->bytes = (uint8_t *)grant->map + skip;
 	grant->offset = message->offset;
 	grant->length = message->length;
 	grant->owner = message->owner;
 	return 0;
-
-unmap:
-	munmap(grant->map, grant->map_length);
-unmap_uses:
-	munmap(uses, sizeof(*grant->uses));
-	return ret;
 }
 
 void local_way_unmap(struct local_grant *grant)
 {
-	munmap(grant->map, grant->map_length);
+	if (grant->map)
+		munmap(grant->map, grant->map_length);
 	munmap(grant->uses, sizeof(*grant->uses));
 	otte_fd_close(grant->fd);
+	if (grant->client)
+		settle(grant);
+}
+
+/* A WRITE into what its owner has unmapped meanwhile is none that anybody will see. */
+static int look(const struct local_grant *grant, const struct otte_work *work)
+{
+	uint64_t none;
+
+	if (work->op == OTTE_READ)
+		return 0;
+	return grant->client->ledger->ops->loan_copy(grant->client, grant->loan, 0, work->local, 0, &none);
+}
+
+static int move_by_module(const struct local_grant *grant, struct otte_work *work, uint64_t length)
+{
+	const struct otte_ledger_ops *ops = grant->client->ledger->ops;
+	uint64_t end = work->own.moved + length, at = work->own.moved, done;
+	int ret;
+
+	while (at < end) {
+		ret = ops->loan_copy(grant->client, grant->loan, work->offset + at, work->local + at, end - at,
+				     &done);
+		if (ret == -EFAULT)
+			ret = otte_fail(-ESTALE, "local memory went away");
+		work->own.torn |= !ret;
+		at += ret ? 0 : done;
+		if (!ret && at == work->length)
+			ret = look(grant, work);
+		if (ret)
+			return ret;
+		work->own.moved = at;
+	}
+	return 0;
 }
 
 /* What has no page any more is an error to the kernel, where it would be the end of us. */
@@ -126,11 +214,14 @@ static int move_by_kernel(const struct local_grant *grant, struct otte_work *wor
 
 int local_way_move(const struct local_grant *grant, struct otte_work *work, uint64_t length)
 {
-	uint8_t *theirs = grant->bytes + work->offset + work->own.moved;
 	uint8_t *ours = work->local + work->own.moved;
+	uint8_t *theirs;
 
+	if (grant->client)
+		return move_by_module(grant, work, length);
 	if (!work->firm)
 		return move_by_kernel(grant, work, length);
+	theirs = grant->bytes + work->offset + work->own.moved;
 	if (work->op == OTTE_READ)
 		memcpy(ours, theirs, length);
 	else
