@@ -35,7 +35,7 @@ bench-regions: $(B)/unit/regions ## 100 rounds of 10,000 regions: the last ones 
 	@$(B)/unit/regions bench
 
 # Unit programs that work on the engine's pair.
-$(foreach n,alone batch ends gate local peers stale threads zerocopy,$(eval UNIT_WITH_$(n) := tests/unit/engine/pair.o))
+$(foreach n,alone batch ends gate lend local peers stale threads zerocopy,$(eval UNIT_WITH_$(n) := tests/unit/engine/pair.o))
 
 # The same under the sanitizers, every fifth fault in the library's threads.
 CHECK_LONG_PARTS += sweep-san

@@ -23,6 +23,9 @@ LDFLAGS_unit_ends := $(addprefix -Wl$(comma)--wrap=,otte_access_end otte_notify_
 # What the module says, and which client a source takes a peer for.
 LDFLAGS_unit_attest := -Wl,--wrap=otte_attestor_fill,--wrap=otte_source_opened
 
+# The module, as far as it lends.
+LDFLAGS_unit_lend := -Wl,--wrap=otte_attestor_fill,--wrap=otte_ledger_open
+
 # Where a source stops, and what it finds when it looks at its memory.
 LDFLAGS_unit_stale := -Wl,--wrap=otte_source_begin,--wrap=otte_source_still,--wrap=tcp_peer_unplan
 
@@ -64,8 +67,10 @@ unit-programs: $(UNIT_BIN)
 check-part-unit: $(UNIT_BIN)
 	@tests/run-programs.sh $(UNIT_BIN)
 
-check-part-ledger-kernel: $(B)/unit/ledger $(B)/unit/attest $(B)/otte $(B)/guest/dump $(B)/guest/unmap
+check-part-ledger-kernel: $(B)/unit/ledger $(B)/unit/attest $(B)/otte $(B)/guest/dump $(B)/guest/unmap $(B)/guest/lend
 	@tests/vm/ledger --kernel 6.12 $(B)
+
+$(B)/guest/lend: $(STORM_COMMON:%=$(B)/tests/e2e/%.o)
 
 $(B)/guest/%: $(B)/tests/e2e/guest/%.o $(B)/libotte.a
 	@mkdir -p $(@D)

@@ -69,6 +69,7 @@ struct otte_source_grant {
 	struct otte_region *region;
 	uint64_t loan;
 	bool borrowed; /* the module's loan to the peer's client */
+	bool mapped;   /* borrowed: its touch could not be taken away without harm, so it is not revocable */
 	bool over;     /* borrowed: and nothing of it is left */
 	bool retained; /* under peer->lock */
 	uint64_t hold;
@@ -476,14 +477,15 @@ int otte_source_retain(struct otte_source_use *use)
 /* ---- Peers of this host ---- */
 
 /* To its client of the module. */
-static int offer(struct source_peer *peer, struct otte_region *region, uint8_t op, uint64_t *loan)
+static int offer(struct source_peer *peer, struct otte_region *region, uint8_t op, bool mapped,
+		 uint64_t *loan)
 {
 	struct otte_engine *engine = peer->engine;
 	struct otte_loan_terms terms;
 
 	fill_terms(peer, region, op, &terms);
 	terms.borrower = (struct otte_borrower){ .client = peer->client };
-	terms.flags |= OTTE_LOAN_REVOCABLE;
+	terms.flags |= mapped ? OTTE_LOAN_MAPPABLE : OTTE_LOAN_REVOCABLE;
 	return engine->ledger->ops->loan_offer(engine->client, &terms, loan);
 }
 
@@ -519,9 +521,21 @@ static int open_for(const struct otte_mem *mem, uint8_t op, int *fd)
 	return *fd < 0 ? otte_fail(-errno, "%s: %m", path) : 0;
 }
 
-/* What a peer needs to reach the region by itself. */
-static int prepare(struct otte_region *region, bool borrowed)
+/* Whole pages. */
+static bool mappable(const struct otte_region *region)
 {
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t address = (uint64_t)(uintptr_t)region->mem->address + region->offset;
+
+	return address % page == 0 && region->length % page == 0;
+}
+
+/* What a peer needs to reach the region by itself. */
+static int prepare(struct otte_region *region, bool borrowed, bool mapped)
+{
+	if (mapped && (!borrowed || !mappable(region)))
+		return otte_fail(-EOPNOTSUPP, "region %lu cannot be mapped by borrowers",
+				 (unsigned long)region->id);
 	if (borrowed)
 		return otte_mem_track(region->mem);
 	if (!region->engine->config.local_trusted)
@@ -531,7 +545,7 @@ static int prepare(struct otte_region *region, bool borrowed)
 }
 
 /* With a use of the region. */
-static int grant_region(struct source_peer *peer, struct otte_region *region, uint8_t op,
+static int grant_region(struct source_peer *peer, struct otte_region *region, uint8_t op, bool mapped,
 			struct otte_source_lent *lent)
 {
 	bool borrowed = region->pinned && peer->client && peer->engine->ledger->ops->loan_copy;
@@ -544,7 +558,7 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 	if (!ret)
 		ret = otte_region_check_fresh(region);
 	if (!ret)
-		ret = prepare(region, borrowed);
+		ret = prepare(region, borrowed, mapped);
 	if (ret)
 		return ret;
 	grant = calloc(1, sizeof(*grant));
@@ -553,6 +567,7 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 	grant->peer = peer;
 	grant->region = region;
 	grant->borrowed = borrowed;
+	grant->mapped = mapped;
 	lent->fd = -1;
 	if (!borrowed)
 		ret = open_for(region->mem, op, &lent->fd);
@@ -562,7 +577,7 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 	if (atomic_load(&peer->engine->source_closed))
 		ret = otte_fail(-ESHUTDOWN, "this engine is closed as a source");
 	if (!ret)
-		ret = borrowed ? offer(peer, region, op, &grant->loan) :
+		ret = borrowed ? offer(peer, region, op, mapped, &grant->loan) :
 				 lend(peer, region, op, &grant->loan);
 	if (!ret)
 		peer->busy++;
@@ -583,7 +598,7 @@ free_grant:
 	return ret;
 }
 
-int otte_source_grant(void *arg, uint64_t id, uint8_t op, struct otte_source_lent *lent)
+int otte_source_grant(void *arg, uint64_t id, uint8_t op, bool mapped, struct otte_source_lent *lent)
 {
 	struct source_peer *peer = arg;
 	struct otte_region *region;
@@ -592,7 +607,7 @@ int otte_source_grant(void *arg, uint64_t id, uint8_t op, struct otte_source_len
 	ret = otte_region_use_id(peer->engine, id, &region);
 	if (ret)
 		return ret;
-	ret = grant_region(peer, region, op, lent);
+	ret = grant_region(peer, region, op, mapped, lent);
 	if (ret)
 		otte_region_unuse(region);
 	return ret;
@@ -613,6 +628,8 @@ int otte_source_revoke_grant(struct otte_source_grant *grant)
 	if (grant->over)
 		return 0;
 	ret = ops->loan_withdraw(engine->client, grant->loan);
+	if (ret == -EBUSY && grant->mapped)
+		return -EOPNOTSUPP;
 	if (ret == -EBUSY)
 		ret = ops->loan_revoke(engine->client, grant->loan);
 	if (ret && ret != -ENOENT)

@@ -106,8 +106,11 @@ struct otte_source_ops {
 	/* A lane that accept_lane() took is closed, and no use of it is left. */
 	void (*lane_closed)(void *peer);
 
-	/* Lend a whole region for `op`, until it is given back with evidence. Errors are those of begin(). */
-	int (*grant)(void *peer, uint64_t region, uint8_t op, struct otte_source_lent *lent);
+	/*
+	 * Lend a whole region for `op`, until it is given back with evidence. Errors are those of begin(). `mapped`: as
+	 * a loan of the module that the peer can map, which nobody can take from it; -EOPNOTSUPP.
+	 */
+	int (*grant)(void *peer, uint64_t region, uint8_t op, bool mapped, struct otte_source_lent *lent);
 	/*
 	 * returned: by the peer's receipt; else its process has ended, and what `owner` was about to do with
 	 * the memory it will not do.

@@ -40,6 +40,10 @@
 #define LOCAL_MAGIC 0x4d54544fu /* "OTTM" */
 #define LOCAL_FDS 2
 
+/* Of an op that is said: OTTE_READ or OTTE_WRITE; and that it is to be mapped, of the module's loans. */
+#define LOCAL_OP 1u
+#define LOCAL_OP_MAPPED 2u
+
 enum local_type {
 	LOCAL_ASK = 1,    /* op, region */
 	/*
@@ -116,17 +120,22 @@ enum local_grant_state {
 	LOCAL_REFUSED = 2, /* for a while */
 };
 
-/* A region of the peer's for one direction. `leaving` ones are out of the table and go with their last user. */
+/*
+ * A region of the peer's for one direction. `leaving` ones are out of the table and go with their last user. What is
+ * borrowed of the module is copied by it; a region that is used much or in long requests has a second grant, by which
+ * it is mapped, and which is used instead.
+ */
 struct local_grant {
 	struct {
 		uint64_t region;
-		uint64_t op;
+		uint64_t op; /* LOCAL_OP_* */
 	} key;
 	enum local_grant_state state;
 	uint32_t users;
 	uint32_t owner;
 	bool leaving;
 	uint64_t used;          /* the peer's count of uses at the last one */
+	uint32_t repeats;       /* borrowed: short requests since then it was not mapped */
 	uint64_t epoch;         /* of the source that gave it */
 	uint64_t offset, length; /* of the region in the allocation */
 	uint8_t *bytes;         /* of the region */
@@ -166,6 +175,7 @@ struct local_peer {
 	uint64_t requests, read_bytes, write_bytes; /* not told yet */
 
 	struct local_grant *grants;
+	uint32_t mapped;        /* grants of LOCAL_OP_MAPPED, in every state */
 	uint32_t leaving;       /* grants that are; with none left and DOWN the connection is closed */
 	uint64_t lender;        /* READY: the peer's client of our module, attested; 0: not known */
 	uint64_t since_ns;      /* HELLO: begun; DOWN: tried again from then on */

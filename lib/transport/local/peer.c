@@ -115,6 +115,13 @@ static void return_one(struct local_peer *peer, uint64_t id)
 		shutdown(peer->lane.fd, SHUT_RD);
 }
 
+/* Under lock. */
+static void free_grant(struct local_peer *peer, struct local_grant *grant)
+{
+	peer->mapped -= grant->key.op & LOCAL_OP_MAPPED ? 1 : 0;
+	free(grant);
+}
+
 /* Under lock: the last user of a grant that leaves has gone. */
 static void give_back(struct local_peer *peer, struct local_grant *grant)
 {
@@ -122,7 +129,7 @@ static void give_back(struct local_peer *peer, struct local_grant *grant)
 	peer->leaving--;
 	if (peer->state == LOCAL_READY)
 		return_one(peer, grant->id);
-	free(grant);
+	free_grant(peer, grant);
 	if (!peer->leaving && peer->state == LOCAL_DOWN)
 		close_lane(peer);
 }
@@ -133,7 +140,7 @@ static void leave(struct local_peer *peer, struct local_grant *grant)
 	HASH_DEL(peer->grants, grant);
 	peer->last = NULL;
 	if (grant->state != LOCAL_LIVE) {
-		free(grant);
+		free_grant(peer, grant);
 		return;
 	}
 	grant->leaving = true;
@@ -403,48 +410,58 @@ static void lane_ready(struct otte_watch *watch, uint32_t events)
 
 /* ---- Finding a grant ---- */
 
-/* Under lock: room for one more, by giving back the one whose last use is longest ago. */
-static int make_room(struct local_peer *peer)
+/* Under lock: one less, of those that are mapped or of all, by giving back the one whose last use is longest ago. */
+static bool leave_oldest(struct local_peer *peer, bool mapped)
 {
 	struct local_grant *grant, *next, *oldest = NULL;
 
-	if (HASH_COUNT(peer->grants) + peer->leaving < peer->local->env.config->local_maps)
-		return 0;
 	HASH_ITER(hh, peer->grants, grant, next)
 		if (grant->state != LOCAL_ASKED && !grant->users &&
+		    (!mapped || grant->key.op & LOCAL_OP_MAPPED) &&
 		    (!oldest || grant->used < oldest->used))
 			oldest = grant;
-	if (!oldest)
-		return otte_fail(-EDQUOT, "local.maps (%u) is full",
-				 peer->local->env.config->local_maps);
-	leave(peer, oldest);
+	if (oldest)
+		leave(peer, oldest);
+	return oldest;
+}
+
+/* Under lock: room for one more. */
+static int make_room(struct local_peer *peer, bool mapped)
+{
+	const struct otte_config *config = peer->local->env.config;
+
+	if (mapped && peer->mapped >= config->local_map_entries && !leave_oldest(peer, true))
+		return otte_fail(-EDQUOT, "local.map_entries (%u) is full", config->local_map_entries);
+	if (HASH_COUNT(peer->grants) + peer->leaving >= config->local_maps && !leave_oldest(peer, false))
+		return otte_fail(-EDQUOT, "local.maps (%u) is full", config->local_maps);
 	return 0;
 }
 
 /* Under lock. */
-static int ask(struct local_peer *peer, const struct otte_work *work)
+static int ask(struct local_peer *peer, const struct otte_work *work, bool mapped)
 {
 	const struct local_message message = {
 		.magic = LOCAL_MAGIC,
 		.type = LOCAL_ASK,
-		.op = work->op,
+		.op = (uint16_t)(work->op | (mapped ? LOCAL_OP_MAPPED : 0)),
 		.region = work->region,
 	};
 	struct local_grant *grant;
 	int ret;
 
-	ret = make_room(peer);
+	ret = make_room(peer, mapped);
 	if (ret)
 		return ret;
 	grant = calloc(1, sizeof(*grant));
 	if (!grant)
 		return otte_fail(-ENOMEM, "no memory for a grant");
 	grant->key.region = work->region;
-	grant->key.op = work->op;
+	grant->key.op = message.op;
 	grant->since_ns = otte_now_ns();
+	peer->mapped += mapped;
 	HASH_ADD(hh, peer->grants, key, sizeof(grant->key), grant);
 	if (!grant->hh.tbl) {
-		free(grant);
+		free_grant(peer, grant);
 		return otte_fail(-ENOMEM, "no memory for a grant");
 	}
 	ret = local_send(peer->lane.fd, &message, NULL);
@@ -455,6 +472,49 @@ static int ask(struct local_peer *peer, const struct otte_work *work)
 	return 1;
 }
 
+/* Under lock. A refusal is believed for a while. */
+static struct local_grant *find_current(struct local_peer *peer, uint64_t region, uint64_t op)
+{
+	struct local_grant *grant = find_key(peer, region, op);
+
+	if (!grant || grant->state != LOCAL_REFUSED || otte_coarse_ns() - grant->since_ns <= REFUSED_NS)
+		return grant;
+	leave(peer, grant);
+	return NULL;
+}
+
+/* Under lock: whether a borrowed region is used so much that it is worth a mapping. Counts. */
+static bool wants_mapping(const struct local_peer *peer, struct local_grant *grant, const struct otte_work *work)
+{
+	const struct otte_config *config = peer->local->env.config;
+
+	if (!grant->client || !config->local_map_entries || !work->firm)
+		return false;
+	if (work->length >= config->local_map_bytes)
+		return true;
+	if (grant->repeats < config->local_map_repeats)
+		grant->repeats++;
+	return grant->repeats == config->local_map_repeats;
+}
+
+/* Under lock: the mapped one in place of a grant that is copied. Until it comes, and where it does not, that will do. */
+static struct local_grant *prefer_mapped(struct local_peer *peer, struct local_grant *grant,
+					 const struct otte_work *work)
+{
+	struct local_grant *mapped = find_current(peer, work->region, work->op | LOCAL_OP_MAPPED);
+
+	if (!mapped) {
+		grant->users++; /* it is not what makes room */
+		ask(peer, work, true);
+		grant->users--;
+		grant->repeats = 0;
+	}
+	if (!mapped || mapped->state != LOCAL_LIVE || mapped->length != grant->length)
+		return grant;
+	mapped->used = peer->uses;
+	return mapped;
+}
+
 int local_peer_find(struct local_peer *peer, const struct otte_work *work, struct local_grant **out)
 {
 	struct local_grant *grant;
@@ -463,13 +523,9 @@ int local_peer_find(struct local_peer *peer, const struct otte_work *work, struc
 		return 1;
 	if (peer->state == LOCAL_DOWN)
 		return otte_fail(-ENOTCONN, "the peer cannot be reached within this host");
-	grant = find_key(peer, work->region, work->op);
-	if (grant && grant->state == LOCAL_REFUSED && otte_coarse_ns() - grant->since_ns > REFUSED_NS) {
-		leave(peer, grant);
-		grant = NULL;
-	}
+	grant = find_current(peer, work->region, work->op);
 	if (!grant)
-		return ask(peer, work);
+		return ask(peer, work, false);
 	grant->used = ++peer->uses;
 	if (grant->state == LOCAL_ASKED)
 		return 1;
@@ -485,7 +541,7 @@ int local_peer_find(struct local_peer *peer, const struct otte_work *work, struc
 				 (unsigned long)work->region, (unsigned long)grant->length);
 	if (work->epoch != grant->epoch)
 		return otte_fail(-ESTALE, "a request for another epoch");
-	*out = grant;
+	*out = wants_mapping(peer, grant, work) ? prefer_mapped(peer, grant, work) : grant;
 	return 0;
 }
 

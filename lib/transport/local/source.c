@@ -163,7 +163,7 @@ static void hang_up(struct local_lane *lane)
 }
 
 /* Under lane.lock. Its descriptor is closed by the caller. */
-static int lend(struct local_lane *lane, uint64_t region, uint8_t op, struct otte_source_lent *lent)
+static int lend(struct local_lane *lane, uint64_t region, uint16_t op, struct otte_source_lent *lent)
 {
 	const struct otte_source_ops *source = &lane->local->env.source;
 	struct lent *record;
@@ -172,7 +172,7 @@ static int lend(struct local_lane *lane, uint64_t region, uint8_t op, struct ott
 	record = calloc(1, sizeof(*record));
 	if (!record)
 		return otte_fail(-ENOMEM, "no memory for a grant");
-	ret = source->grant(lane->peer, region, op, lent);
+	ret = source->grant(lane->peer, region, op & LOCAL_OP, op & LOCAL_OP_MAPPED, lent);
 	if (ret) {
 		free(record);
 		return ret;
@@ -202,7 +202,7 @@ static void answer_ask(struct local_lane *lane, const struct local_message *aske
 	int fds[LOCAL_FDS];
 
 	message.status = lane->state == LANE_OPEN ?
-				 lend(lane, asked->region, (uint8_t)asked->op, &lent) : -ESHUTDOWN;
+				 lend(lane, asked->region, asked->op, &lent) : -ESHUTDOWN;
 	if (message.status) {
 		if (local_send(lane->watch.fd, &message, NULL))
 			hang_up(lane);
@@ -248,7 +248,7 @@ static int take_message(struct local_lane *lane, const struct local_message *mes
 {
 	switch (message->type) {
 	case LOCAL_ASK:
-		if (message->op > OTTE_WRITE)
+		if (message->op & ~(LOCAL_OP | LOCAL_OP_MAPPED))
 			return otte_fail(-EPROTO, "op %u is asked for", message->op);
 		answer_ask(lane, message);
 		return 0;

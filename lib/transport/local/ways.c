@@ -75,12 +75,22 @@ static int borrow(const struct local_peer *peer, struct local_grant *grant, cons
 	ret = ops->loan_borrow(client, message->loan, peer->lender, &borrowed);
 	if (ret)
 		return ret;
-	if (borrowed.length != message->length || borrowed.right != grant->key.op) {
+	if (borrowed.length != message->length || borrowed.right != (grant->key.op & LOCAL_OP)) {
 		ops->loan_settle(client, message->loan, OTTE_EVIDENCE_RETURNED);
 		return otte_fail(-EPROTO, "loan %lu is another than its grant", (unsigned long)message->loan);
 	}
 	grant->client = client;
 	grant->loan = message->loan;
+	if (!(grant->key.op & LOCAL_OP_MAPPED))
+		return 0;
+	ret = ops->loan_map(client, message->loan, &grant->map);
+	if (ret) {
+		ops->loan_settle(client, message->loan, OTTE_EVIDENCE_RETURNED);
+		grant->map = NULL;
+		return ret;
+	}
+	grant->map_length = message->length;
+	grant->bytes = grant->map;
 	return 0;
 }
 
@@ -159,13 +169,11 @@ void local_way_unmap(struct local_grant *grant)
 		settle(grant);
 }
 
-/* A WRITE into what its owner has unmapped meanwhile is none that anybody will see. */
+/* Whether it is still lent, and the owner still has it mapped. */
 static int look(const struct local_grant *grant, const struct otte_work *work)
 {
 	uint64_t none;
 
-	if (work->op == OTTE_READ)
-		return 0;
 	return grant->client->ledger->ops->loan_copy(grant->client, grant->loan, 0, work->local, 0, &none);
 }
 
@@ -182,7 +190,8 @@ static int move_by_module(const struct local_grant *grant, struct otte_work *wor
 			ret = otte_fail(-ESTALE, "local memory went away");
 		work->own.torn |= !ret;
 		at += ret ? 0 : done;
-		if (!ret && at == work->length)
+		/* A WRITE into what its owner has unmapped meanwhile is none that anybody will see. */
+		if (!ret && at == work->length && work->op == OTTE_WRITE)
 			ret = look(grant, work);
 		if (ret)
 			return ret;
@@ -212,20 +221,44 @@ static int move_by_kernel(const struct local_grant *grant, struct otte_work *wor
 	return 0;
 }
 
-int local_way_move(const struct local_grant *grant, struct otte_work *work, uint64_t length)
+static void copy(const struct local_grant *grant, struct otte_work *work, uint64_t length)
 {
+	uint8_t *theirs = grant->bytes + work->offset + work->own.moved;
 	uint8_t *ours = work->local + work->own.moved;
-	uint8_t *theirs;
 
-	if (grant->client)
-		return move_by_module(grant, work, length);
-	if (!work->firm)
-		return move_by_kernel(grant, work, length);
-	theirs = grant->bytes + work->offset + work->own.moved;
 	if (work->op == OTTE_READ)
 		memcpy(ours, theirs, length);
 	else
 		memcpy(theirs, ours, length);
+}
+
+/*
+ * Nobody but an administrator can take it away, after its owner has died; that is looked for before each step, as what
+ * is touched then ends us.
+ */
+static int move_mapped(const struct local_grant *grant, struct otte_work *work, uint64_t length)
+{
+	int ret = look(grant, work);
+
+	if (ret)
+		return ret;
+	copy(grant, work, length);
+	work->own.torn = true;
+	if (work->op == OTTE_WRITE && work->own.moved + length == work->length)
+		ret = look(grant, work);
+	work->own.moved += ret ? 0 : length;
+	return ret;
+}
+
+int local_way_move(const struct local_grant *grant, struct otte_work *work, uint64_t length)
+{
+	if (grant->client && (!grant->bytes || !work->firm))
+		return move_by_module(grant, work, length);
+	if (grant->client)
+		return move_mapped(grant, work, length);
+	if (!work->firm)
+		return move_by_kernel(grant, work, length);
+	copy(grant, work, length);
 	work->own.moved += length;
 	return 0;
 }

@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Transport local through the module, between two engines of one process, over a simulated one. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "engine/engine.h"
+#include "engine/segment.h"
+#include "module.h"
+#include "unit/engine/pair.h"
+
+#define MIB_ (1u << 20)
+#define BYTES (4 * MIB_)
+
+static const uint64_t sizes[] = { 1, 17, 4096, 65536, 65537, 256 << 10, MIB_ + 3, BYTES };
+
+/* Shared memory, so that the simulated module can map it; what is lent is never the memfd. */
+static void copies(struct otte_config *config)
+{
+	config->local_trusted = 1;
+	config->local_pinned = 1;
+	config->local_map_entries = 0;
+	config->control_timeout_ns = SECOND;
+}
+
+static void maps(struct otte_config *config)
+{
+	copies(config);
+	config->local_map_entries = 2;
+	config->local_map_repeats = 1;
+	config->local_map_bytes = 4096;
+}
+
+static void not_pinned(struct otte_config *config)
+{
+	(void)config;
+}
+
+static void (*const ways[])(struct otte_config *) = { copies, maps };
+
+static uint32_t route(struct pair *pair)
+{
+	struct otte_task task;
+
+	assert_int_equal(otte_batch_task(pair->batch, 0, &task), 0);
+	return task.transport;
+}
+
+static struct otte_task last_task(struct pair *pair)
+{
+	struct otte_task task;
+
+	assert_int_equal(otte_batch_task(pair->batch, 0, &task), 0);
+	return task;
+}
+
+static uint64_t loans(struct pair *pair)
+{
+	struct otte_ledger_counters counters;
+
+	pair->source->ledger->ops->counters(pair->source->ledger, &counters);
+	return counters.loans;
+}
+
+static bool settles(struct pair *pair, uint64_t count)
+{
+	int i;
+
+	for (i = 0; i < 10000 && loans(pair) != count; i++)
+		usleep(1000);
+	return loans(pair) == count;
+}
+
+static void bytes_arrive_whole_and_nothing_beside_them(void **state)
+{
+	struct pair pair;
+	unsigned w, op, i;
+
+	(void)state;
+	for (w = 0; w < 2; w++) {
+		module_reset();
+		pair_open(&pair, BYTES, ways[w]);
+		for (op = OTTE_READ; op <= OTTE_WRITE; op++) {
+			uint8_t *from = op == OTTE_READ ? pair.remote_bytes : pair.local_bytes;
+			uint8_t *to = op == OTTE_READ ? pair.local_bytes : pair.remote_bytes;
+
+			for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+				uint64_t at = sizes[i] < BYTES ? 64 : 0, n = sizes[i];
+
+				pair_fill(from, BYTES, (uint8_t)i);
+				memset(to, 0xee, BYTES);
+				assert_int_equal(pair_run(&pair, (uint8_t)op, at, at, n), 0);
+				assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
+				assert_memory_equal(to + at, from + at, n);
+				assert_true(!at || to[at - 1] == 0xee);
+				assert_true(at + n == BYTES || to[at + n] == 0xee);
+			}
+		}
+		assert_int_equal(script.mapped, w ? 2 : 0);
+		assert_true(script.copied > 0);
+		assert_int_equal(loans(&pair), w ? 4 : 2);
+		pair_close_requester(&pair);
+		assert_true(settles(&pair, 0));
+		pair_close_source(&pair);
+	}
+}
+
+static void what_is_not_pinned_goes_over_tcp(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, not_pinned);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
+	assert_int_equal(route(&pair), OTTE_TRANSPORT_TCP);
+	assert_int_equal(script.copied, 0);
+	pair_close(&pair);
+}
+
+static void a_refused_loan_is_no_error_of_the_requests(void **state)
+{
+	struct otte_request request;
+	struct pair pair;
+
+	(void)state;
+	module_reset();
+	script.refuses = true;
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
+	assert_int_equal(route(&pair), OTTE_TRANSPORT_TCP);
+	request = pair_request(&pair, OTTE_READ, 0, 0, 4096);
+	request.transport = OTTE_TRANSPORT_LOCAL;
+	assert_int_equal(otte_batch_reset(pair.batch), 0);
+	assert_int_equal(otte_batch_run(pair.batch, &request, 1, 10 * SECOND), 1);
+	assert_int_equal(last_task(&pair).code, -EDQUOT);
+	script.refuses = false;
+	usleep(1100000);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
+	assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
+	pair_close(&pair);
+}
+
+/* ---- Taken away ---- */
+
+struct moment {
+	struct pair *pair;
+	unsigned at; /* before so many copies have begun */
+	void (*what)(struct pair *pair);
+	_Atomic bool done;
+};
+
+static void at_moment(void *arg)
+{
+	struct moment *moment = arg;
+
+	if (atomic_load(&script.copied) + atomic_load(&script.looked) >= moment->at &&
+	    !atomic_exchange(&moment->done, true))
+		moment->what(moment->pair);
+}
+
+static void take_away(struct pair *pair)
+{
+	(void)pair;
+	module_revoke_all();
+}
+
+static void unmap(struct pair *pair)
+{
+	(void)pair;
+	module_unmap();
+}
+
+static void lose(struct pair *pair)
+{
+	otte_fail(-ECONNRESET, "cut by the test");
+	otte_control_client_stop(&pair->segment->peer->control, -ECONNRESET);
+}
+
+static struct otte_task run_with(struct pair *pair, struct moment *moment, uint8_t op)
+{
+	/* The loan is there. */
+	assert_int_equal(pair_run(pair, op, 0, 0, BYTES), 0);
+	assert_int_equal(route(pair), OTTE_TRANSPORT_LOCAL);
+	pair_fill(op == OTTE_READ ? pair->remote_bytes : pair->local_bytes, BYTES, 7);
+	memset(op == OTTE_READ ? pair->local_bytes : pair->remote_bytes, 0xee, BYTES);
+	script.copied = script.looked = 0;
+	script.arg = moment;
+	script.before = at_moment;
+	pair_run(pair, op, 0, 0, BYTES);
+	script.before = NULL;
+	return last_task(pair);
+}
+
+static void what_is_revoked_before_or_within_a_read_comes_over_tcp(void **state)
+{
+	struct pair pair;
+	unsigned at;
+
+	(void)state;
+	for (at = 0; at < 8; at += 3) {
+		struct moment moment = { &pair, at, take_away, false };
+		struct otte_task task;
+
+		module_reset();
+		pair_open(&pair, BYTES, copies);
+		task = run_with(&pair, &moment, OTTE_READ);
+		assert_int_equal(task.code, 0);
+		assert_int_equal(task.transport, OTTE_TRANSPORT_TCP);
+		assert_memory_equal(pair.local_bytes, pair.remote_bytes, BYTES);
+		/* And it is lent anew. */
+		assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
+		assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
+		pair_close(&pair);
+	}
+}
+
+static void a_write_that_was_cut_is_never_tried_again(void **state)
+{
+	struct pair pair;
+	unsigned at;
+
+	(void)state;
+	for (at = 0; at < 8; at += 3) {
+		struct moment moment = { &pair, at, take_away, false };
+		struct otte_task task;
+
+		module_reset();
+		pair_open(&pair, BYTES, copies);
+		task = run_with(&pair, &moment, OTTE_WRITE);
+		assert_int_equal(task.code, at ? -EKEYREVOKED : 0);
+		assert_int_equal(task.remote_effect, at ? OTTE_EFFECT_UNKNOWN : OTTE_EFFECT_NONE);
+		assert_int_equal(task.transport, at ? OTTE_TRANSPORT_LOCAL : OTTE_TRANSPORT_TCP);
+		assert_true(task.locally_drained);
+		pair_close(&pair);
+	}
+}
+
+/* Before: nothing moves. Within: a WRITE is no success, and what was read are bytes of before. */
+static void what_its_owner_unmapped_is_stale(void **state)
+{
+	struct pair pair;
+	unsigned w, op, at;
+
+	(void)state;
+	for (w = 0; w < 2; w++) {
+		for (op = OTTE_READ; op <= OTTE_WRITE; op++) {
+			for (at = 0; at < 2; at++) {
+				struct moment moment = { &pair, at, unmap, false };
+				struct otte_task task;
+
+				module_reset();
+				pair_open(&pair, BYTES, ways[w]);
+				/* Until it is mapped. */
+				while (w && script.mapped < 1)
+					assert_int_equal(pair_run(&pair, (uint8_t)op, 0, 0, BYTES), 0);
+				task = run_with(&pair, &moment, (uint8_t)op);
+				assert_true(moment.done);
+				assert_int_equal(task.code, -ESTALE);
+				assert_int_equal(task.remote_effect, at && op == OTTE_WRITE ?
+								     OTTE_EFFECT_UNKNOWN : OTTE_EFFECT_NONE);
+				if (!at)
+					assert_int_equal((op == OTTE_READ ? pair.local_bytes :
+									    pair.remote_bytes)[0], 0xee);
+				pair_close(&pair);
+			}
+		}
+	}
+}
+
+static void what_may_be_other_pages_is_asked_for_back(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
+	assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
+	assert_int_equal(loans(&pair), 1);
+	module_suspect();
+	assert_true(settles(&pair, 0));
+	pair_close(&pair);
+}
+
+/* ---- A peer that is gone ---- */
+
+static void a_read_that_has_begun_goes_on_without_its_peer(void **state)
+{
+	struct pair pair;
+	unsigned w, at;
+
+	(void)state;
+	for (w = 0; w < 2; w++) {
+		for (at = 0; at < 3; at++) {
+			struct moment moment = { &pair, at, lose, false };
+			struct otte_task task;
+
+			module_reset();
+			pair_open(&pair, BYTES, ways[w]);
+			while (w && script.mapped < 1)
+				assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
+			task = run_with(&pair, &moment, OTTE_READ);
+			assert_true(moment.done);
+			assert_int_equal(task.code, 0);
+			assert_int_equal(task.transport, OTTE_TRANSPORT_LOCAL);
+			assert_memory_equal(pair.local_bytes, pair.remote_bytes, BYTES);
+			pair_close(&pair);
+		}
+	}
+}
+
+static void a_write_that_has_begun_ends_with_its_peer(void **state)
+{
+	struct moment moment;
+	struct otte_task task;
+	struct pair pair;
+
+	(void)state;
+	moment = (struct moment){ &pair, 1, lose, false };
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	task = run_with(&pair, &moment, OTTE_WRITE);
+	assert_int_equal(task.code, -ECONNRESET);
+	assert_int_equal(task.remote_effect, OTTE_EFFECT_UNKNOWN);
+	assert_true(task.locally_drained);
+	pair_close(&pair);
+}
+
+/* ---- Taken back ---- */
+
+/* A copy that stands still until the test lets it go on. */
+static _Atomic bool stands, released;
+
+static void stand(struct pair *pair)
+{
+	(void)pair;
+	stands = true;
+	while (!released)
+		usleep(1000);
+}
+
+/* The requester does not answer: the loan is revoked, and it is over once the module has no copy of it on its way. */
+static void what_does_not_come_back_is_revoked_and_waited_for(void **state)
+{
+	struct moment moment;
+	struct otte_request request;
+	struct otte_task task;
+	struct pair pair;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
+	moment = (struct moment){ &pair, 1, stand, false };
+	stands = released = false;
+	script.copied = script.looked = 0;
+	script.arg = &moment;
+	script.before = at_moment;
+	script.drains = true;
+	assert_int_equal(otte_batch_reset(pair.batch), 0);
+	request = pair_request(&pair, OTTE_READ, 0, 0, BYTES);
+	request.transport = OTTE_TRANSPORT_LOCAL;
+	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
+	while (!stands)
+		usleep(1000);
+	/* A second, then as often as the serving thread looks. */
+	assert_int_equal(otte_region_unregister(&pair.remote, 1, 4 * SECOND, NULL), -ETIMEDOUT);
+	assert_int_equal(loans(&pair), 1);
+	script.drains = false;
+	assert_int_equal(otte_region_unregister(&pair.remote, 1, 10 * SECOND, NULL), 0);
+	assert_int_equal(loans(&pair), 0);
+	released = true;
+	otte_batch_wait(pair.batch, 10 * SECOND);
+	task = last_task(&pair);
+	assert_int_equal(task.code, -EKEYREVOKED);
+	assert_true(task.locally_drained);
+	script.before = NULL;
+	pair_close_requester(&pair);
+	assert_int_equal(otte_mem_release(pair.remote_mem), 0);
+	assert_int_equal(otte_engine_destroy(pair.source), 0);
+}
+
+static void what_is_mapped_is_bounded(void **state)
+{
+	struct otte_region_desc desc = { .length = 65536, .access = OTTE_REMOTE_READ };
+	struct otte_region *views[8];
+	struct otte_request request;
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, maps);
+	desc.mem = pair.remote_mem;
+	for (i = 0; i < 8; i++) {
+		desc.offset = i * 65536;
+		assert_int_equal(otte_region_register(pair.source, &desc, 1, &views[i]), 0);
+	}
+	for (i = 0; i < 8; i++) {
+		do {
+			request = pair_request(&pair, OTTE_READ, 0, 0, 65536);
+			request.remote_region = otte_region_id(views[i]);
+			assert_int_equal(otte_batch_reset(pair.batch), 0);
+			assert_int_equal(otte_batch_run(pair.batch, &request, 1, 10 * SECOND), 0);
+			assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
+			usleep(100);
+		} while (script.mapped <= i);
+	}
+	/* Eight that are copied, and two that are mapped. */
+	assert_true(settles(&pair, 10));
+	pair_close_requester(&pair);
+	assert_int_equal(otte_region_unregister(views, 8, 10 * SECOND, NULL), 0);
+	pair_close_source(&pair);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(bytes_arrive_whole_and_nothing_beside_them),
+		cmocka_unit_test(what_is_not_pinned_goes_over_tcp),
+		cmocka_unit_test(a_refused_loan_is_no_error_of_the_requests),
+		cmocka_unit_test(what_is_revoked_before_or_within_a_read_comes_over_tcp),
+		cmocka_unit_test(a_write_that_was_cut_is_never_tried_again),
+		cmocka_unit_test(what_its_owner_unmapped_is_stale),
+		cmocka_unit_test(what_may_be_other_pages_is_asked_for_back),
+		cmocka_unit_test(a_read_that_has_begun_goes_on_without_its_peer),
+		cmocka_unit_test(a_write_that_has_begun_ends_with_its_peer),
+		cmocka_unit_test(what_does_not_come_back_is_revoked_and_waited_for),
+		cmocka_unit_test(what_is_mapped_is_bounded),
+	};
+
+	return cmocka_run_group_tests_name("lend", tests, NULL, NULL);
+}

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "module.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/error.h"
+#include "base/util.h"
+#include "engine/attestor.h"
+#include "engine/engine.h"
+#include "ledger/ledger.h"
+
+#define OBJECTS 4096
+#define CHUNK (256 << 10)
+
+enum { STALE = 1, SUSPECT = 2 };
+
+int __wrap_otte_ledger_open(uint32_t kind, const struct otte_ledger_limits *limits, struct otte_ledger **out);
+void __wrap_otte_attestor_fill(struct otte_engine *engine, struct otte_attestor *attestor);
+
+struct script script;
+
+struct region {
+	uint64_t id, address;
+	_Atomic uint64_t word;
+};
+
+struct loan {
+	uint64_t id, lender, borrower, length, offset;
+	struct otte_ledger_client *owner;
+	struct region *region;
+	uint32_t right, flags;
+	bool over;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct otte_ledger *ledger;
+static const struct otte_ledger_ops *real;
+static struct otte_ledger_ops ops;
+static unsigned users;
+static struct region regions[OBJECTS];
+static struct loan loans[OBJECTS];
+static unsigned region_count, loan_count;
+static struct region *last;
+
+void module_reset(void)
+{
+	memset(&script, 0, sizeof(script));
+}
+
+void module_unmap(void)
+{
+	atomic_fetch_or(&last->word, STALE);
+}
+
+void module_suspect(void)
+{
+	atomic_fetch_or(&last->word, SUSPECT);
+}
+
+static struct loan *find_loan(uint64_t id)
+{
+	struct loan *found = NULL;
+	unsigned i;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < loan_count && !found; i++)
+		if (loans[i].id == id)
+			found = &loans[i];
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+static void end(uint64_t id)
+{
+	struct loan *loan = find_loan(id);
+
+	pthread_mutex_lock(&lock);
+	if (loan)
+		loan->over = true;
+	pthread_mutex_unlock(&lock);
+}
+
+static bool is_over(const struct loan *loan)
+{
+	bool over;
+
+	pthread_mutex_lock(&lock);
+	over = loan->over;
+	pthread_mutex_unlock(&lock);
+	return over;
+}
+
+void module_revoke_all(void)
+{
+	unsigned i;
+
+	for (i = 0; i < loan_count; i++)
+		if (!is_over(&loans[i]) && loans[i].flags & OTTE_LOAN_REVOCABLE &&
+		    !real->loan_revoke(loans[i].owner, loans[i].id))
+			end(loans[i].id);
+}
+
+/* ---- Regions ---- */
+
+static int region_add(struct otte_ledger_client *client, const struct otte_region_claim *claim, uint64_t *id)
+{
+	struct otte_region_claim plain = *claim;
+	struct region *region;
+	int ret;
+
+	plain.backing = OTTE_BACKING_NONE;
+	ret = real->region_add(client, &plain, id);
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&lock);
+	region = &regions[region_count++];
+	region->id = *id;
+	region->address = claim->address;
+	atomic_store(&region->word, 0);
+	if (claim->backing == OTTE_BACKING_PAGES)
+		last = region;
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+static struct region *find_region(uint64_t id)
+{
+	struct region *found = NULL;
+	unsigned i;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < region_count && !found; i++)
+		if (regions[i].id == id)
+			found = &regions[i];
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+static int region_watch(struct otte_ledger_client *client, uint64_t id, struct otte_region_watch *watch)
+{
+	(void)client;
+	*watch = (struct otte_region_watch){
+		.word = &find_region(id)->word, .mask = STALE, .fresh = 0, .suspect = SUSPECT,
+	};
+	return 0;
+}
+
+/* ---- Loans ---- */
+
+static int loan_offer(struct otte_ledger_client *lender, const struct otte_loan_terms *terms, uint64_t *id)
+{
+	struct otte_loan_terms plain = *terms;
+	struct loan *loan;
+	int ret;
+
+	if (terms->borrower.client && atomic_load(&script.refuses))
+		return otte_fail(-EDQUOT, "no more loans");
+	plain.flags &= ~OTTE_LOAN_MAPPABLE;
+	ret = real->loan_offer(lender, &plain, id);
+	if (ret || !terms->borrower.client)
+		return ret;
+	pthread_mutex_lock(&lock);
+	loan = &loans[loan_count++];
+	*loan = (struct loan){
+		.id = *id, .lender = real->client_id(lender), .owner = lender,
+		.borrower = terms->borrower.client, .offset = terms->offset, .length = terms->length,
+		.right = terms->right, .flags = terms->flags,
+	};
+	pthread_mutex_unlock(&lock);
+	loan->region = find_region(terms->region);
+	return 0;
+}
+
+static int loan_borrow(struct otte_ledger_client *borrower, uint64_t id, uint64_t lender,
+		       struct otte_borrowed *borrowed)
+{
+	const struct loan *loan = find_loan(id);
+	int ret;
+
+	if (!loan || loan->lender != lender)
+		return otte_fail(-EPERM, "loan %lu is not of client %lu", (unsigned long)id, (unsigned long)lender);
+	ret = real->loan_accept(borrower, id);
+	*borrowed = (struct otte_borrowed){
+		.length = loan->length, .right = loan->right, .mappable = loan->flags & OTTE_LOAN_MAPPABLE,
+	};
+	return ret;
+}
+
+static int loan_copy(struct otte_ledger_client *borrower, uint64_t id, uint64_t offset, void *buffer,
+		     uint64_t length, uint64_t *done)
+{
+	const struct loan *loan = find_loan(id);
+	uint8_t *lent;
+
+	if (script.before)
+		script.before(script.arg);
+	if (length)
+		atomic_fetch_add(&script.copied, 1);
+	else
+		atomic_fetch_add(&script.looked, 1);
+	if (!loan || loan->borrower != real->client_id(borrower) || is_over(loan))
+		return otte_fail(-EKEYREVOKED, "loan %lu was revoked", (unsigned long)id);
+	if (atomic_load(&loan->region->word) & STALE)
+		return otte_fail(-ESTALE, "its owner has unmapped it");
+	if (!range_inside(offset, length, loan->length))
+		return otte_fail(-ERANGE, "not inside the loan");
+	*done = min_u64(length, CHUNK);
+	/* NOLINTNEXTLINE(performance-no-int-to-ptr): as the owner claimed it */
+	lent = (uint8_t *)(uintptr_t)(loan->region->address + loan->offset + offset);
+	if (loan->right == OTTE_LOAN_READ)
+		memcpy(buffer, lent, *done);
+	else
+		memcpy(lent, buffer, *done);
+	return 0;
+}
+
+/* An alias of the owner's shared mapping. */
+static int loan_map(struct otte_ledger_client *borrower, uint64_t id, void **address)
+{
+	const struct loan *loan = find_loan(id);
+
+	(void)borrower;
+	if (!(loan->flags & OTTE_LOAN_MAPPABLE))
+		return otte_fail(-EOPNOTSUPP, "not lent to be mapped");
+	/* NOLINTNEXTLINE(performance-no-int-to-ptr): as the owner claimed it */
+	*address = mremap((void *)(uintptr_t)(loan->region->address + loan->offset), 0, loan->length,
+			  MREMAP_MAYMOVE);
+	if (*address == MAP_FAILED)
+		return otte_fail(-errno, "mremap: %m");
+	atomic_fetch_add(&script.mapped, 1);
+	return 0;
+}
+
+static int loan_settle(struct otte_ledger_client *client, uint64_t id, enum otte_evidence evidence)
+{
+	int ret = real->loan_settle(client, id, evidence);
+
+	if (!ret)
+		end(id);
+	return ret;
+}
+
+static int loan_revoke(struct otte_ledger_client *client, uint64_t id)
+{
+	int ret;
+
+	if (atomic_load(&script.drains)) {
+		end(id);
+		return otte_fail(-EINPROGRESS, "a copy is on its way");
+	}
+	ret = real->loan_revoke(client, id);
+	if (!ret)
+		end(id);
+	return ret;
+}
+
+/* ---- The ledger that all share ---- */
+
+static void close_ledger(struct otte_ledger *shared)
+{
+	pthread_mutex_lock(&lock);
+	if (!--users) {
+		real->close(shared);
+		ledger = NULL;
+		region_count = loan_count = 0;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static int open_shared(const struct otte_ledger_limits *limits)
+{
+	int ret = otte_ledger_process_open(limits, &ledger);
+
+	if (ret)
+		return ret;
+	real = ledger->ops;
+	ops = *real;
+	ops.close = close_ledger;
+	ops.region_add = region_add;
+	ops.region_watch = region_watch;
+	ops.loan_offer = loan_offer;
+	ops.loan_borrow = loan_borrow;
+	ops.loan_copy = loan_copy;
+	ops.loan_map = loan_map;
+	ops.loan_settle = loan_settle;
+	ops.loan_revoke = loan_revoke;
+	ledger->ops = &ops;
+	return 0;
+}
+
+int __wrap_otte_ledger_open(uint32_t kind, const struct otte_ledger_limits *limits, struct otte_ledger **out)
+{
+	int ret = 0;
+
+	(void)kind;
+	pthread_mutex_lock(&lock);
+	if (!ledger)
+		ret = open_shared(limits);
+	if (!ret)
+		users++;
+	*out = ledger;
+	pthread_mutex_unlock(&lock);
+	return ret;
+}
+
+/* ---- Attestation: a nonce goes to whoever awaits it ---- */
+
+struct wait {
+	struct wait *next;
+	uint8_t nonce[OTTE_NONCE_BYTES];
+	uint64_t from;
+};
+
+static struct wait *waits;
+
+static int await(void *arg, const uint8_t nonce[OTTE_NONCE_BYTES], void **out)
+{
+	struct wait *wait = calloc(1, sizeof(*wait));
+
+	(void)arg;
+	if (!wait)
+		return otte_fail(-ENOMEM, "no memory");
+	memcpy(wait->nonce, nonce, sizeof(wait->nonce));
+	pthread_mutex_lock(&lock);
+	wait->next = waits;
+	waits = wait;
+	pthread_mutex_unlock(&lock);
+	*out = wait;
+	return 0;
+}
+
+static int heard(void *arg, void *waiting, uint64_t *client)
+{
+	const struct wait *wait = waiting;
+
+	(void)arg;
+	pthread_mutex_lock(&lock);
+	*client = wait->from;
+	pthread_mutex_unlock(&lock);
+	return *client ? 0 : -EAGAIN;
+}
+
+static void forget(void *arg, void *waiting)
+{
+	struct wait **at;
+
+	(void)arg;
+	pthread_mutex_lock(&lock);
+	for (at = &waits; *at != waiting; at = &(*at)->next)
+		;
+	*at = (*at)->next;
+	pthread_mutex_unlock(&lock);
+	free(waiting);
+}
+
+static int send_nonce(void *arg, uint64_t to, const uint8_t nonce[OTTE_NONCE_BYTES])
+{
+	const struct otte_engine *engine = arg;
+	struct wait *wait;
+
+	(void)to;
+	pthread_mutex_lock(&lock);
+	for (wait = waits; wait; wait = wait->next)
+		if (!memcmp(wait->nonce, nonce, sizeof(wait->nonce)))
+			wait->from = real->client_id(engine->client);
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+void __wrap_otte_attestor_fill(struct otte_engine *engine, struct otte_attestor *attestor)
+{
+	*attestor = (struct otte_attestor){
+		.arg = engine,
+		.client = real->client_id(engine->client),
+		.module = { 7 },
+		.await = await,
+		.heard = heard,
+		.forget = forget,
+		.send = send_nonce,
+	};
+}

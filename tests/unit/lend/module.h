@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The module as far as it attests and lends: engines of this program share one process ledger, whose clients can borrow
+ * from each other as from the real one.
+ */
+#ifndef OTTE_TESTS_LEND_MODULE_H
+#define OTTE_TESTS_LEND_MODULE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What the module does next, and what it was asked. */
+struct script {
+	/* Before each copy; `copied` are those that moved bytes, `looked` those that moved none. */
+	void (*before)(void *arg);
+	void *arg;
+	_Atomic unsigned copied, looked, mapped;
+	_Atomic bool refuses; /* offers, for want of quota */
+	_Atomic bool drains;  /* a revoked loan has a copy on its way */
+};
+
+extern struct script script;
+
+void module_reset(void);
+/* Of the region that was added last and is to be lent. */
+void module_unmap(void);
+void module_suspect(void);
+/* Takes every loan to local clients away. */
+void module_revoke_all(void);
+
+#endif
