@@ -92,6 +92,10 @@ static void defaults_are_those_of_the_header(void **state)
 	assert_int_equal(c.tcp_zerocopy_bytes, 65536);
 	assert_int_equal(c.local_trusted, 0);
 	assert_int_equal(c.local_maps, 256);
+	assert_int_equal(c.local_pinned, 0);
+	assert_int_equal(c.local_map_entries, 64);
+	assert_int_equal(c.local_map_bytes, 1 << 20);
+	assert_int_equal(c.local_map_repeats, 16);
 	assert_int_equal(c.stats_socket, 1);
 	assert_int_equal(c.max_high_requests, 65536);
 	assert_int_equal(c.max_medium_requests, 65536);
@@ -121,7 +125,8 @@ static void every_json_key_reaches_its_field(void **state)
 		"\"max_slices\":17,"
 		"\"send_buffer_bytes\":180000,\"receive_buffer_bytes\":190000,\"stall_timeout_ms\":20,"
 		"\"zerocopy\":\"always\",\"zerocopy_bytes\":21},"
-		"\"local\":{\"trusted\":true,\"maps\":22},"
+		"\"local\":{\"trusted\":true,\"maps\":22,\"pinned\":true,\"map_entries\":23,"
+		"\"map_bytes\":4099,\"map_repeats\":24},"
 		"\"priority\":{\"high_requests\":22,\"medium_requests\":23,\"low_requests\":24,"
 		"\"aging_per_entry\":true,\"aging_ms\":25},"
 		"\"slots\":{\"domain\":\"default\",\"pattern\":\"high,low\",\"interval_us\":126,"
@@ -166,6 +171,10 @@ static void every_json_key_reaches_its_field(void **state)
 	assert_int_equal(c.tcp_zerocopy_bytes, 21);
 	assert_int_equal(c.local_trusted, 1);
 	assert_int_equal(c.local_maps, 22);
+	assert_int_equal(c.local_pinned, 1);
+	assert_int_equal(c.local_map_entries, 23);
+	assert_int_equal(c.local_map_bytes, 4099);
+	assert_int_equal(c.local_map_repeats, 24);
 	assert_int_equal(c.stats_socket, 0);
 	assert_int_equal(c.max_high_requests, 22);
 	assert_int_equal(c.max_medium_requests, 23);
@@ -576,7 +585,7 @@ static void check_names_every_key_that_was_set_out_of_range(void **state)
 		assert_int_equal(otte_config_check(&c), -EINVAL);
 		assert_int_equal(strncmp(otte_error_text(), key.key, strlen(key.key)), 0);
 	}
-	assert_int_equal(named, 44);
+	assert_int_equal(named, 48);
 	fresh(&c);
 	memcpy(c.slots_pattern, "low,no", 7);
 	assert_int_equal(otte_config_check(&c), -EINVAL);
