@@ -4,12 +4,13 @@
 
 #include "engine/peer.h"
 
-/* A caller's handle on a peer. Fixed but for the count of requests that hold it. */
+/* A caller's handle on a peer. Fixed but for the requests that hold it. */
 struct otte_segment {
 	struct otte_engine *engine;
 	struct otte_peer *peer;
 	uint64_t epoch;                  /* of the engine that it was opened to */
 	uint64_t uses;                   /* under peer->lock */
+	_Atomic bool moving;             /* one more: the request that is alone in its engine, and writes this (direct.c) */
 };
 
 void otte_segment_use(struct otte_segment *segment);
