@@ -158,12 +158,13 @@ int otte_source_lane(void *arg, struct otte_session *session, int fd)
 {
 	struct otte_engine *engine = arg;
 	struct source_peer *peer = session->user;
+	/* One more where the peer may be of this host. */
+	unsigned max = OTTE_SOURCE_LANES_MAX + engine->config.local_trusted;
 	int ret;
 
-	/* And one of this host. */
-	if (atomic_fetch_add(&peer->lanes, 1) > OTTE_SOURCE_LANES_MAX) {
+	if (atomic_fetch_add(&peer->lanes, 1) >= max) {
 		atomic_fetch_sub(&peer->lanes, 1);
-		return otte_fail(-EDQUOT, "a session has %d lanes already", OTTE_SOURCE_LANES_MAX);
+		return otte_fail(-EDQUOT, "a session has %u lanes already", max);
 	}
 	atomic_fetch_add(&peer->refs, 1);
 	ret = engine->tcp->ops->accept_lane(engine->tcp, peer, fd);
