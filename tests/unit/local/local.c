@@ -158,7 +158,8 @@ static struct local_peer *peer_of(struct pair *pair)
 	return container_of(pair->segment->peer->tcp, struct local_peer, base);
 }
 
-static struct local_grant *grant_of(struct pair *pair, uint8_t op)
+/* Under the peer's lock: the engine's thread gives grants back whenever it is asked to. */
+static struct local_grant *find_grant(struct pair *pair, uint8_t op)
 {
 	struct local_grant *grant, *next;
 
@@ -166,6 +167,28 @@ static struct local_grant *grant_of(struct pair *pair, uint8_t op)
 		if (grant->key.region == otte_region_id(pair->remote) && grant->key.op == op)
 			return grant;
 	return NULL;
+}
+
+static struct local_grant *grant_of(struct pair *pair, uint8_t op)
+{
+	struct local_peer *peer = peer_of(pair);
+	struct local_grant *grant;
+
+	pthread_mutex_lock(&peer->lock);
+	grant = find_grant(pair, op);
+	pthread_mutex_unlock(&peer->lock);
+	return grant;
+}
+
+static unsigned count_grants(struct pair *pair)
+{
+	struct local_peer *peer = peer_of(pair);
+	unsigned count;
+
+	pthread_mutex_lock(&peer->lock);
+	count = HASH_COUNT(peer->grants);
+	pthread_mutex_unlock(&peer->lock);
+	return count;
 }
 
 static void nothing_is_mapped_unless_both_sides_said_so(void **state)
@@ -368,7 +391,7 @@ static void unregistering_waits_for_the_receipt_and_nothing_moves_after(void **s
 	/* A copy that does not end keeps its grant, and so the region. */
 	peer = peer_of(&pair);
 	pthread_mutex_lock(&peer->lock);
-	grant = grant_of(&pair, OTTE_READ);
+	grant = find_grant(&pair, OTTE_READ);
 	grant->users++;
 	pthread_mutex_unlock(&peer->lock);
 	assert_int_equal(otte_region_unregister(&pair.remote, 1, SECOND / 5, NULL), -ETIMEDOUT);
@@ -491,7 +514,7 @@ static void mappings_are_bounded_and_the_oldest_goes_first(void **state)
 			assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
 			assert_int_equal(task.transport, OTTE_TRANSPORT_LOCAL);
 			assert_memory_equal(pair.local_bytes, pair.remote_bytes + descs[i].offset + 50, 4096);
-			assert_in_range(HASH_COUNT(peer_of(&pair)->grants), 1, 3);
+			assert_in_range(count_grants(&pair), 1, 3);
 		}
 	}
 	assert_int_equal(otte_region_unregister(regions, 6, 10 * SECOND, NULL), 0);
@@ -913,6 +936,47 @@ static void unregistering_waits_for_what_is_moved_in_its_call(void **state)
 	pair_close(&pair);
 }
 
+struct closer {
+	struct otte_segment *segment;
+	int code;
+};
+
+static void *close_segment(void *arg)
+{
+	struct closer *closer = arg;
+
+	closer->code = otte_segment_close(closer->segment);
+	return NULL;
+}
+
+static void have_it_closed(void *arg)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, close_segment, arg);
+	pthread_join(thread, NULL);
+}
+
+static void a_segment_is_not_closed_while_it_moves_in_a_call(void **state)
+{
+	struct otte_request request;
+	struct closer closer = { .code = 1 };
+	struct pair pair;
+
+	(void)state;
+	open_direct(&pair, trusted, OTTE_READ);
+	closer.segment = pair.segment;
+	within_arg = &closer;
+	within = have_it_closed;
+	request = pair_request(&pair, OTTE_READ, 0, 0, 64);
+	assert_int_equal(otte_batch_run(pair.batch, &request, 1, -1), 0);
+	within = NULL;
+	assert_int_equal(directs, 1);
+	assert_int_equal(closer.code, -EBUSY);
+	/* And is once nothing moves. */
+	pair_close(&pair);
+}
+
 static void a_hidden_region_is_not_moved_in_a_call(void **state)
 {
 	struct otte_region *region;
@@ -959,7 +1023,7 @@ static void what_a_lost_peer_has_mapped_is_retained_until_it_says_more(void **st
 	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 4096), 0);
 	peer = peer_of(&pair);
 	pthread_mutex_lock(&peer->lock);
-	grant = grant_of(&pair, OTTE_READ);
+	grant = find_grant(&pair, OTTE_READ);
 	grant->users++;
 	shutdown(peer->lane.fd, SHUT_RDWR);
 	pthread_mutex_unlock(&peer->lock);
@@ -1323,6 +1387,7 @@ int main(void)
 		cmocka_unit_test(what_is_lent_as_well_has_its_table_told),
 		cmocka_unit_test(memory_that_goes_away_in_its_call_is_no_success),
 		cmocka_unit_test(unregistering_waits_for_what_is_moved_in_its_call),
+		cmocka_unit_test(a_segment_is_not_closed_while_it_moves_in_a_call),
 		cmocka_unit_test(a_hidden_region_is_not_moved_in_a_call),
 		cmocka_unit_test(a_plan_goes_when_its_request_is_out_of_reach),
 		cmocka_unit_test(an_exchange_in_anothers_way_is_handed_on),
