@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Transport local between two engines of one process, which are two peers of one host. */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -1128,6 +1129,60 @@ static void a_grant_that_makes_no_sense_is_not_believed(void **state)
 	}
 }
 
+static int memfd_of(uint64_t bytes, int seals)
+{
+	int fd = memfd_create("lent", MFD_ALLOW_SEALING);
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+static int map_grant(int memory, int uses, uint64_t offset, uint64_t length, uint32_t owner)
+{
+	const struct local_message message = { .offset = offset, .length = length, .owner = owner };
+	struct local_grant grant = { .key.op = OTTE_READ };
+	const int fds[LOCAL_FDS] = { memory, uses };
+	int ret = local_way_map(&grant, &message, fds);
+
+	if (!ret)
+		local_way_unmap(&grant);
+	return ret;
+}
+
+/* What could be cut off under a mapping, or is not as long as it is said to be, would end us with SIGBUS. */
+static void memory_that_may_go_away_is_not_mapped(void **state)
+{
+	const uint64_t bytes = 65536;
+	int fixed = memfd_of(bytes, F_SEAL_SHRINK), loose = memfd_of(bytes, F_SEAL_GROW);
+	int uses = memfd_of(sizeof(struct otte_uses), F_SEAL_SHRINK);
+	int loose_uses = memfd_of(sizeof(struct otte_uses), F_SEAL_GROW);
+	int short_uses = memfd_of(sizeof(struct otte_uses) - 1, F_SEAL_SHRINK);
+	int file = open("/proc/self/exe", O_RDONLY);
+
+	(void)state;
+	assert_int_equal(map_grant(fixed, uses, 0, bytes, 2), 0);
+	assert_int_equal(map_grant(fixed, uses, 100, bytes - 100, 2), 0);
+	assert_int_equal(map_grant(loose, uses, 0, bytes, 2), -EPROTO);
+	assert_int_equal(map_grant(fixed, loose_uses, 0, bytes, 2), -EPROTO);
+	assert_int_equal(map_grant(fixed, short_uses, 0, bytes, 2), -EPROTO);
+	assert_int_equal(map_grant(file, uses, 0, 1, 2), -EPROTO);
+	assert_int_equal(map_grant(fixed, uses, 1, bytes, 2), -EPROTO);
+	assert_int_equal(map_grant(fixed, uses, UINT64_MAX, 1, 2), -EPROTO);
+	assert_int_equal(map_grant(fixed, uses, 4096, UINT64_MAX - 4095, 2), -EPROTO);
+	assert_int_equal(map_grant(fixed, uses, 0, 0, 2), -EPROTO);
+	assert_int_equal(map_grant(fixed, uses, 0, bytes, 0), -EPROTO);
+	assert_int_equal(map_grant(fixed, uses, 0, bytes, 1u << 30), -EPROTO);
+	assert_int_equal(map_grant(-1, -1, 0, bytes, 2), -EMFILE);
+	close(fixed);
+	close(loose);
+	close(uses);
+	close(loose_uses);
+	close(short_uses);
+	close(file);
+}
+
 static void patient(struct otte_config *config)
 {
 	config->local_trusted = 1;
@@ -1394,6 +1449,7 @@ int main(void)
 		cmocka_unit_test(what_a_lost_peer_has_mapped_is_retained_until_it_says_more),
 		cmocka_unit_test(stale_memory_is_lent_no_longer),
 		cmocka_unit_test(a_grant_that_makes_no_sense_is_not_believed),
+		cmocka_unit_test(memory_that_may_go_away_is_not_mapped),
 		cmocka_unit_test(another_user_is_turned_away),
 		cmocka_unit_test(a_cancelled_batch_ends_exactly),
 		cmocka_unit_test(garbage_on_the_socket_harms_nobody),
