@@ -996,6 +996,151 @@ static void a_hidden_region_is_not_moved_in_a_call(void **state)
 	pair_close(&pair);
 }
 
+/* Two that call, each with a batch of its own, and one that looks on and cancels. */
+struct caller {
+	struct pair *pair;
+	struct otte_batch *batch;
+	unsigned seed, done, refused;
+	_Atomic bool *over;
+};
+
+static void call_once(struct caller *caller)
+{
+	uint64_t length = 1 + (uint64_t)rand_r(&caller->seed) % 4096, offset = (uint64_t)rand_r(&caller->seed) % 8192;
+	uint8_t op = rand_r(&caller->seed) % 2 ? OTTE_WRITE : OTTE_READ;
+	struct otte_request request = pair_request(caller->pair, op, offset, offset, length);
+	struct otte_task task;
+	int ret;
+
+	if (rand_r(&caller->seed) % 4) {
+		ret = otte_batch_run(caller->batch, &request, 1, -1);
+	} else {
+		assert_int_equal(otte_batch_reset(caller->batch), 0);
+		ret = otte_batch_submit(caller->batch, &request, 1);
+		if (!ret)
+			assert_int_equal(otte_batch_wait(caller->batch, 20 * SECOND), 0);
+	}
+	if (ret < 0) {
+		assert_int_equal(ret, -EBUSY);
+		caller->refused++;
+		return;
+	}
+	assert_int_equal(otte_batch_task(caller->batch, 0, &task), 0);
+	assert_true(task.locally_drained);
+	if (task.code)
+		assert_true(task.code == -EBUSY || task.code == -ECANCELED);
+	else
+		caller->done++;
+}
+
+static void *call(void *arg)
+{
+	unsigned i;
+
+	for (i = 0; i < 3000; i++)
+		call_once(arg);
+	return NULL;
+}
+
+static void *look_on(void *arg)
+{
+	struct caller *callers = arg;
+	struct otte_batch_status status;
+	struct otte_task task;
+	unsigned i;
+
+	for (i = 0; !*callers->over; i++) {
+		assert_int_equal(otte_batch_poll(callers[i % 2].batch, &status), 0);
+		assert_true(status.finished <= status.submitted && status.submitted <= 1);
+		assert_true(status.failed + status.completed_prefix == status.finished);
+		otte_batch_task(callers[i % 2].batch, 0, &task);
+		if (i % 64 == 0)
+			assert_int_equal(otte_batch_cancel(callers[i % 2].batch), 0);
+		stats_of(callers->pair->requester);
+	}
+	return NULL;
+}
+
+/* Nothing is lost or counted twice, whatever came in between; the bytes are all the same, and stay so. */
+static void calls_in_several_threads_end_each_as_one(void **state)
+{
+	struct caller callers[2];
+	_Atomic bool over = false;
+	pthread_t threads[3];
+	struct otte_stats stats;
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	open_direct(&pair, trusted, OTTE_READ);
+	memset(pair.local_bytes, 0x5a, pair.size);
+	memset(pair.remote_bytes, 0x5a, pair.size);
+	for (i = 0; i < 2; i++) {
+		callers[i] = (struct caller){ .pair = &pair, .seed = 4711 + i, .over = &over };
+		assert_int_equal(otte_batch_create(pair.requester, 1, &callers[i].batch), 0);
+	}
+	printf("seed 4711\n");
+	assert_int_equal(pthread_create(&threads[2], NULL, look_on, callers), 0);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, call, &callers[i]), 0);
+	for (i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	over = true;
+	pthread_join(threads[2], NULL);
+	for (i = 0; i < 2; i++) {
+		assert_true(callers[i].done > 0);
+		assert_int_equal(otte_batch_destroy(callers[i].batch), 0);
+	}
+	assert_true(directs > 0);
+	for (i = 0; i < 20480; i++) {
+		assert_int_equal(pair.local_bytes[i], 0x5a);
+		assert_int_equal(pair.remote_bytes[i], 0x5a);
+	}
+	assert_false(otte_access_any(&pair.local_mem->access));
+	wait_idle(&pair);
+	stats = stats_of(pair.requester);
+	assert_int_equal(stats.submitted, stats.completed + stats.failed);
+	assert_int_equal(stats.requests, 0);
+	assert_int_equal(stats.bytes, 0);
+	pair_close(&pair);
+}
+
+struct insister {
+	struct pair *pair;
+	_Atomic unsigned moved;
+	int code;
+};
+
+static void *insist(void *arg)
+{
+	struct insister *insister = arg;
+
+	do
+		insister->code = run_lone(insister->pair, OTTE_TRANSPORT_ANY, OTTE_READ, 0, 64);
+	while (!insister->code && ++insister->moved);
+	return NULL;
+}
+
+/* Who calls without a pause looks at nothing else; what the source asks for is heard all the same. */
+static void what_is_moved_in_calls_can_be_called_back(void **state)
+{
+	struct pair pair;
+	struct insister insister = { .pair = &pair };
+	pthread_t thread;
+
+	(void)state;
+	open_direct(&pair, trusted, OTTE_READ);
+	assert_int_equal(pthread_create(&thread, NULL, insist, &insister), 0);
+	while (insister.moved < 1000)
+		usleep(100);
+	assert_int_equal(otte_region_unregister(&pair.remote, 1, 10 * SECOND, NULL), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(insister.code, -ENOENT);
+	pair_close_requester(&pair);
+	assert_int_equal(otte_mem_release(pair.remote_mem), 0);
+	assert_int_equal(otte_engine_destroy(pair.source), 0);
+}
+
 static void impatient(struct otte_config *config)
 {
 	config->local_trusted = 1;
@@ -1444,6 +1589,8 @@ int main(void)
 		cmocka_unit_test(unregistering_waits_for_what_is_moved_in_its_call),
 		cmocka_unit_test(a_segment_is_not_closed_while_it_moves_in_a_call),
 		cmocka_unit_test(a_hidden_region_is_not_moved_in_a_call),
+		cmocka_unit_test(calls_in_several_threads_end_each_as_one),
+		cmocka_unit_test(what_is_moved_in_calls_can_be_called_back),
 		cmocka_unit_test(a_plan_goes_when_its_request_is_out_of_reach),
 		cmocka_unit_test(an_exchange_in_anothers_way_is_handed_on),
 		cmocka_unit_test(what_a_lost_peer_has_mapped_is_retained_until_it_says_more),
