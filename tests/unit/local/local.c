@@ -1105,8 +1105,55 @@ static void calls_in_several_threads_end_each_as_one(void **state)
 	pair_close(&pair);
 }
 
+static void *call_shared(void *arg)
+{
+	struct caller *caller = arg;
+	struct otte_request request;
+	unsigned i;
+	int ret;
+
+	for (i = 0; i < 5000; i++) {
+		request = pair_request(caller->pair, OTTE_READ, caller->seed, caller->seed, 64);
+		ret = otte_batch_run(caller->batch, &request, 1, -1);
+		if (ret)
+			assert_int_equal(ret, -EBUSY);
+		else
+			caller->done++;
+	}
+	return NULL;
+}
+
+/* A submission may be at the batch whose other thread would move its request inside its call. */
+static void calls_of_one_batch_keep_off_each_other(void **state)
+{
+	struct otte_stats before, after;
+	struct otte_batch_status status;
+	struct caller callers[2];
+	pthread_t threads[2];
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	open_direct(&pair, trusted, OTTE_READ);
+	before = stats_of(pair.requester);
+	for (i = 0; i < 2; i++) {
+		callers[i] = (struct caller){ .pair = &pair, .batch = pair.batch, .seed = i * 64 };
+		assert_int_equal(pthread_create(&threads[i], NULL, call_shared, &callers[i]), 0);
+	}
+	for (i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	after = stats_of(pair.requester);
+	assert_true(directs > 0);
+	assert_int_equal(after.completed - before.completed, callers[0].done + callers[1].done);
+	assert_int_equal(after.failed, before.failed);
+	assert_int_equal(otte_batch_poll(pair.batch, &status), 0);
+	assert_int_equal(status.finished, status.submitted);
+	pair_close(&pair);
+}
+
 struct insister {
 	struct pair *pair;
+	struct otte_request request;
 	_Atomic unsigned moved;
 	int code;
 };
@@ -1114,10 +1161,13 @@ struct insister {
 static void *insist(void *arg)
 {
 	struct insister *insister = arg;
+	struct otte_task task;
 
-	do
-		insister->code = run_lone(insister->pair, OTTE_TRANSPORT_ANY, OTTE_READ, 0, 64);
-	while (!insister->code && ++insister->moved);
+	do {
+		assert_in_range(otte_batch_run(insister->pair->batch, &insister->request, 1, -1), 0, 1);
+		assert_int_equal(otte_batch_task(insister->pair->batch, 0, &task), 0);
+		insister->code = task.code;
+	} while (!insister->code && ++insister->moved);
 	return NULL;
 }
 
@@ -1130,6 +1180,7 @@ static void what_is_moved_in_calls_can_be_called_back(void **state)
 
 	(void)state;
 	open_direct(&pair, trusted, OTTE_READ);
+	insister.request = pair_request(&pair, OTTE_READ, 0, 0, 64);
 	assert_int_equal(pthread_create(&thread, NULL, insist, &insister), 0);
 	while (insister.moved < 1000)
 		usleep(100);
@@ -1590,6 +1641,7 @@ int main(void)
 		cmocka_unit_test(a_segment_is_not_closed_while_it_moves_in_a_call),
 		cmocka_unit_test(a_hidden_region_is_not_moved_in_a_call),
 		cmocka_unit_test(calls_in_several_threads_end_each_as_one),
+		cmocka_unit_test(calls_of_one_batch_keep_off_each_other),
 		cmocka_unit_test(what_is_moved_in_calls_can_be_called_back),
 		cmocka_unit_test(a_plan_goes_when_its_request_is_out_of_reach),
 		cmocka_unit_test(an_exchange_in_anothers_way_is_handed_on),
