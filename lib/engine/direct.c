@@ -6,8 +6,8 @@
  * tell its end would cost a third of that. None of it is needed for a request that is alone: its batch's only one,
  * and the only one under way in its engine. Nothing can be ahead of it, nothing has to wait its turn behind it, and
  * it is over before anybody could cancel it. What it must not do without is here: its checks, its budget, the uses
- * of its region and its segment, its range, both looks at whether the memory is still there, and the transport's own admission and
- * receipt.
+ * of its region and its segment, its range, both looks at whether the memory is still there, and the transport's
+ * own admission and receipt.
  *
  * To be alone is to count the engine's requests from 0 to 1; there is one such at a time. It does not add to
  * limits.bytes: it is within them as nothing else is there, and what comes meanwhile exceeds them by 64 KiB at most.

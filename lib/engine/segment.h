@@ -10,7 +10,7 @@ struct otte_segment {
 	struct otte_peer *peer;
 	uint64_t epoch;                  /* of the engine that it was opened to */
 	uint64_t uses;                   /* under peer->lock */
-	_Atomic bool moving;             /* one more: the request that is alone in its engine, and writes this (direct.c) */
+	_Atomic bool moving;             /* one more; written by who is alone in the engine (direct.c) */
 };
 
 void otte_segment_use(struct otte_segment *segment);
