@@ -131,6 +131,7 @@ static void expect(struct otte_batch *batch, const struct otte_request *request)
 	task->ended_ns = 0;
 	task->state = OTTE_TASK_COMPLETED;
 	task->code = 0;
+	task->transport = batch->engine->tcp->ops->kind;
 	task->effect = OTTE_EFFECT_NONE;
 	task->drained = true;
 	set_count(batch, 1);
@@ -156,14 +157,13 @@ static void fail(struct otte_batch *batch, const struct otte_work *work)
  * As move(). Its segment is not closed meanwhile; the mark is in sight of others before the range is, and what is
  * behind the segment is not touched any more when it goes.
  */
-static bool move_held(const struct otte_request *request, struct otte_work *work)
+static bool move_held(struct otte_engine *engine, const struct otte_request *request, struct otte_work *work)
 {
-	struct otte_segment *segment = request->segment;
 	bool moved;
 
-	atomic_store_explicit(&segment->moving, true, memory_order_relaxed);
+	atomic_store_explicit(&engine->direct.segment, request->segment, memory_order_relaxed);
 	moved = move(request, work);
-	atomic_store_explicit(&segment->moving, false, memory_order_release);
+	atomic_store_explicit(&engine->direct.segment, NULL, memory_order_release);
 	return moved;
 }
 
@@ -174,13 +174,12 @@ static bool run(struct otte_batch *batch, const struct otte_request *request)
 	struct otte_work work;
 
 	expect(batch, request);
-	if (!move_held(request, &work)) {
+	if (!move_held(engine, request, &work)) {
 		set_count(batch, 0);
 		return false;
 	}
 	if (work.code)
 		fail(batch, &work);
-	batch->tasks[0].transport = work.carrier;
 	count(engine, &work);
 	return true;
 }

@@ -67,6 +67,7 @@ struct otte_engine {
 	/* Of requests that were moved so: written by the one that is alone, read by anybody. */
 	struct {
 		_Atomic uint64_t completed, failed, read_bytes, write_bytes;
+		_Atomic(struct otte_segment *) segment; /* of the one that moves now, or NULL */
 	} direct;
 
 	struct otte_config config;

@@ -4,13 +4,12 @@
 
 #include "engine/peer.h"
 
-/* A caller's handle on a peer. Fixed but for the requests that hold it. */
+/* A caller's handle on a peer. Fixed but for the requests that hold it; one more is engine->direct's. */
 struct otte_segment {
 	struct otte_engine *engine;
 	struct otte_peer *peer;
 	uint64_t epoch;                  /* of the engine that it was opened to */
 	uint64_t uses;                   /* under peer->lock */
-	_Atomic bool moving;             /* one more; written by who is alone in the engine (direct.c) */
 };
 
 void otte_segment_use(struct otte_segment *segment);

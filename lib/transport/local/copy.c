@@ -94,15 +94,13 @@ static int settle(struct local_peer *peer, struct otte_work *work)
 
 /* ---- Moving ---- */
 
-/* Under lock. 0: it may run, and holds a grant and a slot; 1: it waits; negative: it is to be handed on. */
-static int admit(struct local_peer *peer, struct otte_work *work)
+/* Under lock. 0: it has a slot of the grant's, own.slot; 1: it waits; negative: it is to be handed on. */
+static int enter(struct local_peer *peer, struct otte_work *work, struct local_grant **out)
 {
 	struct local_grant *grant;
 	uint64_t start;
 	int ret;
 
-	if (work->own.way)
-		return 0;
 	ret = local_peer_find(peer, work, &grant);
 	if (ret)
 		return ret;
@@ -116,6 +114,21 @@ static int admit(struct local_peer *peer, struct otte_work *work)
 	if (work->own.slot < 0)
 		return otte_fail(-EBUSY, "the table of uses of region %lu is full",
 				 (unsigned long)work->region);
+	*out = grant;
+	return 0;
+}
+
+/* Under lock. Likewise, and it holds the grant. */
+static int admit(struct local_peer *peer, struct otte_work *work)
+{
+	struct local_grant *grant;
+	int ret;
+
+	if (work->own.way)
+		return 0;
+	ret = enter(peer, work, &grant);
+	if (ret)
+		return ret;
 	grant->users++;
 	work->own.way = grant;
 	return 0;
@@ -228,21 +241,28 @@ static bool passes_by(const struct local_peer *peer, const struct otte_work *wor
 		work->wanted != OTTE_TRANSPORT_LOCAL);
 }
 
-/* Under the lock throughout, as it is over in 2 us: nobody can want it to end early. */
+/*
+ * Under the lock throughout, as it is over in 2 us: nobody can want it to end early, or its grant to leave. It cannot
+ * fail either, so it is counted first: what is written after it is no longer in the nearest cache.
+ */
 bool local_copy_direct(struct otte_transport_peer *base, struct otte_work *work)
 {
 	struct local_peer *peer = to_peer(base);
+	struct local_grant *grant;
+	struct otte_uses *uses;
 	bool moved;
 
 	if (work->length > AT_ONCE_BYTES ||
 	    atomic_load_explicit(&peer->state, memory_order_relaxed) != LOCAL_READY)
 		return false;
 	pthread_mutex_lock(&peer->lock);
-	moved = !peer->queue && admit(peer, work) == 0;
+	moved = !peer->queue && enter(peer, work, &grant) == 0;
 	if (moved) {
-		step(work);
-		settle(peer, work);
+		uses = grant->uses;
 		work->carrier = OTTE_TRANSPORT_LOCAL;
+		local_peer_count(peer, work);
+		local_way_move(grant, work, work->length);
+		otte_uses_end(uses, work->own.slot);
 	}
 	pthread_mutex_unlock(&peer->lock);
 	return moved;
