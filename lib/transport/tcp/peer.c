@@ -235,7 +235,7 @@ void tcp_peer_unplan(struct otte_work *work)
 	uint32_t count = plan->count;
 
 	work->native = NULL;
-	/* No slice of it was placed; a pin may outlive that, and then the plan is gone as soon as these are given up. */
+	/* No slice of it was placed; who has it pinned may outlive that, and free it as soon as these are given up. */
 	if (atomic_fetch_sub(&plan->refs, count) == count)
 		free(plan);
 }
