@@ -11,9 +11,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "ledger/open.h"
@@ -180,7 +180,7 @@ static int attach(struct kernel_ledger *ledger, struct kernel_client *client)
 		return 0;
 	otte_module_status_unmap(client->status, client->status_bytes);
 close:
-	close(client->fd);
+	otte_fd_close(client->fd);
 	return rc;
 }
 
@@ -219,7 +219,7 @@ static void client_close(struct otte_ledger_client *handle)
 	kernel_loan_withdraw_remote(client, 0);
 	left = client->lent || client->accepted || client->holds;
 	otte_module_status_unmap(client->status, client->status_bytes);
-	close(client->fd);
+	otte_fd_close(client->fd);
 	drop_member(kernel_ledger_of(client), client->id, left);
 	kernel_event_free_all(client);
 	kernel_loan_free_all(client);
@@ -440,7 +440,7 @@ static int look_at_module(struct otte_module_facts *facts)
 	if (fd < 0)
 		return fd;
 	rc = otte_module_query(fd, facts);
-	close(fd);
+	otte_fd_close(fd);
 	if (rc)
 		return otte_fail(-ENODEV, "ledger: %s: is not the otte module's node: %s",
 				 OTTE_LEDGER_NODE, strerror(-rc));

@@ -281,6 +281,27 @@ int __wrap_ioctl(int fd, unsigned long command, void *arg)
 	return __real_ioctl(fd, command, arg);
 }
 
+/* ---- Sockets --------------------------------------------------------------------------------- */
+
+static int socket_error;
+
+int __real_socket(int domain, int type, int protocol);
+int __wrap_socket(int domain, int type, int protocol);
+
+void fail_socket(int error)
+{
+	socket_error = error;
+}
+
+int __wrap_socket(int domain, int type, int protocol)
+{
+	if (!socket_error)
+		return __real_socket(domain, type, protocol);
+	errno = socket_error;
+	socket_error = 0;
+	return -1;
+}
+
 /* ---- Running --------------------------------------------------------------------------------- */
 
 static int run(const char *part, const struct CMUnitTest *tests, size_t count)

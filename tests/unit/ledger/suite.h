@@ -112,6 +112,8 @@ void fail_allocation(uint64_t nth); /* 1: the next; 0: none */
 
 /* The nth call of the module from now on fails, once. Only where no other thread runs. */
 void fail_ioctl(uint64_t nth, int error);
+/* The next socket cannot be had, once. */
+void fail_socket(int error);
 
 extern const struct CMUnitTest matrix_tests[], rules_tests[], limits_tests[], walk_tests[],
 	faults_tests[], threads_tests[], open_tests[], netlink_tests[], records_tests[],
