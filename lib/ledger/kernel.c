@@ -156,15 +156,18 @@ static void drop_member(struct kernel_ledger *ledger, uint64_t id, bool left_som
 
 /* ---- Clients --------------------------------------------------------------------------------- */
 
-static int attach(struct kernel_ledger *ledger, struct kernel_client *client)
+static int attach(struct kernel_ledger *ledger, struct kernel_client *client, uint32_t flags)
 {
+	const struct otte_module_init init = {
+		.status_regions = ledger->status_regions,
+		.flags = flags & OTTE_CLIENT_NO_OFFERS ? OTTE_MODULE_ALLOWLIST : 0,
+	};
 	int rc;
 
 	client->fd = otte_ledger_node_open(OTTE_LEDGER_NODE);
 	if (client->fd < 0)
 		return client->fd;
-	rc = otte_module_client_init(client->fd, ledger->status_regions, &client->id,
-				     &client->status_bytes);
+	rc = otte_module_client_init(client->fd, &init, &client->id, &client->status_bytes);
 	if (rc) {
 		rc = kernel_refused(client, rc, "client", 0);
 		goto close;
@@ -184,7 +187,7 @@ close:
 	return rc;
 }
 
-static int client_open(struct otte_ledger *handle, const char *comm,
+static int client_open(struct otte_ledger *handle, const char *comm, uint32_t flags,
 		       struct otte_ledger_client **out)
 {
 	struct kernel_client *client = calloc(1, sizeof(*client));
@@ -196,7 +199,7 @@ static int client_open(struct otte_ledger *handle, const char *comm,
 	client->base.ledger = handle;
 	TAILQ_INIT(&client->events);
 	pthread_mutex_init(&client->lock, NULL);
-	rc = attach(to_ledger(handle), client);
+	rc = attach(to_ledger(handle), client, flags);
 	if (rc) {
 		pthread_mutex_destroy(&client->lock);
 		free(client);

@@ -96,6 +96,7 @@ struct kernel_client {
 	struct kernel_hold *holds;
 	TAILQ_HEAD(kernel_events, kernel_event) events;
 	unsigned event_count;
+	uint64_t missed; /* events that were forgotten, since somebody heard how many */
 	struct otte_module_event refusal; /* the last one for want of budget; `level` NULL: none */
 };
 
@@ -169,7 +170,7 @@ int kernel_release(struct kernel_ledger *ledger, uint64_t retained);
 /* ---- kernel_event.c -------------------------------------------------------------------------- */
 
 int kernel_event_next(struct kernel_client *client, struct otte_event *event);
-/* Takes in what the module has to tell, as far as there is room. */
+/* Takes in what the module has to tell. */
 void kernel_event_pump(struct kernel_client *client);
 void kernel_event_free_all(struct kernel_client *client);
 

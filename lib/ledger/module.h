@@ -49,6 +49,15 @@ struct otte_module_facts {
 	uint64_t status_regions_max;
 };
 
+enum otte_module_client_flag {
+	OTTE_MODULE_ALLOWLIST = 1u << 0, /* offers of nobody else; this library names no exception */
+};
+
+struct otte_module_init {
+	uint32_t flags; /* enum otte_module_client_flag */
+	uint32_t status_regions;
+};
+
 struct otte_module_region {
 	uint64_t address;
 	uint64_t length;
@@ -109,7 +118,8 @@ int otte_module_query(int fd, struct otte_module_facts *facts);
 int otte_module_check(const struct otte_module_facts *facts, uint64_t needed);
 
 /* `bytes`: of the status page. */
-int otte_module_client_init(int fd, uint32_t status_regions, uint64_t *client, uint64_t *bytes);
+int otte_module_client_init(int fd, const struct otte_module_init *init, uint64_t *client,
+			    uint64_t *bytes);
 /* The client lives until the page is unmapped, with otte_module_status_unmap(). */
 int otte_module_status_map(int fd, uint64_t bytes, void **page);
 void otte_module_status_unmap(void *page, uint64_t bytes);

@@ -27,7 +27,7 @@ void open_world(struct world *w, const struct otte_ledger_limits *limits)
 	assert_int_equal(backend->open(limits, &w->ledger), 0);
 	w->ops = w->ledger->ops;
 	for (i = 0; i < ACTORS; i++) {
-		assert_int_equal(w->ops->client_open(w->ledger, names[i], &w->client[i]), 0);
+		assert_int_equal(w->ops->client_open(w->ledger, names[i], 0, &w->client[i]), 0);
 		assert_ptr_equal(w->client[i]->ledger, w->ledger);
 		w->id[i] = w->ops->client_id(w->client[i]);
 		assert_int_not_equal(w->id[i], 0);
