@@ -5,8 +5,8 @@
 # other folders that it needs in UNIT_WITH_NAME.
 
 UNIT_NAMES := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tests/unit/*/*.c)))))
-# The ledger's tests fail allocations, calls of the module and sockets one by one.
-LDFLAGS_unit_ledger := -Wl,--wrap=malloc,--wrap=calloc,--wrap=ioctl,--wrap=socket
+# The ledger's tests fail allocations, calls of the module and sockets one by one, and hide what the module can.
+LDFLAGS_unit_ledger := $(addprefix -Wl$(comma)--wrap=,malloc calloc ioctl socket otte_module_query)
 # Which node is the module's, and what stands behind it.
 LDFLAGS_unit_errors := -Wl,--wrap=otte_ledger_node_open,--wrap=otte_module_query
 # When the kernel lets go of memory that it sends from is up to the test.

@@ -112,6 +112,7 @@ struct otte_engine {
 	_Atomic uint64_t tick_due_ns;    /* peers want to be looked at then */
 	struct otte_gate gate;
 	_Atomic uint64_t describe_stamp;
+	_Atomic uint64_t quota_said_ns;  /* 0: never */
 
 	struct {
 		_Atomic uint64_t refused_requests;

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,20 +43,52 @@ static int leave(struct kernel_client *client, int rc)
 
 /* ---- Refusals -------------------------------------------------------------------------------- */
 
+/* Whose limit it is: the file that an administrator sets, and of which cgroup or user. */
+static void name_limit(const struct otte_module_event *why, char *text, size_t size)
+{
+	int used;
+
+	if (!strcmp(why->level, "memlock")) {
+		snprintf(text, size, "RLIMIT_MEMLOCK of user %" PRIu64, why->key);
+		return;
+	}
+	used = snprintf(text, size, "the module's limit_%s/%s", why->level, why->resource);
+	if (!strcmp(why->level, "cgroup") || !strcmp(why->level, "user"))
+		snprintf(text + used, size - (size_t)used, " (%s %" PRIu64 ")", why->level,
+			 why->key);
+}
+
 static int refused_budget(struct kernel_client *client, const char *what, uint64_t id)
 {
 	const struct otte_module_event *why = &client->refusal;
+	char limit[128];
 
 	kernel_event_pump(client); /* the module tells level and resource in an event */
 	if (!why->level)
 		return otte_fail(-EDQUOT, "%s %" PRIu64 ": a limit of the module is reached", what,
 				 id);
+	name_limit(why, limit, sizeof(limit));
 	otte_fail(-EDQUOT,
-		  "%s %" PRIu64 ": the module's limit_%s/%s: %" PRIu64 " of %" PRIu64
-		  " charged, %" PRIu64 " more asked for",
-		  what, id, why->level, why->resource, why->usage, why->limit, why->requested);
+		  "%s %" PRIu64 ": %s: %" PRIu64 " of %" PRIu64 " charged, %" PRIu64
+		  " more asked for",
+		  what, id, limit, why->usage, why->limit, why->requested);
 	client->refusal.level = NULL;
 	return -EDQUOT;
+}
+
+/* There is no client yet that the module could tell the level. */
+static int refused_client(struct kernel_client *client, int rc)
+{
+	switch (rc) {
+	case -EDQUOT:
+		return otte_fail(rc, "a client: the module's limit_user/clients, "
+				     "limit_cgroup/clients or limit_module/clients is reached");
+	case -ENOSPC:
+		return otte_fail(-EDQUOT, "a client: more cgroups and user namespaces, one inside "
+					  "the other, than the module can charge");
+	default:
+		return kernel_refused(client, rc, "client", 0);
+	}
 }
 
 int kernel_refused(struct kernel_client *client, int rc, const char *what, uint64_t id)
@@ -169,7 +202,7 @@ static int attach(struct kernel_ledger *ledger, struct kernel_client *client, ui
 		return client->fd;
 	rc = otte_module_client_init(client->fd, &init, &client->id, &client->status_bytes);
 	if (rc) {
-		rc = kernel_refused(client, rc, "client", 0);
+		rc = refused_client(client, rc);
 		goto close;
 	}
 	rc = otte_module_status_map(client->fd, client->status_bytes, &client->status);
@@ -450,11 +483,22 @@ static int look_at_module(struct otte_module_facts *facts)
 	return otte_module_check(facts, NEEDED);
 }
 
+/* The caller's limit, and the words of the status page, of which the module has only so many. */
+static void set_regions(struct kernel_ledger *ledger, uint64_t wanted, uint64_t room)
+{
+	ledger->regions_max = wanted;
+	ledger->status_regions = (uint32_t)min_u64(wanted, room);
+	if (wanted > room && wanted != UINT64_MAX)
+		otte_log(OTTE_LOG_WARNING,
+			 "ledger: limits.regions: of %" PRIu64 " regions the module's status page "
+			 "has room for %" PRIu64 ", which rules",
+			 wanted, room);
+}
+
 int otte_ledger_kernel_open(const struct otte_ledger_limits *limits, struct otte_ledger **out)
 {
 	struct otte_module_facts facts;
 	struct kernel_ledger *ledger;
-	uint64_t regions;
 	int rc = look_at_module(&facts);
 
 	if (rc)
@@ -464,8 +508,11 @@ int otte_ledger_kernel_open(const struct otte_ledger_limits *limits, struct otte
 		return otte_fail(-ENOMEM, "no memory for a ledger");
 	ledger->base.ops = &kernel_ops;
 	ledger->event_bytes = facts.event_bytes;
-	regions = min_u64(limits ? limits->regions : UINT64_MAX, facts.status_regions_max);
-	ledger->status_regions = (uint32_t)regions;
+	ledger->by_address = facts.features & OTTE_MODULE_FEAT_BY_ADDRESS;
+	if (!ledger->by_address)
+		otte_log(OTTE_LOG_INFO, "ledger: this module lends memory whose pages may have been "
+					"replaced (copy on write, swap) to no new peer");
+	set_regions(ledger, limits ? limits->regions : UINT64_MAX, facts.status_regions_max);
 	pthread_mutex_init(&ledger->lock, NULL);
 	otte_netlink_open(&ledger->netlink);
 	if (ledger->netlink.error)

@@ -41,6 +41,8 @@ struct kernel_ledger {
 	struct otte_ledger base;
 	struct otte_netlink netlink;
 	uint32_t event_bytes;
+	bool by_address; /* the module knows such loans */
+	uint64_t regions_max; /* of each client: the caller's limit */
 	uint32_t status_regions; /* words asked for on each client's status page */
 	pthread_mutex_t lock; /* the rest */
 	struct kernel_member *members;

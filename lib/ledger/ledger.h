@@ -79,6 +79,12 @@ struct otte_borrower {
  * conflict with them as usual.
  */
 #define OTTE_LOAN_STANDING 4u
+/*
+ * To a remote borrower, which reaches the bytes through the lender alone: it goes by address, and
+ * nobody holds pages. Memory whose pages may have been replaced can be lent so, by a module that
+ * knows of it; by one that does not, as by all others, -ESTALE.
+ */
+#define OTTE_LOAN_BY_ADDRESS 8u
 
 struct otte_loan_terms {
 	uint64_t region;

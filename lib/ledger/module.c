@@ -23,7 +23,9 @@ static_assert(OTTE_MODULE_ALLOWLIST == OTTE_CLIENT_ALLOWLIST, "client flags");
 static_assert(OTTE_MODULE_REVOCABLE == OTTE_LOAN_REVOCABLE, "flags");
 static_assert(OTTE_MODULE_MAPPABLE == OTTE_LOAN_MAPPABLE, "flags");
 static_assert(OTTE_MODULE_STANDING == OTTE_LOAN_STANDING, "flags");
+static_assert(OTTE_MODULE_BY_ADDRESS == OTTE_LOAN_BY_ADDRESS, "flags");
 static_assert(OTTE_MODULE_FEAT_STANDING == OTTE_FEAT_STANDING, "features");
+static_assert(OTTE_MODULE_FEAT_BY_ADDRESS == OTTE_FEAT_BY_ADDRESS, "features");
 static_assert((int)OTTE_MODULE_STATUS_LIVE == (int)OTTE_STATUS_LIVE, "status");
 static_assert((int)OTTE_MODULE_STATUS_SUSPECT == (int)OTTE_STATUS_SUSPECT, "status");
 static_assert((int)OTTE_MODULE_STATUS_STALE == (int)OTTE_STATUS_STALE, "status");
@@ -63,8 +65,8 @@ int otte_module_query(int fd, struct otte_module_facts *facts)
 
 static int lacks(const struct otte_module_facts *facts, uint64_t needed)
 {
-	static const char *const names[] = { "PAGES",  "FILE",	  "CGROUP",  "BOOT_ID",
-					     "DOMAIN", "TIME_NS", "STANDING" };
+	static const char *const names[] = { "PAGES",  "FILE",	  "CGROUP",   "BOOT_ID",
+					     "DOMAIN", "TIME_NS", "STANDING", "BY_ADDRESS" };
 	unsigned bit = (unsigned)__builtin_ctzll(needed & ~facts->features);
 
 	return otte_fail(-EPROTONOSUPPORT,
@@ -320,6 +322,7 @@ int otte_module_event(int fd, uint32_t bytes, struct otte_module_event *event)
 		.other = record->other.client,
 		.level = level_name(record->level),
 		.resource = resource_name(record->resource),
+		.key = record->key,
 		.usage = record->usage,
 		.limit = record->limit,
 		.requested = record->requested,

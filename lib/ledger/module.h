@@ -25,11 +25,13 @@ enum otte_module_direction {
 enum otte_module_flag {
 	OTTE_MODULE_REVOCABLE = 1u << 0,
 	OTTE_MODULE_MAPPABLE = 1u << 1,
-	OTTE_MODULE_STANDING = 1u << 2, /* of an exposure */
+	OTTE_MODULE_STANDING = 1u << 2, /* of an exposure, and the next */
+	OTTE_MODULE_BY_ADDRESS = 1u << 3,
 };
 
 enum otte_module_feature {
 	OTTE_MODULE_FEAT_STANDING = 1u << 6,
+	OTTE_MODULE_FEAT_BY_ADDRESS = 1u << 7,
 };
 
 /* Evidence n of the ABI is bit n; ledger.h counts from 1. */
@@ -107,6 +109,7 @@ struct otte_module_event {
 	/* QUOTA */
 	const char *level;
 	const char *resource;
+	uint64_t key; /* which cgroup, which user */
 	uint64_t usage, limit, requested;
 };
 

@@ -5,6 +5,8 @@
  */
 #include "suite.h"
 
+#include "ledger/module.h"
+
 static const struct backend backends[] = {
 	{ "process", otte_ledger_process_open },
 	{ "kernel", otte_ledger_kernel_open },
@@ -281,6 +283,24 @@ int __wrap_ioctl(int fd, unsigned long command, void *arg)
 	return __real_ioctl(fd, command, arg);
 }
 
+static uint64_t hidden;
+
+int __real_otte_module_query(int fd, struct otte_module_facts *facts);
+int __wrap_otte_module_query(int fd, struct otte_module_facts *facts);
+
+void hide_features(uint64_t features)
+{
+	hidden = features;
+}
+
+int __wrap_otte_module_query(int fd, struct otte_module_facts *facts)
+{
+	int rc = __real_otte_module_query(fd, facts);
+
+	facts->features &= ~hidden;
+	return rc;
+}
+
 /* ---- Sockets --------------------------------------------------------------------------------- */
 
 static int socket_error;
@@ -327,6 +347,8 @@ static int run_all(void)
 	failed += run("records", records_tests, records_count);
 	if (is_kernel())
 		failed += run("own", kernel_tests, kernel_count_tests);
+	if (is_kernel())
+		failed += run("engine", engine_tests, engine_count);
 	return failed;
 }
 

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "engine/engine.h"
 #include "engine/fork.h"
+#include "ledger/module.h"
 #include "ledger/open.h"
 
 #define BOTH (OTTE_REMOTE_READ | OTTE_REMOTE_WRITE)
@@ -113,6 +113,13 @@ static void a_limit_of_the_administrators_refuses_by_level_and_resource(void **u
 	close_world(&w);
 }
 
+static int add_lenders(struct world *w, uint64_t *id)
+{
+	struct otte_region_claim claim = { 0x900000, 100, BOTH, OTTE_BACKING_NONE };
+
+	return w->ops->region_add(w->client[LENDER], &claim, id);
+}
+
 static void what_the_lender_settles_is_not_charged_any_more(void **unused)
 {
 	struct otte_loan_terms terms;
@@ -131,22 +138,52 @@ static void what_the_lender_settles_is_not_charged_any_more(void **unused)
 	close_world(&w);
 }
 
-static void the_status_page_has_room_for_the_callers_regions(void **unused)
+static void add_regions(struct world *w, int count)
+{
+	int i;
+
+	for (i = 0; i < count; i++)
+		add_region(w, LENDER, 0x900000, 100, BOTH);
+}
+
+static void the_callers_limit_of_regions_is_exact(void **unused)
 {
 	struct otte_ledger_limits limits = { .regions = 1000 };
-	struct otte_region_claim claim = { 0x900000, 100, BOTH, OTTE_BACKING_NONE };
 	struct world w;
 	uint64_t id;
-	int i, rc = 0;
 
 	(void)unused;
 	open_world(&w, &limits);
-	for (i = 0; i < 1000; i++)
-		assert_int_equal(w.ops->region_add(w.client[LENDER], &claim, &id), 0);
-	for (; !rc && i < 2000; i++) /* whole pages of words */
-		rc = w.ops->region_add(w.client[LENDER], &claim, &id);
-	expect_refused(rc, -EDQUOT, "limits.regions: the status page");
+	add_regions(&w, 1000);
+	expect_refused(add_lenders(&w, &id), -EDQUOT,
+		       "limits.regions: 1000 of 1000 charged, 1 more asked for");
 	close_world(&w);
+	limits.regions = 0;
+	open_world(&w, &limits);
+	expect_refused(add_lenders(&w, &id), -EDQUOT, "limits.regions: 0 of 0 charged");
+	close_world(&w);
+}
+
+/* The caller's may be larger than the module's, which is said once and named where it refuses. */
+static void the_modules_room_for_regions_rules_where_it_is_less(void **unused)
+{
+	struct otte_ledger_limits limits = { .regions = 1 << 24 };
+	struct world w;
+	uint64_t id;
+
+	(void)unused;
+	logged[0] = '\0';
+	otte_log_set(keep, NULL, OTTE_LOG_WARNING);
+	open_world(&w, &limits);
+	otte_log_set(NULL, NULL, OTTE_LOG_ERROR);
+	assert_string_equal(logged, "ledger: limits.regions: of 16777216 regions the module's "
+				    "status page has room for 65536, which rules");
+	write_file(SYSFS "limit_client/regions", "max");
+	add_regions(&w, 65536);
+	expect_refused(add_lenders(&w, &id), -EDQUOT,
+		       "the module's status page has room for no more than 65536");
+	close_world(&w);
+	write_file(SYSFS "limit_client/regions", "65536");
 }
 
 /* ---- Death ----------------------------------------------------------------------------------- */
@@ -517,26 +554,6 @@ static void an_event_that_finds_no_memory_is_missed_and_its_loan_not_charged(voi
 	close_world(&w);
 }
 
-static void an_engine_takes_no_offers(void **unused)
-{
-	struct otte_loan_terms terms;
-	struct otte_engine *engine;
-	struct otte_config config;
-	struct world w;
-	uint64_t id;
-
-	(void)unused;
-	open_world(&w, NULL);
-	assert_int_equal(otte_config_init(&config, sizeof(config)), 0);
-	config.ledger = OTTE_LEDGER_KERNEL;
-	assert_int_equal(otte_engine_create(&config, &engine), 0);
-	terms = usual_terms(&w, local(&w, BORROWER));
-	terms.borrower.client = engine->ledger->ops->client_id(engine->client);
-	expect_refused(offer(&w, &terms, &id), -EACCES, "takes no offers of this lender");
-	assert_int_equal(otte_engine_destroy(engine), 0);
-	close_world(&w);
-}
-
 /* ---- Memory --------------------------------------------------------------------------------- */
 
 static int add_one(struct world *w, uint64_t *id)
@@ -778,14 +795,21 @@ static char *add_memory(struct world *w, int touched, uint64_t *region,
 	return memory;
 }
 
-static void expect_not_lent(struct world *w, uint64_t region, const char *why)
+static int lend_one_byte(struct world *w, uint64_t region, uint32_t flags, uint64_t *loan)
 {
 	struct otte_loan_terms terms = usual_terms(w, remote(1));
-	uint64_t id;
 
 	terms.region = region;
 	terms.length = 1;
-	expect_refused(offer(w, &terms, &id), -ESTALE, why);
+	terms.flags = flags;
+	return offer(w, &terms, loan);
+}
+
+static void expect_not_lent(struct world *w, uint64_t region, uint32_t flags, const char *why)
+{
+	uint64_t id;
+
+	expect_refused(lend_one_byte(w, region, flags, &id), -ESTALE, why);
 }
 
 /* By unmapping any page of it, by mapping something else there, by moving it away. */
@@ -813,7 +837,9 @@ static void memory_that_goes_is_seen_when_the_call_returns(void **unused)
 			assert_true(mremap(memory, PAGES * PAGE, 64 * PAGE, MREMAP_MAYMOVE) !=
 				    (void *)memory);
 		assert_false(otte_region_is_fresh(&watch));
-		expect_not_lent(&w, region, "was unmapped or replaced: register it anew");
+		expect_not_lent(&w, region, 0, "was unmapped or replaced: register it anew");
+		expect_not_lent(&w, region, OTTE_LOAN_BY_ADDRESS,
+				"was unmapped or replaced: register it anew");
 		close_world(&w);
 	}
 }
@@ -843,12 +869,16 @@ static void memory_that_stays_is_fresh(void **unused)
 	munmap(memory, PAGES * PAGE);
 }
 
-/* Pages under the same addresses: who goes by address may go on; nobody new is lent them. */
-static void memory_whose_pages_may_be_others_is_not_lent_and_the_text_says_so(void **unused)
+#define REPLACED                                                      \
+	"pages of its memory may have been replaced (copy on write, " \
+	"madvise, swap): register it anew"
+
+/* Pages under the same addresses: who holds pages is lent it no more, who goes by address is. */
+static void memory_whose_pages_may_be_others_is_lent_by_address_alone(void **unused)
 {
 	struct otte_region_watch watch;
 	struct world w;
-	uint64_t region;
+	uint64_t region, loan;
 	char *memory;
 	int way;
 
@@ -861,9 +891,11 @@ static void memory_whose_pages_may_be_others_is_not_lent_and_the_text_says_so(vo
 		else
 			memory[0] = 1; /* it was the page of zeros */
 		assert_true(otte_region_is_fresh(&watch));
-		expect_not_lent(&w, region,
-				"pages of its memory may have been replaced (copy on write, "
-				"madvise, swap): register it anew");
+		expect_not_lent(&w, region, 0, REPLACED);
+		expect_not_lent(&w, region, OTTE_LOAN_STANDING, REPLACED);
+		assert_int_equal(lend_one_byte(&w, region, OTTE_LOAN_BY_ADDRESS, &loan), 0);
+		assert_int_equal(state_of(&w, loan), OTTE_LOAN_OFFERED);
+		assert_int_equal(w.ops->loan_withdraw(w.client[LENDER], loan), 0);
 		assert_int_equal(w.ops->region_del(w.client[LENDER], region), 0);
 		region = add_region(&w, LENDER, (uintptr_t)memory, PAGES * PAGE, BOTH);
 		assert_int_equal(w.ops->region_watch(w.client[LENDER], region, &watch), 0);
@@ -871,6 +903,29 @@ static void memory_whose_pages_may_be_others_is_not_lent_and_the_text_says_so(vo
 		close_world(&w);
 		munmap(memory, PAGES * PAGE);
 	}
+}
+
+static void a_module_that_knows_no_loans_by_address_lends_fresh_memory_so(void **unused)
+{
+	struct otte_region_watch watch;
+	struct world w;
+	uint64_t region, loan;
+	char *memory;
+
+	(void)unused;
+	hide_features(OTTE_MODULE_FEAT_BY_ADDRESS);
+	otte_log_set(keep, NULL, OTTE_LOG_INFO);
+	open_world(&w, NULL);
+	otte_log_set(NULL, NULL, OTTE_LOG_ERROR);
+	hide_features(0);
+	assert_non_null(strstr(logged, "may have been replaced (copy on write, swap) to no new peer"));
+	memory = add_memory(&w, 0, &region, &watch);
+	assert_int_equal(lend_one_byte(&w, region, OTTE_LOAN_BY_ADDRESS, &loan), 0);
+	assert_int_equal(w.ops->loan_withdraw(w.client[LENDER], loan), 0);
+	memory[0] = 1;
+	expect_not_lent(&w, region, OTTE_LOAN_BY_ADDRESS, REPLACED);
+	close_world(&w);
+	munmap(memory, PAGES * PAGE);
 }
 
 /* ---- Offers to peers ------------------------------------------------------------------------- */
@@ -910,7 +965,8 @@ const struct CMUnitTest kernel_tests[] = {
 	cmocka_unit_test(without_permission_kernel_is_refused_and_auto_says_why_not),
 	cmocka_unit_test(a_limit_of_the_administrators_refuses_by_level_and_resource),
 	cmocka_unit_test(what_the_lender_settles_is_not_charged_any_more),
-	cmocka_unit_test(the_status_page_has_room_for_the_callers_regions),
+	cmocka_unit_test(the_callers_limit_of_regions_is_exact),
+	cmocka_unit_test(the_modules_room_for_regions_rules_where_it_is_less),
 	cmocka_unit_test(what_a_leaving_owner_lent_is_retained_for_its_borrower),
 	cmocka_unit_test(a_borrower_that_closes_leaves_a_record_until_the_lender_revokes),
 	cmocka_unit_test(a_borrowers_exit_is_evidence_where_the_lender_accepts_it),
@@ -929,8 +985,8 @@ const struct CMUnitTest kernel_tests[] = {
 	cmocka_unit_test(a_standing_loan_of_a_local_borrower_excludes_like_any_other),
 	cmocka_unit_test(memory_that_goes_is_seen_when_the_call_returns),
 	cmocka_unit_test(memory_that_stays_is_fresh),
-	cmocka_unit_test(memory_whose_pages_may_be_others_is_not_lent_and_the_text_says_so),
+	cmocka_unit_test(memory_whose_pages_may_be_others_is_lent_by_address_alone),
+	cmocka_unit_test(a_module_that_knows_no_loans_by_address_lends_fresh_memory_so),
 	cmocka_unit_test(an_offer_to_a_peer_counts_as_exposed_in_the_module),
-	cmocka_unit_test(an_engine_takes_no_offers), /* who has had one is told of forks: the last */
 };
 const size_t kernel_count_tests = ARRAY_SIZE(kernel_tests);

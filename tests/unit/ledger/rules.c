@@ -90,7 +90,9 @@ static void an_offer_is_refused_by_the_first_rule_that_it_breaks(void **unused)
 	REFUSED(t.length = 0, -EINVAL, "length 0");
 	REFUSED(t.reserved = 1, -EINVAL, "reserved 1");
 	REFUSED(t.right = 2, -EINVAL, "right 2");
-	REFUSED(t.flags = 8, -EINVAL, "flags 8");
+	REFUSED(t.flags = 16, -EINVAL, "flags 10");
+	REFUSED((t.flags = OTTE_LOAN_BY_ADDRESS, t.borrower = local(&w, BORROWER)), -EINVAL,
+		"by address, to client");
 	REFUSED(t.region = 0, -ENOENT, "region 0");
 	REFUSED(t.region = w.id[LENDER], -ENOENT, "unknown");
 	REFUSED(t.offset = REGION_LENGTH, -ERANGE, "outside");
