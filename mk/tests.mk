@@ -20,8 +20,9 @@ LDFLAGS_unit_alone := $(addprefix -Wl$(comma)--wrap=,recv recvmsg otte_sys_recv 
 LDFLAGS_unit_ends := $(addprefix -Wl$(comma)--wrap=,otte_access_end otte_notify_send_list otte_batch_start \
 	otte_peer_check_region otte_peer_wait_ready)
 
-# Where a source stops, and what it finds when it looks at its memory.
-LDFLAGS_unit_stale := -Wl,--wrap=otte_source_begin,--wrap=otte_source_still,--wrap=tcp_peer_unplan
+# Where a source stops, what it finds when it looks at its memory, and what the kernel finds that sends it.
+LDFLAGS_unit_stale := $(addprefix -Wl$(comma)--wrap=,otte_source_begin otte_source_still tcp_peer_unplan \
+	sendmsg otte_sys_sendmsg tcp_zerocopy_send)
 
 # The slot gate beside the module's arithmetic, built against the few things that it takes from the kernel.
 UNIT_WITH_slots := kmod/slot.o

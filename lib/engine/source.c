@@ -410,9 +410,11 @@ void otte_source_refused(void *arg)
 }
 
 /* What the engine has mapped is the engine's to unmap, which it does once no region of it is left. */
-bool otte_source_guarded(const struct otte_source_use *use)
+const struct otte_region_watch *otte_source_guarded(const struct otte_source_use *use)
 {
-	return use->region->watch.mask && use->region->mem->kind == OTTE_MEM_ADOPTED;
+	const struct otte_region_watch *watch = &use->region->watch;
+
+	return watch->mask && use->region->mem->kind == OTTE_MEM_ADOPTED ? watch : NULL;
 }
 
 int otte_source_still(const struct otte_source_use *use)

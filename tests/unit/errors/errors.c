@@ -690,7 +690,7 @@ static void a_peer_of_another_version_is_refused_and_both_are_named(void **state
 	wrong_peer_start(&peer, WRONG_VERSION);
 	assert_int_equal(otte_segment_open(engine, peer.address, 0, 5 * SECOND, &segment),
 			 -EPROTONOSUPPORT);
-	assert_non_null(strstr(otte_error_text(), "wire version 2, this library 1"));
+	assert_non_null(strstr(otte_error_text(), "wire version 3, this library 2"));
 	wrong_peer_end(&peer);
 	assert_int_equal(otte_engine_destroy(engine), 0);
 }
