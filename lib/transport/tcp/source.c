@@ -547,7 +547,7 @@ static void add_part(struct msghdr *message, const void *base, uint64_t length)
 {
 	struct iovec *part = &message->msg_iov[message->msg_iovlen++];
 
-	part->iov_base = (void *)(uintptr_t)base;
+	part->iov_base = (void *)base; /* sends read it */
 	part->iov_len = length;
 }
 
@@ -643,7 +643,7 @@ static bool wants_made_up(const struct source_lane *lane)
 /* As send(): of an answer with so much payload, the part that is next. */
 static OTTE_FRAMELESS ssize_t send_part(struct source_lane *lane, uint64_t payload)
 {
-	if (lane->moved == sizeof(lane->answer) + payload)
+	if (lane->guard && lane->moved == sizeof(lane->answer) + payload)
 		return send_verdict(lane);
 	if (wants_made_up(lane))
 		return send_made_up(lane, payload);

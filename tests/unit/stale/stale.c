@@ -461,7 +461,11 @@ static void a_read_that_meets_a_hole_fails_alone(void **state)
 		expect_filled(pair.local_bytes, 16 * KIB, 2);
 	}
 	assert_int_equal(lanes_lost(&pair), 0);
-	assert_int_equal(otte_engine_stats(pair.source, &stats), 0);
+	/* What has left is counted after it. */
+	for (i = 0; i < 5000 && stats.served_requests < sizeof(holes) / sizeof(holes[0]); i++) {
+		usleep(1000);
+		assert_int_equal(otte_engine_stats(pair.source, &stats), 0);
+	}
 	assert_int_equal(stats.refused_requests, sizeof(holes) / sizeof(holes[0]));
 	assert_int_equal(stats.served_requests, sizeof(holes) / sizeof(holes[0]));
 	close_watched(&pair);
