@@ -8,7 +8,8 @@ UNIT_NAMES := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tests/unit/*/*.c)
 # The ledger's tests fail allocations, calls of the module and sockets one by one, and hide what the module can.
 LDFLAGS_unit_ledger := $(addprefix -Wl$(comma)--wrap=,malloc calloc ioctl socket otte_module_query)
 # Which node is the module's, and what stands behind it.
-LDFLAGS_unit_errors := -Wl,--wrap=otte_ledger_node_open,--wrap=otte_module_query
+LDFLAGS_unit_errors := $(addprefix -Wl$(comma)--wrap=,otte_ledger_node_open otte_module_query \
+	otte_module_client_init)
 # When the kernel lets go of memory that it sends from is up to the test.
 LDFLAGS_unit_zerocopy := $(addprefix -Wl$(comma)--wrap=,setsockopt send recv recvmsg \
 	otte_sys_send otte_sys_recv otte_sys_recvmsg)

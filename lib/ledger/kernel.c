@@ -430,7 +430,8 @@ static void close_ledger(struct otte_ledger *handle)
 	struct otte_ledger_counters left = { 0 };
 	struct kernel_member *member, *next;
 
-	if (!kernel_count(ledger, &left) && left.retained)
+	/* Where no client left anything nothing is looked for: the text of why it is closed stays. */
+	if (ledger->members && !kernel_count(ledger, &left) && left.retained)
 		otte_log(OTTE_LOG_WARNING,
 			 "ledger: closed with %" PRIu64 " retained records of %" PRIu64
 			 " bytes, which the module keeps",
