@@ -8,7 +8,8 @@
  * fork() returns in it. Opening and marking are one step under one lock, which fork() takes as well;
  * no fork sees a descriptor that is open and not marked, or marked and another file by now.
  *
- * All descriptors are close-on-exec, and all but epoll sets are non-blocking. On failure: -1 and errno.
+ * All descriptors are close-on-exec, and all but epoll sets and netlink sockets are non-blocking. On failure:
+ * -1 and errno.
  */
 #ifndef OTTE_BASE_FD_H
 #define OTTE_BASE_FD_H
@@ -26,6 +27,9 @@ int otte_fd_memfd(const char *name, uint64_t length);
 /* The process that opened the other end of a UNIX socket: readable once it has ended. */
 int otte_fd_peer_pid(int socket);
 int otte_fd_dup(int fd);
+int otte_fd_open(const char *path, int flags);
+/* Of a netlink protocol; who asks limits its waiting. */
+int otte_fd_netlink(int protocol);
 void otte_fd_close(int fd);
 
 /* Around fork(); who forks calls them, see engine/fork.c. */

@@ -2,9 +2,11 @@
 #include "engine/access.h"
 
 #include <errno.h>
-#include <sched.h>
+#include <time.h>
 
 #include "base/error.h"
+
+#define WAIT_NS 20000
 
 /* Of `alone`: a number that grows with each use, above its state. */
 enum {
@@ -56,12 +58,17 @@ static bool enter_live(const struct otte_inode *node, void *arg)
 	return false;
 }
 
+/*
+ * For one copy of 64 KiB at the most. Asleep: who only yields to it, at a realtime priority above its own, would
+ * keep it from its CPU for ever. To be woken by it would cost each copy more than this costs the few who wait.
+ */
 void otte_access_wait_alone(struct otte_access_map *map)
 {
+	const struct timespec step = { .tv_nsec = WAIT_NS };
 	uint64_t word = atomic_load(&map->alone);
 
 	while (word & STATE && atomic_load(&map->alone) == word)
-		sched_yield();
+		nanosleep(&step, NULL);
 }
 
 void otte_access_share(struct otte_access_map *map, struct otte_uses *shared)
@@ -155,8 +162,9 @@ bool otte_access_begin_alone(struct otte_access_map *map, struct otte_access *ac
 	access->range.end = offset + length;
 	access->write = write;
 	access->slot = OTTE_USES_NONE;
-	atomic_store_explicit(&map->alone_start, offset, memory_order_relaxed);
-	atomic_store_explicit(&map->alone_end, offset + length, memory_order_relaxed);
+	/* Released: who sees them sees that the use before has ended, and does not take them for its range. */
+	atomic_store_explicit(&map->alone_start, offset, memory_order_release);
+	atomic_store_explicit(&map->alone_end, offset + length, memory_order_release);
 	atomic_store(&map->alone, word + NEXT + (write ? WRITES : READS));
 	if (atomic_load(&map->live))
 		goto busy;

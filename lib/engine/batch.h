@@ -77,8 +77,9 @@ struct otte_batch {
 
 	pthread_mutex_t submit_lock;     /* one submission at a time; outermost */
 	/*
-	 * A submission is at the memo and the tasks. Set under both locks, so that who has `lock` alone and sees it
-	 * clear may be at them instead (direct.c); cleared under submit_lock, once `submitted` is raised or stays.
+	 * A submission is at the memo and the tasks. Where anybody moves requests inside their call (direct.c), set
+	 * under both locks, so that who has `lock` alone and sees it clear may be at them instead; cleared under
+	 * submit_lock, once `submitted` is raised or stays.
 	 */
 	_Atomic bool admitting;
 	struct otte_region_memo memo;

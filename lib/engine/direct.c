@@ -5,9 +5,9 @@
  * Where a transport copies by itself, 64 KiB take under 2 us, and to queue a request, plan it, find it again and
  * tell its end would cost a third of that. None of it is needed for a request that is alone: its batch's only one,
  * and the only one under way in its engine. Nothing can be ahead of it, nothing has to wait its turn behind it, and
- * it is over before anybody could cancel it. What it must not do without is here: its checks, its budget, the use
- * of its region, its range, both looks at whether the memory is still there, and the transport's own admission and
- * receipt.
+ * it is over before anybody could cancel it. What it must not do without is here: its checks, its budget, the uses
+ * of its region and its segment, its range, both looks at whether the memory is still there, and the transport's
+ * own admission and receipt.
  *
  * To be alone is to count the engine's requests from 0 to 1; there is one such at a time. It does not add to
  * limits.bytes: it is within them as nothing else is there, and what comes meanwhile exceeds them by 64 KiB at most.
@@ -132,6 +132,7 @@ static void expect(struct otte_batch *batch, const struct otte_request *request)
 	task->ended_ns = 0;
 	task->state = OTTE_TASK_COMPLETED;
 	task->code = 0;
+	task->transport = batch->engine->tcp->ops->kind;
 	task->effect = OTTE_EFFECT_NONE;
 	task->drained = true;
 	set_count(batch, 1);
@@ -153,6 +154,20 @@ static void fail(struct otte_batch *batch, const struct otte_work *work)
 	atomic_store_explicit(&batch->failed, 1, memory_order_relaxed);
 }
 
+/*
+ * As move(). Its segment is not closed meanwhile; the mark is in sight of others before the range is, and what is
+ * behind the segment is not touched any more when it goes.
+ */
+static bool move_held(struct otte_engine *engine, const struct otte_request *request, struct otte_work *work)
+{
+	bool moved;
+
+	atomic_store_explicit(&engine->direct.segment, request->segment, memory_order_relaxed);
+	moved = move(request, work);
+	atomic_store_explicit(&engine->direct.segment, NULL, memory_order_release);
+	return moved;
+}
+
 /* Under batch->lock, alone in the engine. False: the batch is empty. */
 static bool run(struct otte_batch *batch, const struct otte_request *request)
 {
@@ -160,13 +175,12 @@ static bool run(struct otte_batch *batch, const struct otte_request *request)
 	struct otte_work work;
 
 	expect(batch, request);
-	if (!move(request, &work)) {
+	if (!move_held(engine, request, &work)) {
 		set_count(batch, 0);
 		return false;
 	}
 	if (work.code)
 		fail(batch, &work);
-	batch->tasks[0].transport = work.carrier;
 	count(engine, &work);
 	return true;
 }

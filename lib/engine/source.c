@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/hash.h"
@@ -166,12 +167,13 @@ int otte_source_lane(void *arg, struct otte_session *session, int fd)
 {
 	struct otte_engine *engine = arg;
 	struct source_peer *peer = session->user;
+	/* One more where the peer may be of this host. */
+	unsigned max = OTTE_SOURCE_LANES_MAX + engine->config.local_trusted;
 	int ret;
 
-	/* And one of this host. */
-	if (atomic_fetch_add(&peer->lanes, 1) > OTTE_SOURCE_LANES_MAX) {
+	if (atomic_fetch_add(&peer->lanes, 1) >= max) {
 		atomic_fetch_sub(&peer->lanes, 1);
-		return otte_fail(-EDQUOT, "a session has %d lanes already", OTTE_SOURCE_LANES_MAX);
+		return otte_fail(-EDQUOT, "a session has %u lanes already", max);
 	}
 	atomic_fetch_add(&peer->refs, 1);
 	ret = engine->tcp->ops->accept_lane(engine->tcp, peer, fd);
@@ -189,6 +191,17 @@ void otte_source_lane_closed(void *arg)
 }
 
 /* ---- Requests ---- */
+
+/* An administrator's limit is told where it can be raised; peers can ask for this line, so once a second. */
+static void say_quota(struct otte_engine *engine)
+{
+	uint64_t now_ns = otte_coarse_ns(), said_ns = atomic_load(&engine->quota_said_ns);
+
+	if (said_ns && now_ns - said_ns < NSEC_PER_SEC)
+		return;
+	if (atomic_compare_exchange_strong(&engine->quota_said_ns, &said_ns, now_ns))
+		otte_log(OTTE_LOG_WARNING, "a peer is lent nothing: %s", otte_error_text());
+}
 
 static void fill_terms(const struct source_peer *peer, const struct otte_region *region, uint8_t op,
 		       struct otte_loan_terms *terms)
@@ -221,7 +234,10 @@ static int expose(struct source_peer *peer, struct otte_region *region, uint8_t 
 	standing->region = region;
 	standing->key.region = region->id;
 	standing->key.right = op;
+	terms.flags |= OTTE_LOAN_BY_ADDRESS; /* lanes are served by this process */
 	ret = ops->loan_offer(engine->client, &terms, &standing->loan);
+	if (ret == -EDQUOT)
+		say_quota(engine);
 	if (ret)
 		goto free_standing;
 	HASH_ADD(hh, peer->loans, key, sizeof(standing->key), standing);
@@ -437,9 +453,11 @@ void otte_source_refused(void *arg)
 }
 
 /* What the engine has mapped is the engine's to unmap, which it does once no region of it is left. */
-bool otte_source_guarded(const struct otte_source_use *use)
+const struct otte_region_watch *otte_source_guarded(const struct otte_source_use *use)
 {
-	return use->region->watch.mask && use->region->mem->kind == OTTE_MEM_ADOPTED;
+	const struct otte_region_watch *watch = &use->region->watch;
+
+	return watch->mask && use->region->mem->kind == OTTE_MEM_ADOPTED ? watch : NULL;
 }
 
 int otte_source_still(const struct otte_source_use *use)

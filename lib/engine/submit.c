@@ -643,7 +643,8 @@ static void start_alone(struct otte_batch *batch, struct otte_task_record *head,
 		bool straight = sleeps && otte_progress_alone(progress, requests);
 
 		head->work.alone = true;
-		if (sleeps && !straight)
+		/* A copy of our own takes no look at the lanes, so that somebody has to. */
+		if (sleeps && !straight && batch->engine->config.local_trusted)
 			otte_progress_catch_up(progress);
 		if (!start(head, straight))
 			end_group(head, -ESTALE, OTTE_EFFECT_NONE, true, true);
@@ -812,9 +813,11 @@ int otte_batch_add(struct otte_batch *batch, const struct otte_submission *from,
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&batch->submit_lock);
-	pthread_mutex_lock(&batch->lock);
-	atomic_store_explicit(&batch->admitting, true, memory_order_relaxed);
-	pthread_mutex_unlock(&batch->lock);
+	if (batch->engine->direct_bytes) {
+		pthread_mutex_lock(&batch->lock);
+		atomic_store_explicit(&batch->admitting, true, memory_order_relaxed);
+		pthread_mutex_unlock(&batch->lock);
+	}
 	ret = otte_batch_admit(batch, from, count);
 	if (ret)
 		pthread_mutex_unlock(&batch->submit_lock);

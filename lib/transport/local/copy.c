@@ -114,15 +114,13 @@ static void finish(struct local_peer *peer, struct otte_work *work, int code)
 
 /* ---- Moving ---- */
 
-/* Under lock. 0: it may run, and holds a grant and a slot; 1: it waits; negative: it is to be handed on. */
-static int admit(struct local_peer *peer, struct otte_work *work)
+/* Under lock. 0: it has a slot of the grant's, own.slot; 1: it waits; negative: it is to be handed on. */
+static int enter(struct local_peer *peer, struct otte_work *work, struct local_grant **out)
 {
 	struct local_grant *grant;
 	uint64_t start;
 	int ret;
 
-	if (work->own.way)
-		return 0;
 	ret = local_peer_find(peer, work, &grant);
 	if (ret)
 		return ret;
@@ -136,6 +134,21 @@ static int admit(struct local_peer *peer, struct otte_work *work)
 	if (work->own.slot < 0)
 		return otte_fail(-EBUSY, "the table of uses of region %lu is full",
 				 (unsigned long)work->region);
+	*out = grant;
+	return 0;
+}
+
+/* Under lock. Likewise, and it holds the grant. */
+static int admit(struct local_peer *peer, struct otte_work *work)
+{
+	struct local_grant *grant;
+	int ret;
+
+	if (work->own.way)
+		return 0;
+	ret = enter(peer, work, &grant);
+	if (ret)
+		return ret;
 	grant->users++;
 	work->own.way = grant;
 	return 0;
@@ -248,13 +261,16 @@ static bool passes_by(const struct local_peer *peer, const struct otte_work *wor
 		work->wanted != OTTE_TRANSPORT_LOCAL);
 }
 
-/* Under lock. False: it has failed, and is to be tried as any other; only a WRITE that may have begun is not. */
-static bool direct_step(struct local_peer *peer, struct otte_work *work)
+/* Under lock, by a grant of the module's. False: it has failed, and is to be tried as any other; not so a begun WRITE. */
+static bool direct_borrowed(struct local_peer *peer, struct otte_work *work, struct local_grant *grant)
 {
-	int code;
+	int code = local_way_move(grant, work, work->length);
 
-	step(work);
-	code = settle(peer, work);
+	otte_uses_end(grant->uses, work->own.slot);
+	if (!code)
+		local_peer_count(peer, work);
+	if (code == -EKEYREVOKED)
+		local_grant_spoil(peer, grant);
 	if (code && (work->op == OTTE_READ || (!work->own.moved && !work->own.torn)))
 		return false;
 	work->code = code;
@@ -263,19 +279,31 @@ static bool direct_step(struct local_peer *peer, struct otte_work *work)
 	return true;
 }
 
-/* Under the lock throughout, as it is over in 2 us: nobody can want it to end early. */
+/*
+ * Under the lock throughout, as it is over in 2 us: nobody can want it to end early, or its grant to leave. What is not
+ * borrowed cannot fail either, so it is counted first: what is written after it is no longer in the nearest cache.
+ */
 bool local_copy_direct(struct otte_transport_peer *base, struct otte_work *work)
 {
 	struct local_peer *peer = to_peer(base);
+	struct local_grant *grant;
+	struct otte_uses *uses;
 	bool moved;
 
 	if (work->length > AT_ONCE_BYTES ||
 	    atomic_load_explicit(&peer->state, memory_order_relaxed) != LOCAL_READY)
 		return false;
 	pthread_mutex_lock(&peer->lock);
-	moved = !peer->queue && admit(peer, work) == 0;
-	if (moved)
-		moved = direct_step(peer, work);
+	moved = !peer->queue && enter(peer, work, &grant) == 0;
+	if (moved && grant->client) {
+		moved = direct_borrowed(peer, work, grant);
+	} else if (moved) {
+		uses = grant->uses;
+		work->carrier = OTTE_TRANSPORT_LOCAL;
+		local_peer_count(peer, work);
+		local_way_move(grant, work, work->length);
+		otte_uses_end(uses, work->own.slot);
+	}
 	pthread_mutex_unlock(&peer->lock);
 	return moved;
 }

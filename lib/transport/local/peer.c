@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "ledger/ledger.h"
 #include "transport/local/local.h"
 
 #define HELLO_BYTES 4096
@@ -437,6 +438,18 @@ static int make_room(struct local_peer *peer, bool mapped)
 	return 0;
 }
 
+/*
+ * Whether the peer's client may offer us loans. Another peer that is the same client may have said that it may not any
+ * more, so it is said each time. Where it is not to be had the offer is refused.
+ */
+static void welcome(struct local_peer *peer, bool is_welcome)
+{
+	struct otte_ledger_client *client = peer->local->env.client;
+
+	if (client && peer->lender)
+		client->ledger->ops->welcome(client, peer->lender, is_welcome);
+}
+
 /* Under lock. */
 static int ask(struct local_peer *peer, const struct otte_work *work, bool mapped)
 {
@@ -464,6 +477,7 @@ static int ask(struct local_peer *peer, const struct otte_work *work, bool mappe
 		free_grant(peer, grant);
 		return otte_fail(-ENOMEM, "no memory for a grant");
 	}
+	welcome(peer, true);
 	ret = local_send(peer->lane.fd, &message, NULL);
 	if (ret) {
 		leave(peer, grant);
@@ -635,6 +649,7 @@ void local_peer_close(struct otte_transport_peer *base)
 		otte_loop_remove(loop_of(peer), &peer->kick);
 	otte_fd_close(peer->kick.fd);
 	otte_fd_close(peer->lane.fd);
+	welcome(peer, false);
 	pthread_mutex_destroy(&peer->lock);
 	peer->next->ops->peer_close(peer->next);
 	free(peer);

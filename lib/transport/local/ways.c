@@ -211,10 +211,12 @@ static int move_by_kernel(const struct local_grant *grant, struct otte_work *wor
 
 		n = work->op == OTTE_READ ? pread(grant->fd, ours, length, theirs) :
 					    pwrite(grant->fd, ours, length, theirs);
-		if (n <= 0 && errno != EINTR)
-			return otte_fail(-ESTALE, "local memory went away: %m");
-		if (n <= 0)
+		if (n < 0 && errno == EINTR)
 			continue;
+		if (n < 0)
+			return otte_fail(-ESTALE, "local memory went away: %m");
+		if (n == 0)
+			return otte_fail(-ESTALE, "lent memory ends early");
 		work->own.moved += (uint64_t)n;
 		length -= (uint64_t)n;
 	}

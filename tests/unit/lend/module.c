@@ -218,6 +218,14 @@ static int loan_copy(struct otte_ledger_client *borrower, uint64_t id, uint64_t 
 	return 0;
 }
 
+static int welcome(struct otte_ledger_client *client, uint64_t lender, bool is_welcome)
+{
+	(void)client;
+	(void)lender;
+	(void)is_welcome;
+	return 0;
+}
+
 /* An alias of the owner's shared mapping. */
 static int loan_map(struct otte_ledger_client *borrower, uint64_t id, void **address)
 {
@@ -283,6 +291,7 @@ static int open_shared(const struct otte_ledger_limits *limits)
 	ops.region_add = region_add;
 	ops.region_watch = region_watch;
 	ops.loan_offer = loan_offer;
+	ops.welcome = welcome;
 	ops.loan_borrow = loan_borrow;
 	ops.loan_copy = loan_copy;
 	ops.loan_map = loan_map;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Transport local between two engines of one process, which are two peers of one host. */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -158,7 +159,8 @@ static struct local_peer *peer_of(struct pair *pair)
 	return container_of(pair->segment->peer->tcp, struct local_peer, base);
 }
 
-static struct local_grant *grant_of(struct pair *pair, uint8_t op)
+/* Under the peer's lock: the engine's thread gives grants back whenever it is asked to. */
+static struct local_grant *find_grant(struct pair *pair, uint8_t op)
 {
 	struct local_grant *grant, *next;
 
@@ -166,6 +168,28 @@ static struct local_grant *grant_of(struct pair *pair, uint8_t op)
 		if (grant->key.region == otte_region_id(pair->remote) && grant->key.op == op)
 			return grant;
 	return NULL;
+}
+
+static struct local_grant *grant_of(struct pair *pair, uint8_t op)
+{
+	struct local_peer *peer = peer_of(pair);
+	struct local_grant *grant;
+
+	pthread_mutex_lock(&peer->lock);
+	grant = find_grant(pair, op);
+	pthread_mutex_unlock(&peer->lock);
+	return grant;
+}
+
+static unsigned count_grants(struct pair *pair)
+{
+	struct local_peer *peer = peer_of(pair);
+	unsigned count;
+
+	pthread_mutex_lock(&peer->lock);
+	count = HASH_COUNT(peer->grants);
+	pthread_mutex_unlock(&peer->lock);
+	return count;
 }
 
 static void nothing_is_mapped_unless_both_sides_said_so(void **state)
@@ -368,7 +392,7 @@ static void unregistering_waits_for_the_receipt_and_nothing_moves_after(void **s
 	/* A copy that does not end keeps its grant, and so the region. */
 	peer = peer_of(&pair);
 	pthread_mutex_lock(&peer->lock);
-	grant = grant_of(&pair, OTTE_READ);
+	grant = find_grant(&pair, OTTE_READ);
 	grant->users++;
 	pthread_mutex_unlock(&peer->lock);
 	assert_int_equal(otte_region_unregister(&pair.remote, 1, SECOND / 5, NULL), -ETIMEDOUT);
@@ -491,7 +515,7 @@ static void mappings_are_bounded_and_the_oldest_goes_first(void **state)
 			assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
 			assert_int_equal(task.transport, OTTE_TRANSPORT_LOCAL);
 			assert_memory_equal(pair.local_bytes, pair.remote_bytes + descs[i].offset + 50, 4096);
-			assert_in_range(HASH_COUNT(peer_of(&pair)->grants), 1, 3);
+			assert_in_range(count_grants(&pair), 1, 3);
 		}
 	}
 	assert_int_equal(otte_region_unregister(regions, 6, 10 * SECOND, NULL), 0);
@@ -913,6 +937,47 @@ static void unregistering_waits_for_what_is_moved_in_its_call(void **state)
 	pair_close(&pair);
 }
 
+struct closer {
+	struct otte_segment *segment;
+	int code;
+};
+
+static void *close_segment(void *arg)
+{
+	struct closer *closer = arg;
+
+	closer->code = otte_segment_close(closer->segment);
+	return NULL;
+}
+
+static void have_it_closed(void *arg)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, close_segment, arg);
+	pthread_join(thread, NULL);
+}
+
+static void a_segment_is_not_closed_while_it_moves_in_a_call(void **state)
+{
+	struct otte_request request;
+	struct closer closer = { .code = 1 };
+	struct pair pair;
+
+	(void)state;
+	open_direct(&pair, trusted, OTTE_READ);
+	closer.segment = pair.segment;
+	within_arg = &closer;
+	within = have_it_closed;
+	request = pair_request(&pair, OTTE_READ, 0, 0, 64);
+	assert_int_equal(otte_batch_run(pair.batch, &request, 1, -1), 0);
+	within = NULL;
+	assert_int_equal(directs, 1);
+	assert_int_equal(closer.code, -EBUSY);
+	/* And is once nothing moves. */
+	pair_close(&pair);
+}
+
 static void a_hidden_region_is_not_moved_in_a_call(void **state)
 {
 	struct otte_region *region;
@@ -929,6 +994,202 @@ static void a_hidden_region_is_not_moved_in_a_call(void **state)
 	assert_int_equal(directs, 0);
 	otte_region_unuse(pair.local);
 	pair_close(&pair);
+}
+
+/* Two that call, each with a batch of its own, and one that looks on and cancels. */
+struct caller {
+	struct pair *pair;
+	struct otte_batch *batch;
+	unsigned seed, done, refused;
+	_Atomic bool *over;
+};
+
+static void call_once(struct caller *caller)
+{
+	uint64_t length = 1 + (uint64_t)rand_r(&caller->seed) % 4096, offset = (uint64_t)rand_r(&caller->seed) % 8192;
+	uint8_t op = rand_r(&caller->seed) % 2 ? OTTE_WRITE : OTTE_READ;
+	struct otte_request request = pair_request(caller->pair, op, offset, offset, length);
+	struct otte_task task;
+	int ret;
+
+	if (rand_r(&caller->seed) % 4) {
+		ret = otte_batch_run(caller->batch, &request, 1, -1);
+	} else {
+		assert_int_equal(otte_batch_reset(caller->batch), 0);
+		ret = otte_batch_submit(caller->batch, &request, 1);
+		if (!ret)
+			assert_int_equal(otte_batch_wait(caller->batch, 20 * SECOND), 0);
+	}
+	if (ret < 0) {
+		assert_int_equal(ret, -EBUSY);
+		caller->refused++;
+		return;
+	}
+	assert_int_equal(otte_batch_task(caller->batch, 0, &task), 0);
+	assert_true(task.locally_drained);
+	if (task.code)
+		assert_true(task.code == -EBUSY || task.code == -ECANCELED);
+	else
+		caller->done++;
+}
+
+static void *call(void *arg)
+{
+	unsigned i;
+
+	for (i = 0; i < 3000; i++)
+		call_once(arg);
+	return NULL;
+}
+
+static void *look_on(void *arg)
+{
+	struct caller *callers = arg;
+	struct otte_batch_status status;
+	struct otte_task task;
+	unsigned i;
+
+	for (i = 0; !*callers->over; i++) {
+		assert_int_equal(otte_batch_poll(callers[i % 2].batch, &status), 0);
+		assert_true(status.finished <= status.submitted && status.submitted <= 1);
+		assert_true(status.failed + status.completed_prefix == status.finished);
+		otte_batch_task(callers[i % 2].batch, 0, &task);
+		if (i % 64 == 0)
+			assert_int_equal(otte_batch_cancel(callers[i % 2].batch), 0);
+		stats_of(callers->pair->requester);
+	}
+	return NULL;
+}
+
+/* Nothing is lost or counted twice, whatever came in between; the bytes are all the same, and stay so. */
+static void calls_in_several_threads_end_each_as_one(void **state)
+{
+	struct caller callers[2];
+	_Atomic bool over = false;
+	pthread_t threads[3];
+	struct otte_stats stats;
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	open_direct(&pair, trusted, OTTE_READ);
+	memset(pair.local_bytes, 0x5a, pair.size);
+	memset(pair.remote_bytes, 0x5a, pair.size);
+	for (i = 0; i < 2; i++) {
+		callers[i] = (struct caller){ .pair = &pair, .seed = 4711 + i, .over = &over };
+		assert_int_equal(otte_batch_create(pair.requester, 1, &callers[i].batch), 0);
+	}
+	printf("seed 4711\n");
+	assert_int_equal(pthread_create(&threads[2], NULL, look_on, callers), 0);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, call, &callers[i]), 0);
+	for (i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	over = true;
+	pthread_join(threads[2], NULL);
+	for (i = 0; i < 2; i++) {
+		assert_true(callers[i].done > 0);
+		assert_int_equal(otte_batch_destroy(callers[i].batch), 0);
+	}
+	assert_true(directs > 0);
+	for (i = 0; i < 20480; i++) {
+		assert_int_equal(pair.local_bytes[i], 0x5a);
+		assert_int_equal(pair.remote_bytes[i], 0x5a);
+	}
+	assert_false(otte_access_any(&pair.local_mem->access));
+	wait_idle(&pair);
+	stats = stats_of(pair.requester);
+	assert_int_equal(stats.submitted, stats.completed + stats.failed);
+	assert_int_equal(stats.requests, 0);
+	assert_int_equal(stats.bytes, 0);
+	pair_close(&pair);
+}
+
+static void *call_shared(void *arg)
+{
+	struct caller *caller = arg;
+	struct otte_request request;
+	unsigned i;
+	int ret;
+
+	for (i = 0; i < 5000; i++) {
+		request = pair_request(caller->pair, OTTE_READ, caller->seed, caller->seed, 64);
+		ret = otte_batch_run(caller->batch, &request, 1, -1);
+		if (ret)
+			assert_int_equal(ret, -EBUSY);
+		else
+			caller->done++;
+	}
+	return NULL;
+}
+
+/* A submission may be at the batch whose other thread would move its request inside its call. */
+static void calls_of_one_batch_keep_off_each_other(void **state)
+{
+	struct otte_stats before, after;
+	struct otte_batch_status status;
+	struct caller callers[2];
+	pthread_t threads[2];
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	open_direct(&pair, trusted, OTTE_READ);
+	before = stats_of(pair.requester);
+	for (i = 0; i < 2; i++) {
+		callers[i] = (struct caller){ .pair = &pair, .batch = pair.batch, .seed = i * 64 };
+		assert_int_equal(pthread_create(&threads[i], NULL, call_shared, &callers[i]), 0);
+	}
+	for (i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	after = stats_of(pair.requester);
+	assert_true(directs > 0);
+	assert_int_equal(after.completed - before.completed, callers[0].done + callers[1].done);
+	assert_int_equal(after.failed, before.failed);
+	assert_int_equal(otte_batch_poll(pair.batch, &status), 0);
+	assert_int_equal(status.finished, status.submitted);
+	pair_close(&pair);
+}
+
+struct insister {
+	struct pair *pair;
+	struct otte_request request;
+	_Atomic unsigned moved;
+	int code;
+};
+
+static void *insist(void *arg)
+{
+	struct insister *insister = arg;
+	struct otte_task task;
+
+	do {
+		assert_in_range(otte_batch_run(insister->pair->batch, &insister->request, 1, -1), 0, 1);
+		assert_int_equal(otte_batch_task(insister->pair->batch, 0, &task), 0);
+		insister->code = task.code;
+	} while (!insister->code && ++insister->moved);
+	return NULL;
+}
+
+/* Who calls without a pause looks at nothing else; what the source asks for is heard all the same. */
+static void what_is_moved_in_calls_can_be_called_back(void **state)
+{
+	struct pair pair;
+	struct insister insister = { .pair = &pair };
+	pthread_t thread;
+
+	(void)state;
+	open_direct(&pair, trusted, OTTE_READ);
+	insister.request = pair_request(&pair, OTTE_READ, 0, 0, 64);
+	assert_int_equal(pthread_create(&thread, NULL, insist, &insister), 0);
+	while (insister.moved < 1000)
+		usleep(100);
+	assert_int_equal(otte_region_unregister(&pair.remote, 1, 10 * SECOND, NULL), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(insister.code, -ENOENT);
+	pair_close_requester(&pair);
+	assert_int_equal(otte_mem_release(pair.remote_mem), 0);
+	assert_int_equal(otte_engine_destroy(pair.source), 0);
 }
 
 static void impatient(struct otte_config *config)
@@ -959,7 +1220,7 @@ static void what_a_lost_peer_has_mapped_is_retained_until_it_says_more(void **st
 	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 4096), 0);
 	peer = peer_of(&pair);
 	pthread_mutex_lock(&peer->lock);
-	grant = grant_of(&pair, OTTE_READ);
+	grant = find_grant(&pair, OTTE_READ);
 	grant->users++;
 	shutdown(peer->lane.fd, SHUT_RDWR);
 	pthread_mutex_unlock(&peer->lock);
@@ -1062,6 +1323,62 @@ static void a_grant_that_makes_no_sense_is_not_believed(void **state)
 		close(ends[1]);
 		pair_close(&pair);
 	}
+}
+
+static int memfd_of(uint64_t bytes, int seals)
+{
+	int fd = memfd_create("lent", MFD_ALLOW_SEALING);
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+static int map_grant(int memory, int uses, uint64_t offset, uint64_t length, uint32_t owner)
+{
+	const struct local_message message = { .offset = offset, .length = length, .owner = owner };
+	struct local_grant grant = { .key.op = OTTE_READ };
+	const int fds[LOCAL_FDS] = { memory, uses };
+	struct local local = { .env.client = NULL };
+	struct local_peer peer = { .local = &local };
+	int ret = local_way_map(&peer, &grant, &message, fds);
+
+	if (!ret)
+		local_way_unmap(&grant);
+	return ret;
+}
+
+/* What could be cut off under a mapping, or is not as long as it is said to be, would end us with SIGBUS. */
+static void memory_that_may_go_away_is_not_mapped(void **state)
+{
+	const uint64_t bytes = 65536;
+	int fixed = memfd_of(bytes, F_SEAL_SHRINK), loose = memfd_of(bytes, F_SEAL_GROW);
+	int uses = memfd_of(sizeof(struct otte_uses), F_SEAL_SHRINK);
+	int loose_uses = memfd_of(sizeof(struct otte_uses), F_SEAL_GROW);
+	int short_uses = memfd_of(sizeof(struct otte_uses) - 1, F_SEAL_SHRINK);
+	int file = open("/proc/self/exe", O_RDONLY);
+
+	(void)state;
+	assert_int_equal(map_grant(fixed, uses, 0, bytes, 2), 0);
+	assert_int_equal(map_grant(fixed, uses, 100, bytes - 100, 2), 0);
+	assert_int_equal(map_grant(loose, uses, 0, bytes, 2), -EPROTO);
+	assert_int_equal(map_grant(fixed, loose_uses, 0, bytes, 2), -EPROTO);
+	assert_int_equal(map_grant(fixed, short_uses, 0, bytes, 2), -EPROTO);
+	assert_int_equal(map_grant(file, uses, 0, 1, 2), -EPROTO);
+	assert_int_equal(map_grant(fixed, uses, 1, bytes, 2), -EPROTO);
+	assert_int_equal(map_grant(fixed, uses, UINT64_MAX, 1, 2), -EPROTO);
+	assert_int_equal(map_grant(fixed, uses, 4096, UINT64_MAX - 4095, 2), -EPROTO);
+	assert_int_equal(map_grant(fixed, uses, 0, 0, 2), -EPROTO);
+	assert_int_equal(map_grant(fixed, uses, 0, bytes, 0), -EPROTO);
+	assert_int_equal(map_grant(fixed, uses, 0, bytes, 1u << 30), -EPROTO);
+	assert_int_equal(map_grant(-1, -1, 0, bytes, 2), -EMFILE);
+	close(fixed);
+	close(loose);
+	close(uses);
+	close(loose_uses);
+	close(short_uses);
+	close(file);
 }
 
 static void patient(struct otte_config *config)
@@ -1323,12 +1640,17 @@ int main(void)
 		cmocka_unit_test(what_is_lent_as_well_has_its_table_told),
 		cmocka_unit_test(memory_that_goes_away_in_its_call_is_no_success),
 		cmocka_unit_test(unregistering_waits_for_what_is_moved_in_its_call),
+		cmocka_unit_test(a_segment_is_not_closed_while_it_moves_in_a_call),
 		cmocka_unit_test(a_hidden_region_is_not_moved_in_a_call),
+		cmocka_unit_test(calls_in_several_threads_end_each_as_one),
+		cmocka_unit_test(calls_of_one_batch_keep_off_each_other),
+		cmocka_unit_test(what_is_moved_in_calls_can_be_called_back),
 		cmocka_unit_test(a_plan_goes_when_its_request_is_out_of_reach),
 		cmocka_unit_test(an_exchange_in_anothers_way_is_handed_on),
 		cmocka_unit_test(what_a_lost_peer_has_mapped_is_retained_until_it_says_more),
 		cmocka_unit_test(stale_memory_is_lent_no_longer),
 		cmocka_unit_test(a_grant_that_makes_no_sense_is_not_believed),
+		cmocka_unit_test(memory_that_may_go_away_is_not_mapped),
 		cmocka_unit_test(another_user_is_turned_away),
 		cmocka_unit_test(a_cancelled_batch_ends_exactly),
 		cmocka_unit_test(garbage_on_the_socket_harms_nobody),
