@@ -104,6 +104,15 @@ void module_revoke_all(void)
 			end(loans[i].id);
 }
 
+/* ---- Clients ---- */
+
+/* Those that are welcome, welcome() says; here all are. */
+static int client_open(struct otte_ledger *shared, const char *comm, uint32_t flags,
+		       struct otte_ledger_client **client)
+{
+	return real->client_open(shared, comm, flags & ~OTTE_CLIENT_NO_OFFERS, client);
+}
+
 /* ---- Regions ---- */
 
 static int region_add(struct otte_ledger_client *client, const struct otte_region_claim *claim, uint64_t *id)
@@ -288,6 +297,7 @@ static int open_shared(const struct otte_ledger_limits *limits)
 	real = ledger->ops;
 	ops = *real;
 	ops.close = close_ledger;
+	ops.client_open = client_open;
 	ops.region_add = region_add;
 	ops.region_watch = region_watch;
 	ops.loan_offer = loan_offer;
