@@ -50,3 +50,8 @@ $(B)/bench/local: $(B)/tests/bench/local.o $(B)/libotte.a
 .PHONY: bench-local
 bench-local: $(B)/bench/local ## READs within this host beside memcpy() and the others, fails below the bars
 	@$(B)/bench/local --check
+
+.PHONY: bench-lend
+bench-lend: $(B)/bench/local ## the same in a guest over the module: what it copies, and what is mapped
+	@tests/vm/run --kernel 6.12 --root initrd --module "$$(tests/vm/build-module --kernel 6.12)" --unload \
+		--timeout 400 --file $(B)/bench/local:/t/local -- /t/local --module

@@ -57,7 +57,7 @@ static void count(struct otte_engine *engine, const struct otte_work *work)
 		add(&engine->direct.completed, 1);
 	if (!work->code)
 		add(work->op == OTTE_READ ? &engine->direct.read_bytes : &engine->direct.write_bytes, work->length);
-	else
+	else if (work->code == -ESTALE)
 		atomic_fetch_add(&engine->counters.stale_regions, 1);
 }
 

@@ -47,6 +47,7 @@ struct source_peer {
 	struct standing *last; /* of them: the one that was last asked for, or NULL */
 	uint64_t busy; /* uses that are not retained, and grants */
 	struct otte_source_counts counts;
+	struct otte_source_grant *grants;
 	struct otte_source_use *spares;
 	unsigned spare_count;
 };
@@ -65,7 +66,8 @@ struct otte_source_use {
 
 /* engine->parked: it was given back, and the module has yet to say that it is over. */
 struct otte_source_grant {
-	struct otte_source_grant *prev, *next; /* engine->parked */
+	struct otte_source_grant *prev, *next; /* peer->grants */
+	struct otte_source_grant *parked_prev, *parked_next;
 	struct source_peer *peer;
 	struct otte_region *region;
 	uint64_t loan;
@@ -74,6 +76,7 @@ struct otte_source_grant {
 	bool over;     /* borrowed: and nothing of it is left */
 	bool retained; /* under peer->lock */
 	uint64_t hold;
+	uint32_t owner; /* whose uses are to be cleared when it is over; 0: it did so itself */
 };
 
 /* Under peer->lock, or nobody else knows the peer. */
@@ -597,8 +600,10 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 	if (!ret)
 		ret = borrowed ? offer(peer, region, op, mapped, &grant->loan) :
 				 lend(peer, region, op, &grant->loan);
-	if (!ret)
+	if (!ret) {
 		peer->busy++;
+		DL_APPEND(peer->grants, grant);
+	}
 	pthread_mutex_unlock(&peer->lock);
 	if (ret)
 		goto close_fd;
@@ -663,7 +668,7 @@ static void park(struct otte_source_grant *grant)
 
 	atomic_fetch_add(&grant->peer->refs, 1);
 	pthread_mutex_lock(&engine->parked_lock);
-	DL_APPEND(engine->parked, grant);
+	DL_APPEND2(engine->parked, grant, parked_prev, parked_next);
 	pthread_mutex_unlock(&engine->parked_lock);
 }
 
@@ -678,6 +683,22 @@ static int settle_grant(const struct otte_source_grant *grant, bool returned)
 							   OTTE_EVIDENCE_BORROWER_EXITED);
 }
 
+/*
+ * Under peer->lock: what `grant` leaves in the table of uses. A peer that lives, and only did not answer, may use the
+ * same memory by another grant, which is nobody's to clear.
+ */
+static void clear_uses(const struct otte_source_grant *grant)
+{
+	const struct otte_source_grant *each;
+
+	if (!grant->owner)
+		return;
+	DL_FOREACH(grant->peer->grants, each)
+		if (each != grant && each->region->mem == grant->region->mem)
+			return;
+	otte_uses_clear(grant->region->mem->uses, grant->owner);
+}
+
 void otte_source_give_back(struct otte_source_grant *grant, bool returned, uint32_t owner)
 {
 	struct source_peer *peer = grant->peer;
@@ -686,12 +707,14 @@ void otte_source_give_back(struct otte_source_grant *grant, bool returned, uint3
 	int ret;
 
 	if (!returned)
-		otte_uses_clear(region->mem->uses, owner);
+		grant->owner = owner;
 	if (grant->borrowed && otte_source_revoke_grant(grant)) {
 		park(grant);
 		return;
 	}
 	pthread_mutex_lock(&peer->lock);
+	clear_uses(grant);
+	DL_DELETE(peer->grants, grant);
 	ret = settle_grant(grant, returned);
 	if (grant->retained)
 		engine->ledger->ops->hold_drop(engine->client, grant->hold);
@@ -711,11 +734,11 @@ static struct otte_source_grant *unpark(struct otte_engine *engine)
 	struct otte_source_grant *grant;
 
 	pthread_mutex_lock(&engine->parked_lock);
-	DL_FOREACH(engine->parked, grant)
+	DL_FOREACH2(engine->parked, grant, parked_next)
 		if (!otte_source_revoke_grant(grant))
 			break;
 	if (grant)
-		DL_DELETE(engine->parked, grant);
+		DL_DELETE2(engine->parked, grant, parked_prev, parked_next);
 	pthread_mutex_unlock(&engine->parked_lock);
 	return grant;
 }

@@ -104,12 +104,15 @@ static void settle(struct local_grant *grant)
 			 otte_error_text());
 }
 
-static int map_memory(struct local_grant *grant, const struct local_message *message, int fd)
+static int map_memory(const struct local_peer *peer, struct local_grant *grant,
+		      const struct local_message *message, int fd)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), skip = message->offset % page;
 	int protection = grant->key.op == OTTE_WRITE ? PROT_READ | PROT_WRITE : PROT_READ;
 	int ret;
 
+	if (!peer->local->env.config->local_trusted)
+		return otte_fail(-EPROTO, "memory itself, where only loans are wanted");
 	ret = check_memory(fd, message->offset, message->length);
 	if (ret)
 		return ret;
@@ -147,7 +150,7 @@ int local_way_map(const struct local_peer *peer, struct local_grant *grant,
 	if (message->loan)
 		ret = borrow(peer, grant, message);
 	else
-		ret = map_memory(grant, message, fds[0]);
+		ret = map_memory(peer, grant, message, fds[0]);
 	if (ret) {
 		munmap(uses, sizeof(*grant->uses));
 		return ret;

@@ -18,6 +18,7 @@
 #include "../side.h"
 
 #define BYTES (4u << 20)
+#define KILLS 16u
 #define LENDS "ledger=kernel local.pinned=true control.timeout_ms=2000"
 #define COPIES "deaf ledger=kernel local.map_entries=0"
 #define MAPS "deaf ledger=kernel local.map_repeats=1"
@@ -163,7 +164,7 @@ static void a_source_that_is_killed_is_not_the_requesters_end(void **state)
 	struct side side;
 
 	(void)state;
-	for (i = 0; i < 24; i++) {
+	for (i = 0; i < KILLS; i++) {
 		uint8_t op = i % 4 == 3 ? OTTE_WRITE : OTTE_READ;
 		uint64_t until_ns;
 
@@ -200,7 +201,7 @@ static void a_source_that_is_killed_is_not_the_requesters_end(void **state)
 		OK(side_close(&side));
 		assert_true(EVENTUALLY(nothing_left()));
 	}
-	print_message("24 kills, %u requests done, %u failed\n", done, failed);
+	print_message("%u kills, %u requests done, %u failed\n", KILLS, done, failed);
 }
 
 /* The module settles what was lent to it, and its uses block nobody. */
@@ -215,7 +216,7 @@ static void a_requester_that_is_killed_leaves_nothing_behind(void **state)
 	OK(side_open(&source, LENDS, -1, BYTES));
 	OK(side_open(&other, COPIES, -1, BYTES));
 	OK(side_connect(&other, source.address, OTTE_EPOCH_ANY, otte_region_id(source.region)));
-	for (i = 0; i < 16; i++) {
+	for (i = 0; i < KILLS; i++) {
 		remote_start(&requester, ways[i % 2], -1, BYTES);
 		child_ask(&requester.child, "open %s %lu", source.address,
 			  (unsigned long)otte_region_id(source.region));

@@ -858,6 +858,150 @@ static void a_standing_loan_of_a_local_borrower_stands_beside_a_peers(void **unu
 	close_world(&w);
 }
 
+/* ---- Borrowing ------------------------------------------------------------------------------- */
+
+#define LENT 16384u
+
+/* Pinned memory of the lender's that says where it is. */
+static uint8_t *add_pinned(struct world *w, uint64_t *region)
+{
+	struct otte_region_claim claim = { .length = LENT, .access = OTTE_REMOTE_READ | OTTE_REMOTE_WRITE,
+					   .backing = OTTE_BACKING_PAGES };
+	uint8_t *memory = mmap(NULL, LENT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned i;
+
+	assert_true(memory != MAP_FAILED);
+	for (i = 0; i < LENT; i++)
+		memory[i] = (uint8_t)(i ^ (i >> 8));
+	claim.address = (uintptr_t)memory;
+	assert_int_equal(w->ops->region_add(w->client[LENDER], &claim, region), 0);
+	return memory;
+}
+
+static uint64_t offer_pinned(struct world *w, uint64_t region, uint32_t right, uint32_t flags)
+{
+	struct otte_loan_terms terms = {
+		.region = region, .length = LENT, .right = right, .flags = flags,
+		.borrower = local(w, BORROWER),
+	};
+
+	return must_offer(w, &terms);
+}
+
+static void only_the_lender_that_was_meant_is_borrowed_of(void **unused)
+{
+	struct otte_borrowed borrowed;
+	uint64_t region, loan;
+	uint8_t *memory;
+	struct world w;
+
+	(void)unused;
+	open_world(&w, NULL);
+	memory = add_pinned(&w, &region);
+	loan = offer_pinned(&w, region, OTTE_LOAN_READ, 0);
+	expect_refused(w.ops->loan_borrow(w.client[BORROWER], loan, w.id[STRANGER], &borrowed), -EPERM,
+		       "is of client");
+	assert_int_equal(state_of(&w, loan), OTTE_LOAN_OFFERED);
+	expect_refused(w.ops->loan_borrow(w.client[STRANGER], loan, w.id[LENDER], &borrowed), -ENOENT,
+		       "unknown");
+	assert_int_equal(w.ops->loan_borrow(w.client[BORROWER], loan, w.id[LENDER], &borrowed), 0);
+	assert_int_equal(borrowed.length, LENT);
+	assert_int_equal(borrowed.right, OTTE_LOAN_READ);
+	assert_false(borrowed.mappable);
+	assert_int_equal(w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED), 0);
+	/* One that was withdrawn is of nobody. */
+	loan = offer_pinned(&w, region, OTTE_LOAN_READ, 0);
+	assert_int_equal(w.ops->loan_withdraw(w.client[LENDER], loan), 0);
+	expect_refused(w.ops->loan_borrow(w.client[BORROWER], loan, w.id[LENDER], &borrowed), -ENOENT,
+		       "unknown");
+	close_world(&w);
+	munmap(memory, LENT);
+}
+
+static void what_is_borrowed_is_copied_within_its_range_until_it_is_revoked(void **unused)
+{
+	struct otte_borrowed borrowed;
+	uint64_t region, reads, writes, done;
+	uint8_t buffer[LENT], *memory;
+	struct world w;
+
+	(void)unused;
+	open_world(&w, NULL);
+	memory = add_pinned(&w, &region);
+	reads = offer_pinned(&w, region, OTTE_LOAN_READ, OTTE_LOAN_STANDING | OTTE_LOAN_REVOCABLE);
+	writes = offer_pinned(&w, region, OTTE_LOAN_WRITE, OTTE_LOAN_STANDING | OTTE_LOAN_REVOCABLE);
+	expect_refused(w.ops->loan_copy(w.client[BORROWER], reads, 0, buffer, 1, &done), -EKEYREVOKED, "");
+	assert_int_equal(w.ops->loan_borrow(w.client[BORROWER], reads, w.id[LENDER], &borrowed), 0);
+	assert_int_equal(w.ops->loan_borrow(w.client[BORROWER], writes, w.id[LENDER], &borrowed), 0);
+	assert_int_equal(w.ops->loan_copy(w.client[BORROWER], reads, 77, buffer, LENT - 77, &done), 0);
+	assert_int_equal(done, LENT - 77);
+	assert_memory_equal(buffer, memory + 77, LENT - 77);
+	memset(buffer, 0x5a, LENT);
+	assert_int_equal(w.ops->loan_copy(w.client[BORROWER], writes, 5000, buffer, 5000, &done), 0);
+	assert_memory_equal(memory + 5000, buffer, 5000);
+	assert_int_equal(memory[4999], (uint8_t)(4999 ^ (4999 >> 8)));
+	assert_int_equal(memory[10000], (uint8_t)(10000 ^ (10000 >> 8)));
+	expect_refused(w.ops->loan_copy(w.client[BORROWER], reads, 1, buffer, LENT, &done), -ERANGE, "");
+	expect_refused(w.ops->loan_copy(w.client[STRANGER], reads, 0, buffer, 1, &done), -EKEYREVOKED, "");
+	expect_refused(w.ops->loan_copy(w.client[BORROWER], reads, 0, NULL, 1, &done), -EFAULT,
+		       "no memory of ours");
+	assert_int_equal(w.ops->loan_revoke(w.client[LENDER], reads), 0);
+	expect_refused(w.ops->loan_copy(w.client[BORROWER], reads, 0, buffer, 1, &done), -EKEYREVOKED,
+		       "was revoked");
+	assert_int_equal(w.ops->loan_copy(w.client[BORROWER], writes, 0, buffer, 1, &done), 0);
+	munmap(memory + LENT / 2, LENT / 2);
+	expect_refused(w.ops->loan_copy(w.client[BORROWER], writes, 0, buffer, 0, &done), -ESTALE, "");
+	close_world(&w);
+	munmap(memory, LENT / 2);
+}
+
+static void what_is_mapped_is_settled_once_it_is_unmapped(void **unused)
+{
+	struct otte_borrowed borrowed;
+	uint64_t region, loan;
+	void *address;
+	uint8_t *memory;
+	struct world w;
+
+	(void)unused;
+	open_world(&w, NULL);
+	memory = add_pinned(&w, &region);
+	loan = offer_pinned(&w, region, OTTE_LOAN_READ, OTTE_LOAN_STANDING | OTTE_LOAN_MAPPABLE);
+	assert_int_equal(w.ops->loan_borrow(w.client[BORROWER], loan, w.id[LENDER], &borrowed), 0);
+	assert_true(borrowed.mappable);
+	assert_int_equal(w.ops->loan_map(w.client[BORROWER], loan, &address), 0);
+	assert_memory_equal(address, memory, LENT);
+	expect_refused(w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED), -EBUSY,
+		       "a mapping or a copy");
+	expect_refused(w.ops->loan_revoke(w.client[LENDER], loan), -EPERM, "not offered as revocable");
+	assert_int_equal(munmap(address, LENT), 0);
+	assert_int_equal(w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED), 0);
+	close_world(&w);
+	munmap(memory, LENT);
+}
+
+/* What is pinned is not what the owner sees there any more. */
+static void replaced_pages_are_not_lent(void **unused)
+{
+	struct otte_loan_terms terms = { .length = LENT, .right = OTTE_LOAN_READ };
+	struct otte_region_watch watch;
+	uint64_t loan;
+	uint8_t *memory;
+	struct world w;
+
+	(void)unused;
+	open_world(&w, NULL);
+	memory = add_pinned(&w, &terms.region);
+	terms.borrower = local(&w, BORROWER);
+	assert_int_equal(w.ops->region_watch(w.client[LENDER], terms.region, &watch), 0);
+	assert_int_equal(madvise(memory, LENT, MADV_DONTNEED), 0);
+	assert_true(*watch.word & watch.suspect);
+	memory[0] = 1;
+	expect_refused(offer(&w, &terms, &loan), -ESTALE, "register it anew");
+	close_world(&w);
+	munmap(memory, LENT);
+}
+
 /* ---- Memory that goes ------------------------------------------------------------------------ */
 
 #define PAGES 4
@@ -1074,6 +1218,10 @@ const struct CMUnitTest kernel_tests[] = {
 	cmocka_unit_test(a_client_that_the_module_refuses_leaves_nothing),
 	cmocka_unit_test(a_revoked_loan_cannot_be_accepted_again),
 	cmocka_unit_test(a_standing_loan_of_a_local_borrower_stands_beside_a_peers),
+	cmocka_unit_test(only_the_lender_that_was_meant_is_borrowed_of),
+	cmocka_unit_test(what_is_borrowed_is_copied_within_its_range_until_it_is_revoked),
+	cmocka_unit_test(what_is_mapped_is_settled_once_it_is_unmapped),
+	cmocka_unit_test(replaced_pages_are_not_lent),
 	cmocka_unit_test(memory_that_goes_is_seen_when_the_call_returns),
 	cmocka_unit_test(memory_that_stays_is_fresh),
 	cmocka_unit_test(memory_whose_pages_may_be_others_is_lent_by_address_alone),

@@ -1340,7 +1340,8 @@ static int map_grant(int memory, int uses, uint64_t offset, uint64_t length, uin
 	const struct local_message message = { .offset = offset, .length = length, .owner = owner };
 	struct local_grant grant = { .key.op = OTTE_READ };
 	const int fds[LOCAL_FDS] = { memory, uses };
-	struct local local = { .env.client = NULL };
+	const struct otte_config config = { .local_trusted = 1 };
+	struct local local = { .env.config = &config };
 	struct local_peer peer = { .local = &local };
 	int ret = local_way_map(&peer, &grant, &message, fds);
 
