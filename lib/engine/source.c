@@ -76,7 +76,8 @@ struct otte_source_grant {
 	bool over;     /* borrowed: and nothing of it is left */
 	bool retained; /* under peer->lock */
 	uint64_t hold;
-	uint32_t owner; /* whose uses are to be cleared when it is over; 0: it did so itself */
+	uint32_t owner; /* in the table of uses */
+	bool left;      /* not returned: its uses are to be cleared when it is over */
 };
 
 /* Under peer->lock, or nobody else knows the peer. */
@@ -589,6 +590,7 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 	grant->region = region;
 	grant->borrowed = borrowed;
 	grant->mapped = mapped;
+	grant->owner = lent->owner;
 	lent->fd = -1;
 	if (!borrowed)
 		ret = open_for(region->mem, op, &lent->fd);
@@ -691,23 +693,22 @@ static void clear_uses(const struct otte_source_grant *grant)
 {
 	const struct otte_source_grant *each;
 
-	if (!grant->owner)
+	if (!grant->left)
 		return;
 	DL_FOREACH(grant->peer->grants, each)
-		if (each != grant && each->region->mem == grant->region->mem)
+		if (each != grant && each->owner == grant->owner && each->region->mem == grant->region->mem)
 			return;
 	otte_uses_clear(grant->region->mem->uses, grant->owner);
 }
 
-void otte_source_give_back(struct otte_source_grant *grant, bool returned, uint32_t owner)
+void otte_source_give_back(struct otte_source_grant *grant, bool returned)
 {
 	struct source_peer *peer = grant->peer;
 	struct otte_engine *engine = peer->engine;
 	struct otte_region *region = grant->region;
 	int ret;
 
-	if (!returned)
-		grant->owner = owner;
+	grant->left |= !returned;
 	if (grant->borrowed && otte_source_revoke_grant(grant)) {
 		park(grant);
 		return;
@@ -750,7 +751,7 @@ void otte_source_tick(struct otte_engine *engine)
 
 	while ((grant = unpark(engine))) {
 		peer = grant->peer;
-		otte_source_give_back(grant, true, 0);
+		otte_source_give_back(grant, true);
 		put(peer);
 	}
 }

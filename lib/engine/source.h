@@ -37,7 +37,7 @@ void otte_source_end(struct otte_source_use *use, bool complete);
 int otte_source_retain(struct otte_source_use *use);
 void otte_source_lane_closed(void *peer);
 int otte_source_grant(void *peer, uint64_t region, uint8_t op, bool mapped, struct otte_source_lent *lent);
-void otte_source_give_back(struct otte_source_grant *grant, bool returned, uint32_t owner);
+void otte_source_give_back(struct otte_source_grant *grant, bool returned);
 uint64_t otte_source_granted(const struct otte_source_grant *grant);
 bool otte_source_fresh(const struct otte_source_grant *grant);
 int otte_source_revoke_grant(struct otte_source_grant *grant);

@@ -73,6 +73,7 @@ struct otte_source_grant;
 
 /* What is lent to a process of this host: the range of a region in its memory, for one direction. */
 struct otte_source_lent {
+	uint32_t owner;          /* set by who asks: as whom the process uses it, base/uses.h */
 	struct otte_source_grant *grant;
 	uint64_t loan;           /* the module's, offered to the peer's client; 0: the memory is given itself */
 	int fd;                  /* the memory, to be closed; for READ it is open for reading only; -1: a loan */
@@ -115,10 +116,10 @@ struct otte_source_ops {
 	 */
 	int (*grant)(void *peer, uint64_t region, uint8_t op, bool mapped, struct otte_source_lent *lent);
 	/*
-	 * returned: by the peer's receipt; else its process has ended, and what `owner` was about to do with
-	 * the memory it will not do.
+	 * returned: by the peer's receipt; else its process has ended, or the grant is revoked, and what it
+	 * was about to do with the memory it will not do.
 	 */
-	void (*give_back)(struct otte_source_grant *grant, bool returned, uint32_t owner);
+	void (*give_back)(struct otte_source_grant *grant, bool returned);
 	/* Region of a grant. */
 	uint64_t (*granted)(const struct otte_source_grant *grant);
 	/* Whether its memory is still what was registered; else it is to be asked for back. */

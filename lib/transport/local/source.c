@@ -90,7 +90,7 @@ static void free_lane(struct otte_retired *retired)
 static void give_back(struct local_lane *lane, struct lent *lent, bool returned)
 {
 	HASH_DEL(lane->lents, lent);
-	lane->local->env.source.give_back(lent->grant, returned, lane->owner);
+	lane->local->env.source.give_back(lent->grant, returned);
 	free(lent);
 }
 
@@ -172,6 +172,7 @@ static int lend(struct local_lane *lane, uint64_t region, uint16_t op, struct ot
 	record = calloc(1, sizeof(*record));
 	if (!record)
 		return otte_fail(-ENOMEM, "no memory for a grant");
+	lent->owner = lane->owner;
 	ret = source->grant(lane->peer, region, op & LOCAL_OP, op & LOCAL_OP_MAPPED, lent);
 	if (ret) {
 		free(record);
@@ -182,7 +183,7 @@ static int lend(struct local_lane *lane, uint64_t region, uint16_t op, struct ot
 	HASH_ADD(hh, lane->lents, id, sizeof(record->id), record);
 	if (record->hh.tbl)
 		return 0;
-	source->give_back(lent->grant, true, lane->owner);
+	source->give_back(lent->grant, true);
 	otte_fd_close(lent->fd);
 	free(record);
 	return otte_fail(-ENOMEM, "no memory for a grant");
