@@ -7,10 +7,10 @@
  * are gone, which is exact. Unregistering a region settles the loans on it the same way, after the last
  * request on it has ended.
  *
- * A grant is a standing loan of a peer of this host that reaches the region by itself: a use of the region that lasts
- * until its receipt is here, or its process is proven to have ended. Where the region is pinned by the module the loan is
- * one of the module's to the peer's client, which can also be revoked: whatever a peer says or does not say, such a
- * loan is over only when the module says so.
+ * A grant is a standing loan of a peer of this host that reaches the region by itself: a use of the region that
+ * lasts until its receipt is here, or its process is proven to have ended. Where the region is pinned by the module
+ * the loan is one of the module's to the peer's client, which can also be revoked: whatever a peer says or does not
+ * say, such a loan is over only when the module says so.
  *
  * A use whose end the transport cannot prove is retained: it has a record in the ledger, holds its range and
  * its loan like any other, but nobody waits for it any more.

@@ -264,25 +264,26 @@ struct otte_ledger_ops {
 	 */
 	int (*loan_accept)(struct otte_ledger_client *borrower, uint64_t loan);
 	/*
-	 * Of a client that takes no offers: those of this lender are taken from now on, or no longer. Again: 0. -EDQUOT.
-	 * NULL where nothing can be borrowed.
+	 * Of a client that takes no offers: those of this lender are taken from now on, or no longer. Again: 0.
+	 * -EDQUOT. NULL where nothing can be borrowed.
 	 */
 	int (*welcome)(struct otte_ledger_client *client, uint64_t lender, bool welcome);
 	/*
-	 * The same for one that the back end itself can reach, of this lender and no other (-EPERM). NULL, with the
-	 * two below, in a back end that reaches none. -EOPNOTSUPP: the loan is of another kind.
+	 * loan_accept for one that the back end itself can reach, of this lender and no other (-EPERM). NULL,
+	 * with the two below, in a back end that reaches none.
 	 */
 	int (*loan_borrow)(struct otte_ledger_client *borrower, uint64_t loan, uint64_t lender,
 			   struct otte_borrowed *borrowed);
 	/*
-	 * Copies from or to `offset` of a borrowed loan, by its right: *done bytes of it, 1 to `length`. On error none:
-	 * -EKEYREVOKED it was revoked, -EFAULT the buffer. Good beyond the lender's death. Takes no lock.
+	 * Copies from or to `offset` of a borrowed loan, by its right: *done bytes of it, 1 to `length`. On error
+	 * none: -EKEYREVOKED it was revoked, -ESTALE its lender, who lives, has unmapped it, -EFAULT the buffer.
+	 * With a `length` of 0 that is all that is looked at. Good beyond the lender's death. Takes no lock.
 	 */
 	int (*loan_copy)(struct otte_ledger_client *borrower, uint64_t loan, uint64_t offset,
 			 void *buffer, uint64_t length, uint64_t *done);
 	/*
-	 * Maps a borrowed loan, for munmap() before it is settled. Who touches it once it was revoked gets a SIGBUS, so
-	 * one that is to be mapped is lent without OTTE_LOAN_REVOCABLE. -EOPNOTSUPP: not lent as mappable.
+	 * Maps a borrowed loan, for munmap() before it is settled. Who touches it once it was revoked gets a
+	 * SIGBUS, so one that is to be mapped is lent without OTTE_LOAN_REVOCABLE. -EOPNOTSUPP: not mappable.
 	 */
 	int (*loan_map)(struct otte_ledger_client *borrower, uint64_t loan, void **address);
 	/* By the lender, for a remote borrower; -EPERM for a local one. Else as loan_accept. */

@@ -261,7 +261,10 @@ static bool passes_by(const struct local_peer *peer, const struct otte_work *wor
 		work->wanted != OTTE_TRANSPORT_LOCAL);
 }
 
-/* Under lock, by a grant of the module's. False: it has failed, and is to be tried as any other; not so a begun WRITE. */
+/*
+ * Under lock, by a grant of the module's. False: it has failed, and is to be tried as any other; not so a WRITE that
+ * has begun.
+ */
 static bool direct_borrowed(struct local_peer *peer, struct otte_work *work, struct local_grant *grant)
 {
 	int code = local_way_move(grant, work, work->length);
