@@ -246,7 +246,7 @@ static void measure_many(struct bench *bench, uint64_t length)
 		ns[i] = (now() - begun) / MANY_AT_ONCE;
 	}
 	qsort(ns, i, sizeof(double), ascending);
-	printf("%u requests of %lu KiB in one call: %.2f us each, %.2f GB/s\n", MANY_AT_ONCE,
+	printf("%d requests of %lu KiB in one call: %.2f us each, %.2f GB/s\n", MANY_AT_ONCE,
 	       (unsigned long)(length >> 10), ns[i / 2] / 1e3, (double)length / ns[i / 2]);
 }
 

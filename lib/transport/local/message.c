@@ -17,7 +17,8 @@ union control {
 
 int local_send(int fd, const struct local_message *message, const int *fds)
 {
-	struct iovec iov = { (void *)(uintptr_t)message, sizeof(*message) };
+	struct local_message copy = *message;
+	struct iovec iov = { &copy, sizeof(copy) };
 	struct msghdr header = { .msg_iov = &iov, .msg_iovlen = 1 };
 	union control control;
 	ssize_t n;

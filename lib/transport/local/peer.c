@@ -511,7 +511,7 @@ static bool wants_mapping(const struct local_peer *peer, struct local_grant *gra
 	return grant->repeats == config->local_map_repeats;
 }
 
-/* Under lock: the mapped one in place of a grant that is copied, which will do until it comes, and where it does not. */
+/* Under lock: the mapped one in place of a grant that is copied, which has to do until it comes. */
 static struct local_grant *prefer_mapped(struct local_peer *peer, struct local_grant *grant,
 					 const struct otte_work *work)
 {
