@@ -98,7 +98,8 @@ static int read_next(struct kernel_client *client, struct otte_event *event)
 	int rc;
 
 	do {
-		rc = otte_module_event(client->fd, kernel_ledger_of(client)->event_bytes, &told);
+		rc = otte_module_event(client->fd, kernel_ledger_of(client)->facts.event_bytes,
+				       &told);
 		if (rc)
 			return rc;
 	} while (!note(client, &told));
