@@ -154,3 +154,17 @@ struct otte_slots *otte_gate_slots(struct otte_engine *engine)
 {
 	return engine->gate.open ? &engine->gate.slots : NULL;
 }
+
+uint8_t otte_gate_nic(struct otte_engine *engine, const char *name)
+{
+	const struct otte_gate *gate = &engine->gate;
+	uint32_t index;
+
+	if (!gate->open || !gate->slots.share)
+		return OTTE_SLOTS_NO_NIC;
+	if (!engine->ledger->ops->domain_nic(engine->client, name, &index))
+		return (uint8_t)index;
+	otte_log(OTTE_LOG_WARNING, "slots of domain %s: bytes under way are not told of: %s",
+		 engine->config.slots_domain, otte_error_text());
+	return OTTE_SLOTS_NO_NIC;
+}

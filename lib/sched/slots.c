@@ -415,6 +415,41 @@ void otte_slots_answered(struct otte_slots *slots, unsigned priority, uint64_t b
 		atomic_fetch_sub(asked(slots, priority), bytes);
 }
 
+/*
+ * Nobody need be asked to sum for these: they depart after their request was told of, and arrive before
+ * it is answered.
+ */
+static _Atomic uint64_t *at_nic(const struct otte_slots *slots, uint8_t nic)
+{
+	if (!slots->share || nic >= OTTE_NICS_MAX)
+		return NULL;
+	return (_Atomic uint64_t *)&slots->share->nic_bytes[nic];
+}
+
+void otte_slots_depart(struct otte_slots *slots, uint8_t nic, uint64_t bytes)
+{
+	_Atomic uint64_t *word = at_nic(slots, nic);
+
+	if (word)
+		atomic_fetch_add_explicit(word, bytes, memory_order_relaxed);
+}
+
+void otte_slots_arrive(struct otte_slots *slots, uint8_t nic, uint64_t bytes)
+{
+	_Atomic uint64_t *word = at_nic(slots, nic);
+
+	if (word)
+		atomic_fetch_sub_explicit(word, bytes, memory_order_relaxed);
+}
+
+uint64_t otte_slots_nic_others(const struct otte_slots *slots, uint8_t nic)
+{
+	if (!slots->load || nic >= OTTE_NICS_MAX)
+		return 0;
+	return atomic_load_explicit((const _Atomic uint64_t *)&slots->load->nic_bytes[nic],
+				    memory_order_relaxed);
+}
+
 /* ---- Who waits in this process ---- */
 
 /*

@@ -106,6 +106,15 @@ unsigned otte_slots_admit(const struct otte_slots *slots, unsigned wanted, uint6
 void otte_slots_ask(struct otte_slots *slots, unsigned priority, uint64_t bytes);
 void otte_slots_answered(struct otte_slots *slots, unsigned priority, uint64_t bytes);
 
+/*
+ * Bytes under way at a NIC of the domain's, by its index: what others are told of, and, for who chooses
+ * between NICs, what all others have. OTTE_SLOTS_NO_NIC: nobody counts.
+ */
+#define OTTE_SLOTS_NO_NIC 255
+void otte_slots_depart(struct otte_slots *slots, uint8_t nic, uint64_t bytes);
+void otte_slots_arrive(struct otte_slots *slots, uint8_t nic, uint64_t bytes);
+uint64_t otte_slots_nic_others(const struct otte_slots *slots, uint8_t nic);
+
 /* Bytes that begin (positive) or end (negative) to wait in a window of this process. */
 void otte_slots_wait(struct otte_slots *slots, unsigned priority, int64_t bytes);
 

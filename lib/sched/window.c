@@ -72,11 +72,19 @@ static OTTE_COLD bool pass_gate(struct otte_window *window, const struct otte_qu
 	       take_room(window, entry);
 }
 
-static OTTE_COLD bool enter_gated(struct otte_window *window, const struct otte_queue_entry *entry)
+/* What others are told of an entry that leaves, until leave_gated(). */
+static void depart(struct otte_window *window, struct otte_queue_entry *entry)
+{
+	entry->nic = window->nic;
+	otte_slots_depart(window->slots, entry->nic, entry->bytes);
+}
+
+static OTTE_COLD bool enter_gated(struct otte_window *window, struct otte_queue_entry *entry)
 {
 	if (entry->priority != HIGH && !pass_gate(window, entry))
 		return false;
 	otte_slots_ask(window->slots, entry->priority, entry->bytes);
+	depart(window, entry);
 	return true;
 }
 
@@ -132,6 +140,8 @@ struct otte_queue_entry *otte_window_next(struct otte_window *window)
 		admitted = 1u << HIGH;
 	}
 	unqueue(window, entry);
+	if (window->slots)
+		depart(window, entry);
 	take(window, entry);
 	return entry;
 }
@@ -147,6 +157,7 @@ bool otte_window_remove(struct otte_window *window, struct otte_queue_entry *ent
 
 static OTTE_COLD bool leave_gated(struct otte_window *window, const struct otte_queue_entry *entry)
 {
+	otte_slots_arrive(window->slots, entry->nic, entry->bytes);
 	otte_slots_answered(window->slots, entry->priority, entry->bytes);
 	if (entry->priority == HIGH)
 		return false;

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "engine/segment.h"
 #include "slot_log.h"
 #include "unit/engine/pair.h"
 
@@ -271,6 +272,97 @@ static void all_that_was_asked_for_is_taken_back_in_the_end(void **state)
 	pair_close(&pair);
 }
 
+/* ---- NICs ---- */
+
+struct nic_is {
+	struct otte_engine *engine;
+	uint8_t nic;
+	uint64_t bytes;
+};
+
+static bool nic_is(void *arg)
+{
+	const struct nic_is *is = arg;
+
+	return otte_slots_nic_others(slots_of(is->engine), is->nic) == is->bytes;
+}
+
+/* A name has one index for all. */
+static void bytes_under_way_reach_the_others_by_nic(void **state)
+{
+	struct nic_is is = { 0 };
+	struct otte_engine *other, *third;
+	uint8_t nic, more;
+
+	(void)state;
+	OK(create_in(DOMAIN, &is.engine));
+	OK(create_in(DOMAIN, &other));
+	OK(create_in(DOMAIN, &third));
+	nic = otte_gate_nic(other, "eth7");
+	more = otte_gate_nic(other, "eth8");
+	assert_int_not_equal(nic, OTTE_SLOTS_NO_NIC);
+	assert_int_not_equal(nic, more);
+	assert_int_equal(otte_gate_nic(third, "eth8"), more);
+	assert_int_equal(otte_gate_nic(is.engine, "eth7"), nic);
+	otte_slots_ask(slots_of(other), LOW, 1);
+	otte_slots_depart(slots_of(other), nic, 4000);
+	otte_slots_depart(slots_of(other), more, 500);
+	otte_slots_depart(slots_of(third), more, 60);
+	is.nic = nic;
+	is.bytes = 4000;
+	assert_true(comes_true(nic_is, &is));
+	is.nic = more;
+	is.bytes = 560;
+	assert_true(comes_true(nic_is, &is));
+	OK(otte_engine_destroy(third));
+	is.bytes = 500;
+	assert_true(comes_true(nic_is, &is));
+	/* Its own are not among them. */
+	assert_int_equal(otte_slots_nic_others(slots_of(other), more), 0);
+	otte_slots_arrive(slots_of(other), more, 500);
+	is.bytes = 0;
+	assert_true(comes_true(nic_is, &is));
+	OK(otte_engine_destroy(other));
+	is.nic = nic;
+	assert_true(comes_true(nic_is, &is));
+	OK(otte_engine_destroy(is.engine));
+}
+
+/* A name that the module takes for none, and more NICs than it counts: told of once, and not counted. */
+static void a_nic_that_the_domain_does_not_count_is_none(void **state)
+{
+	struct otte_engine *engine;
+	char name[16];
+	int i;
+
+	(void)state;
+	OK(create_in(DOMAIN, &engine));
+	assert_int_equal(otte_gate_nic(engine, "a b"), OTTE_SLOTS_NO_NIC);
+	for (i = 0; i < 16; i++) {
+		snprintf(name, sizeof(name), "n%d", i);
+		assert_in_range(otte_gate_nic(engine, name), 0, 15);
+	}
+	assert_int_equal(otte_gate_nic(engine, "n16"), OTTE_SLOTS_NO_NIC);
+	OK(otte_engine_destroy(engine));
+}
+
+static void requests_are_counted_with_the_nic_of_their_route(void **state)
+{
+	struct nic_is is = { 0 };
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, configure);
+	OK(create_in(DOMAIN, &is.engine));
+	is.nic = otte_gate_nic(is.engine, "lo");
+	assert_int_not_equal(is.nic, OTTE_SLOTS_NO_NIC);
+	assert_int_equal(pair.segment->peer->window.nic, is.nic);
+	read_low(&pair, 4 * SLOT_NS);
+	assert_true(comes_true(nic_is, &is));
+	OK(otte_engine_destroy(is.engine));
+	pair_close(&pair);
+}
+
 /* ---- Death ---- */
 
 _Noreturn static void wait_high(int ready)
@@ -319,6 +411,9 @@ int main(void)
 		cmocka_unit_test(once_somebody_waits_above_low_keeps_to_its_slots),
 		cmocka_unit_test(who_waits_above_a_flood_is_heard_at_once),
 		cmocka_unit_test(all_that_was_asked_for_is_taken_back_in_the_end),
+		cmocka_unit_test(bytes_under_way_reach_the_others_by_nic),
+		cmocka_unit_test(a_nic_that_the_domain_does_not_count_is_none),
+		cmocka_unit_test(requests_are_counted_with_the_nic_of_their_route),
 		cmocka_unit_test(who_waits_no_longer_counts_once_its_process_is_killed),
 	};
 

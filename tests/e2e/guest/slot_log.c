@@ -108,11 +108,6 @@ uint64_t slot_others_wait(const struct otte_slots *slots, unsigned priority)
 	return word(&slots->load->waiting[priority]);
 }
 
-uint64_t slot_others_nic(const struct otte_slots *slots, unsigned index)
-{
-	return word(&slots->load->nic_bytes[index]);
-}
-
 /* ---- Domains ---- */
 
 static int administer(unsigned long command, void *arg)

@@ -44,8 +44,7 @@ static inline bool slot_post_is_early(const struct slot_post *post)
 int slot_domain_create(const char *name, uint64_t interval_ns, unsigned mode);
 int slot_domain_delete(const char *name);
 
-/* What the module says that others have waiting, and have under way at a NIC. */
+/* What the module says that others have waiting. */
 uint64_t slot_others_wait(const struct otte_slots *slots, unsigned priority);
-uint64_t slot_others_nic(const struct otte_slots *slots, unsigned index);
 
 #endif

@@ -626,6 +626,7 @@ static void window_init(struct otte_window *window, struct domain *domain)
 	window->max_requests = 5;
 	window->max_bytes = 1000;
 	window->slots = &domain->slots;
+	window->nic = 3;
 	memset(window->queue.bound, 0xff, sizeof(window->queue.bound));
 	domain->slots.low_bytes_max = 1000;
 }
@@ -660,6 +661,41 @@ static void what_was_asked_for_counts_until_it_is_done(void **state)
 	assert_int_equal(d.share.waiting[2], 0);
 	assert_int_equal(d.slots.waiting[2], 0);
 	otte_clock_fake(0);
+}
+
+/* Those under way only, by the NIC that they went by, whichever the peer has now. */
+static void bytes_under_way_are_told_of_by_nic(void **state)
+{
+	struct otte_queue_entry high = { .bytes = 10 }, low = { .bytes = 20, .priority = 2 };
+	struct otte_window window;
+	struct domain d;
+
+	(void)state;
+	window_init(&window, &d);
+	otte_clock_fake(604 * NSEC_PER_MSEC); /* a slot for all */
+	assert_int_equal(otte_window_push(&window, &low), 0);
+	assert_int_equal(d.share.nic_bytes[3], 0);
+	assert_ptr_equal(otte_window_next(&window), &low);
+	assert_int_equal(d.share.nic_bytes[3], 20);
+	window.nic = 15;
+	assert_true(otte_window_enter(&window, &high));
+	assert_int_equal(d.share.nic_bytes[3], 20);
+	assert_int_equal(d.share.nic_bytes[15], 10);
+	otte_window_done(&window, &low);
+	assert_int_equal(d.share.nic_bytes[3], 0);
+	otte_window_done(&window, &high);
+	assert_int_equal(d.share.nic_bytes[15], 0);
+	/* One that nobody counts. */
+	window.nic = OTTE_SLOTS_NO_NIC;
+	assert_true(otte_window_enter(&window, &high));
+	otte_window_done(&window, &high);
+	otte_clock_fake(0);
+	assert_int_equal(otte_slots_nic_others(&d.slots, 3), 0);
+	d.load.nic_bytes[3] = 777;
+	d.load.nic_bytes[15] = 5;
+	assert_int_equal(otte_slots_nic_others(&d.slots, 3), 777);
+	assert_int_equal(otte_slots_nic_others(&d.slots, 15), 5);
+	assert_int_equal(otte_slots_nic_others(&d.slots, OTTE_SLOTS_NO_NIC), 0);
 }
 
 static void a_page_that_is_being_written_means_not_now(void **state)
@@ -845,6 +881,7 @@ int main(void)
 		cmocka_unit_test(others_who_wait_below_are_to_hear_at_once),
 		cmocka_unit_test(by_the_clock_alone_nobody_is_told),
 		cmocka_unit_test(what_was_asked_for_counts_until_it_is_done),
+		cmocka_unit_test(bytes_under_way_are_told_of_by_nic),
 		cmocka_unit_test(a_torn_page_is_never_believed),
 		cmocka_unit_test(bytes_below_high_are_bounded_together),
 		cmocka_unit_test(one_larger_than_the_bound_goes_while_there_are_no_others),
