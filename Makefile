@@ -28,7 +28,7 @@ export SEEN_ERRORS := $(abspath $(O))/seen-errors
 
 include $(sort $(wildcard mk/*.mk))
 
-all: lib tools man ## library, program and man pages; what `make` alone does
+all: lib tools man ## library, programs and man pages; what `make` alone does
 
 check: deps ## every test but the named long forms; prints the time of each part
 	@rm -f $(SEEN_ERRORS); mkdir -p $(dir $(SEEN_ERRORS))

@@ -11,7 +11,7 @@ LIBDIR ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 MANDIR ?= $(PREFIX)/share/man
 COMPLETIONDIR ?= $(PREFIX)/share/bash-completion/completions
-LIB_FILE := libotte.so.$(VERSION)
+LIB_FILE = $(SONAME).$(VERSION)
 
 # The libraries' names are the linker's: Debian's hwloc.pc would ask for static libraries nobody has.
 define libotte_pc

@@ -7,7 +7,7 @@ ifeq ($(origin CC),default)
 CC := gcc
 endif
 comma := ,
-SONAME := libotte.so.0
+SONAME := libotte.so.1
 PKGS := jansson libsodium hwloc
 # Asked once, by the first recipe that compiles: `make deps` and `make help` work where these are missing.
 PKG_CFLAGS = $(eval PKG_CFLAGS := $$(shell pkg-config --cflags $(PKGS)))$(PKG_CFLAGS)

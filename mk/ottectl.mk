@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# The program ottectl, the administrator's view of otte.ko. It shares the tables of the program otte and
+# The program ottectl, the administrator's view of otte.ko. It shares tools/common with the program otte, and
 # nothing of the engine.
 
 OTTECTL_SRC := $(sort $(wildcard tools/ottectl/*.c))
@@ -21,7 +21,7 @@ tools: $(OTTECTL_BIN)
 
 $(B)/tools/ottectl/%.o $(B)/tests/unit/ottectl/%.o: CPPFLAGS_OTTE += $(OTTECTL_CPPFLAGS)
 
-$(OTTECTL_BIN): $(OTTECTL_OBJ) $(addprefix $(B)/tools/otte/,output.o stopping.o) $(B)/libotte.a
+$(OTTECTL_BIN): $(OTTECTL_OBJ) $(TOOLS_COMMON_OBJ) $(B)/libotte.a
 	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE) $(NL_LIBS) -lm
 	@mv $@.tmp $@
 

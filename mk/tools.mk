@@ -12,13 +12,13 @@ INSTALL_BIN += $(OTTE_BIN)
 INSTALL_COMPLETIONS += tools/otte/otte.bash
 
 .PHONY: tools
-tools: $(OTTE_BIN) ## the program otte
+tools: $(OTTE_BIN) ## the programs otte and ottectl
 
-$(OTTE_BIN): $(OTTE_OBJ) $(B)/libotte.a
+$(OTTE_BIN): $(OTTE_OBJ) $(TOOLS_COMMON_OBJ) $(B)/libotte.a
 	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE)
 	@mv $@.tmp $@
 
--include $(OTTE_OBJ:.o=.d)
+-include $(OTTE_OBJ:.o=.d) $(TOOLS_COMMON_OBJ:.o=.d)
 
 # Its unit tests take those objects that stand alone.
 $(B)/unit/tool: $(addprefix $(B)/tools/otte/,args.o lru.o pattern.o samples.o)

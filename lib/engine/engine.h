@@ -87,7 +87,7 @@ struct otte_engine {
 	pthread_cond_t region_idle;
 
 	pthread_mutex_t peer_lock;
-	struct otte_peer *peers;         /* in no order */
+	struct otte_peer *peers;         /* in the order in which they are given room next */
 	struct otte_request_counts request_counts; /* of peers that are gone */
 
 	pthread_mutex_t source_lock;

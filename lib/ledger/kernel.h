@@ -108,9 +108,9 @@ static inline struct kernel_ledger *kernel_ledger_of(const struct kernel_client 
 
 /* ---- kernel.c -------------------------------------------------------------------------------- */
 
-/* Whether this is an open client of this ledger; and whether it ever was one and left something. */
-/* Under ledger->lock. */
+/* Under ledger->lock. NULL: it never was a client of this ledger, or left nothing behind. */
 struct kernel_member *kernel_member_find(struct kernel_ledger *ledger, uint64_t client);
+/* Whether it is an open client of this ledger; and whether it ever was one and left something. */
 bool kernel_client_is_open(struct kernel_ledger *ledger, uint64_t client);
 bool kernel_client_is_ours(struct kernel_ledger *ledger, uint64_t client);
 void kernel_count_settled(struct kernel_ledger *ledger, uint64_t loans);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/names.h"
 #include "base/util.h"
 #include "uapi/linux/otte.h"
 
@@ -330,11 +331,16 @@ void otte_module_domain_unmap(void *page)
 
 /* ---- Events ---------------------------------------------------------------------------------- */
 
+#define LEVEL(id, name) [OTTE_LEVEL_##id] = (name),
+#define RESOURCE(id, name) [OTTE_RES_##id] = (name),
+
+static_assert(OTTE_NAME_COUNT(OTTE_LEVEL_NAMES) == OTTE_LEVEL_COUNT, "each level has a name");
+static_assert(OTTE_NAME_COUNT(OTTE_RESOURCE_NAMES) == OTTE_RES_COUNT, "each resource has a name");
+
 static const char *level_name(uint32_t level)
 {
 	static const char *const names[] = {
-		[OTTE_LEVEL_MODULE] = "module",	  [OTTE_LEVEL_CGROUP] = "cgroup",
-		[OTTE_LEVEL_USER] = "user",	  [OTTE_LEVEL_CLIENT] = "client",
+		OTTE_LEVEL_NAMES(LEVEL)
 		[OTTE_LEVEL_MEMLOCK] = "memlock",
 	};
 
@@ -343,16 +349,7 @@ static const char *level_name(uint32_t level)
 
 static const char *resource_name(uint32_t resource)
 {
-	static const char *const names[OTTE_RES_COUNT] = {
-		[OTTE_RES_CLIENTS] = "clients",
-		[OTTE_RES_REGIONS] = "regions",
-		[OTTE_RES_REGISTERED_BYTES] = "registered_bytes",
-		[OTTE_RES_PINNED_BYTES] = "pinned_bytes",
-		[OTTE_RES_LENT_BYTES] = "lent_bytes",
-		[OTTE_RES_LOANS] = "loans",
-		[OTTE_RES_RETAINED_BYTES] = "retained_bytes",
-		[OTTE_RES_HOLDS] = "holds",
-	};
+	static const char *const names[OTTE_RES_COUNT] = { OTTE_RESOURCE_NAMES(RESOURCE) };
 
 	return resource < OTTE_RES_COUNT ? names[resource] : "?";
 }

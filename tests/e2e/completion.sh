@@ -52,4 +52,16 @@ test_the_administrators_commands_options_and_settings_are_completed() {
     admin_completes '--interval' domains create lab --int
 }
 
+# Who adds a resource to the module learns here where else it is named.
+test_the_modules_resources_have_one_name_everywhere() {
+    local wanted completed
+    wanted=$(sed -n 's/^\t\[OTTE_RES_[A-Z_]*\] = "\(.*\)",$/\1/p' "$root/kmod/quota.c" | tr '\n' ' ')
+    [ -n "$wanted" ] || fail "kmod/quota.c names none"
+    completed=$(_ottectl_settings | sed -n 's/^user\.\(.*\)=$/\1/p' | tr '\n' ' ')
+    [ "$completed" = "$wanted" ] || fail "completion has $completed, not $wanted"
+    completed=$("$(dirname "$OTTE")/ottectl" limits --help | tr '\n' ' ' |
+        sed -E 's/.*RESOURCE is (.*); AMOUNT.*/\1/; s/,? or |, /,/g' | tr ',' ' ')
+    [ "$completed " = "$wanted" ] || fail "the help has $completed, not $wanted"
+}
+
 run_tests

@@ -375,6 +375,41 @@ test_standard_output_is_written_by_whichever_name() {
     [ -z "$(find /dev -maxdepth 1 -name '*.partial')" ] || fail "a file is left in /dev"
 }
 
+test_an_unknown_option_is_not_called_a_command() {
+    exits 1 "$OTTE" --frob && says 'otte: unknown option "--frob"; see otte --help'
+    exits 1 "$OTTE" -x && says 'unknown option "-x"'
+    exits 1 "$OTTE" frob && says 'unknown command "frob"'
+    exits 1 "$OTTE" ls --frob && says "unrecognized option '--frob'"
+}
+
+test_a_folder_that_is_not_there_is_named_and_no_file_of_ours() {
+    a_file 4096
+    serve --file "$scratch/source"
+    exits 5 "$OTTE" pull "$endpoint/source" -o "$scratch/none/copy"
+    says "otte pull: -o: the folder $scratch/none: No such file or directory"
+    exits 5 "$OTTE" pull "$endpoint/source" -o "$scratch/source/copy"
+    says "otte pull: -o: the folder $scratch/source: Not a directory"
+    ! grep -q partial "$scratch/err" || fail "it said: $(cat "$scratch/err")"
+    exits 5 "$OTTE" serve --anon room=4K --port-file "$scratch/none/port"
+    says "--port-file: $scratch/none/port: No such file"
+}
+
+test_names_that_are_not_utf8_are_in_the_json() {
+    local name=$'a\xff\xe9b' shown='a\xff\xe9b'
+    echo content >"$scratch/$name"
+    serve --json --file "$scratch/$name" --anon "plain=4K"
+    jq -e --arg name "$shown" '[.regions[].name] == [$name, "plain"]' "$scratch/serve.out" >/dev/null ||
+        fail "it says: $(cat "$scratch/serve.out")"
+    exits 0 "$OTTE" pull "$endpoint/plain" -o "$scratch/c$name" --json
+    jq -e --arg name "$scratch/c$shown" '.output == $name and .bytes == 4096' "$scratch/out" >/dev/null ||
+        fail "it says: $(cat "$scratch/out")"
+    stop_serving
+    serve --anon plain=4K --writable
+    exits 0 "$OTTE" push "$scratch/$name" "$endpoint/plain" --json
+    jq -e --arg name "$scratch/$shown" '.file == $name and .bytes == 8' "$scratch/out" >/dev/null ||
+        fail "it says: $(cat "$scratch/out")"
+}
+
 test_a_key_file_without_a_key_is_named_and_exits_with_5() {
     echo 'no key at all' >"$scratch/key" && chmod 600 "$scratch/key"
     exits 5 "$OTTE" ls 127.0.0.1:1 --key-file "$scratch/key" && says "auth.key_file: $scratch/key line 1"

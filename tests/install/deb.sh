@@ -103,7 +103,11 @@ cat >"$work/steps" <<'END'
     # shellcheck disable=SC2046
     example() {
         gcc -o /tmp/first /usr/share/doc/libotte-dev/examples/first.c $(pkg-config --cflags --libs libotte) &&
-            ldd /tmp/first | grep -F libotte.so.0
+            ldd /tmp/first | grep -F libotte.so.1
+    }
+    documented() {
+        [ -e /usr/share/doc/otte-dkms/kernel-operations.md.gz ] && [ -e /usr/share/doc/otte-dkms/containers.md.gz ] &&
+            [ -e /usr/share/doc/otte-dkms/examples/otte.json ] && [ -e /usr/share/doc/otte-tools/operations.md.gz ]
     }
     says() {
         grep -qE "$1" /result/said.log || { cat /result/said.log; false; }
@@ -122,6 +126,7 @@ cat >"$work/steps" <<'END'
     done
     step "udev rule, group and modules-load entry are there" in_place
     step "the tool runs" tool_runs
+    step "pages on running it and on containers are there" documented
     step "the example compiles against the packaged library" example
 
     # As on a machine that runs an older module.
@@ -138,7 +143,7 @@ cat >"$work/steps" <<'END'
     step "the group outlives a purge while the module is loaded" getent group otte
     rm -r /sys/module
     dpkg -i /result/otte-dkms_*.deb >/dev/null 2>&1
-    step "purge" dpkg -P otte-dkms otte-tools libotte-dev libotte0
+    step "purge" dpkg -P otte-dkms otte-tools libotte-dev libotte1
     rm -f /tmp/first
     files >/result/after
     # Indexes of depmod, account files' backups, and folders of others that were empty.

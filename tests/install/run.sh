@@ -59,10 +59,10 @@ a_staged_install_has_the_same_files_and_no_trace_of_the_stage() {
 the_library_is_found_by_its_soname() {
     local version
     version=$(pkg-config --modversion libotte)
-    [ "$(readlink "$lib/libotte.so")" = libotte.so.0 ]
-    [ "$(readlink "$lib/libotte.so.0")" = "libotte.so.$version" ]
-    grep 'SONAME.*\[libotte.so.0\]' <(readelf -d "$lib/libotte.so.$version")
-    refute grep -E 'RPATH|RUNPATH|TEXTREL' <(readelf -d "$lib/libotte.so.$version")
+    [ "$(readlink "$lib/libotte.so")" = libotte.so.1 ]
+    [ "$(readlink "$lib/libotte.so.1")" = "libotte.so.1.$version" ]
+    grep 'SONAME.*\[libotte.so.1\]' <(readelf -d "$lib/libotte.so.1.$version")
+    refute grep -E 'RPATH|RUNPATH|TEXTREL' <(readelf -d "$lib/libotte.so.1.$version")
     refute grep -E 'not found|undefined symbol' <(ldd -r "$lib/libotte.so" 2>&1)
 }
 
@@ -70,6 +70,12 @@ exactly_the_functions_of_the_headers_are_exported_at_version_OTTE_0() {
     diff <(declared | sed 's/$/@@OTTE_0/') \
         <(nm -D --defined-only --with-symbol-versions "$lib/libotte.so" |
             awk '$2 != "A" { print $3 }' | sort)
+}
+
+the_package_lists_the_functions_of_the_headers_and_names_the_soname() {
+    diff <(declared) <(sed -n 's/^ \(otte_[a-z0-9_]*\)@OTTE_0 .*/\1/p' debian/libotte1.symbols)
+    head -n 1 debian/libotte1.symbols | grep -qx 'libotte.so.1 libotte1 #MINVER#'
+    grep -qx 'Package: libotte1' debian/control
 }
 
 each_header_compiles_alone_as_C99_and_as_Cpp11() {
@@ -85,7 +91,7 @@ each_header_compiles_alone_as_C99_and_as_Cpp11() {
 the_first_program_runs_with_the_shared_library() {
     # shellcheck disable=SC2046 # words are wanted
     "$cc" -Wall -Wextra -Werror examples/first.c -o "$work/first" $(pkg-config --cflags --libs libotte)
-    grep 'NEEDED.*libotte.so.0' <(readelf -d "$work/first")
+    grep 'NEEDED.*libotte.so.1' <(readelf -d "$work/first")
     LD_LIBRARY_PATH=$lib timeout 60 "$work/first"
 }
 
@@ -132,13 +138,45 @@ every_public_function_has_an_installed_man_page() {
     done
 }
 
+# Of docs/containers.md: blocks of one language, one after the other.
+fenced() {
+    sed -n "/^\`\`\`$1\$/,/^\`\`\`\$/{/^\`\`\`/!p}" docs/containers.md
+}
+
+# What the specification of CDI asks for: its loaders refuse a file with a key that they do not know.
+cdi_is_sound() {
+    jq -e '(keys - ["cdiVersion", "kind", "devices"] == []) and
+        (.cdiVersion | test("^[0-9]+\\.[0-9]+\\.[0-9]+$")) and
+        (.kind | test("^[a-z]([a-z0-9.-]*[a-z0-9])?/[a-zA-Z]([a-zA-Z0-9_.-]*[a-zA-Z0-9])?$")) and
+        (.devices | length == 1) and (.devices[] |
+            (keys - ["name", "containerEdits"] == []) and .name == "node" and (.containerEdits |
+                (keys - ["deviceNodes", "additionalGids"] == []) and
+                (.deviceNodes | length == 1) and (.deviceNodes[] |
+                    (keys - ["path", "type", "permissions"] == []) and
+                    .path == "/dev/otte" and .type == "c" and .permissions == "rw")))' "$1" >/dev/null
+}
+
+the_documented_CDI_file_is_the_shipped_one_and_sound() {
+    local command
+    diff packaging/cdi/otte.json <(fenced json)
+    cdi_is_sound packaging/cdi/otte.json
+    # The command beside it, whose group and paths are not this machine's.
+    # shellcheck disable=SC2016 # not to be expanded here
+    command=$(fenced sh | sed -e 's|\$(getent group otte .*)|\$gid|' -e 's|"\$gid"|4711|' \
+        -e "s|/usr/share/doc/otte-dkms/examples/otte.json|packaging/cdi/otte.json|" \
+        -e "s|/etc/cdi/otte.json|$work/cdi.json|")
+    bash -c "$command"
+    cdi_is_sound "$work/cdi.json"
+    jq -e '.cdiVersion == "0.7.0" and .devices[0].containerEdits.additionalGids == [4711]' "$work/cdi.json"
+}
+
 nothing_that_only_the_build_needs_is_installed() {
     [ -z "$(find "$prefix" -name '.*')" ]
 }
 
 plain_make_builds_library_program_and_man_pages() {
     "${make[@]}" -n O="$work/build" >"$work/steps"
-    grep -q 'libotte.so.0' "$work/steps"
+    grep -q 'libotte.so.1' "$work/steps"
     grep -q 'otte.tmp' "$work/steps"
     grep -q 'docs/man/build.sh' "$work/steps"
 }
@@ -164,6 +202,7 @@ try installing_into_a_prefix_works
 try a_staged_install_has_the_same_files_and_no_trace_of_the_stage
 try the_library_is_found_by_its_soname
 try exactly_the_functions_of_the_headers_are_exported_at_version_OTTE_0
+try the_package_lists_the_functions_of_the_headers_and_names_the_soname
 try each_header_compiles_alone_as_C99_and_as_Cpp11
 try the_first_program_runs_with_the_shared_library
 try the_first_program_runs_with_the_static_library
@@ -171,6 +210,7 @@ try a_Cpp_program_links
 try header_library_and_pkg_config_agree_on_the_version
 try the_programs_run_from_where_they_are_installed
 try every_public_function_has_an_installed_man_page
+try the_documented_CDI_file_is_the_shipped_one_and_sound
 try nothing_that_only_the_build_needs_is_installed
 try plain_make_builds_library_program_and_man_pages
 try uninstalling_leaves_no_file

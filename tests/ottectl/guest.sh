@@ -282,7 +282,10 @@ test_limits_are_applied_by_hand() {
     exits 5 "$ctl" limits apply --file "$file"
     says 'user.memory: no such resource'
     [ "$(limit user/holds)" = 9 ] || fail "half of a wrong file"
-    exits 0 "$ctl" limits apply --file "$scratch/none"
+    exits 5 "$ctl" limits apply --file "$scratch/none"
+    says "$scratch/none"
+    exits 0 "$ctl" limits apply
+    [ "$(cat "$scratch/out")" = 'applied: 0' ] || fail "no file is no limits: $(cat "$scratch/out")"
     exits 0 "$ctl" limits set --volatile "user.holds=$holds"
     [ ! -e /etc/otte/limits.json ] || fail "--volatile wrote the file"
     exits 0 "$ctl" limits set --file-only --file "$file.2" user.holds=1

@@ -11,7 +11,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-rules=(includes spdx prints layout shell tidy cppcheck)
+rules=(includes spdx prints layout links shell tidy cppcheck)
 
 # Files below the given folders of $root that match the given pattern; nothing built, nothing of git.
 files() {
@@ -128,6 +128,28 @@ rule_layout() {
             printf "%s:%d: layout: indented with blanks\n", file, FNR }' "$root/$file" ;;
         esac
         [ -z "$(tail -c 1 "$root/$file")" ] || printf '%s:1: layout: no newline at the end\n' "$file"
+    done | none
+}
+
+# Headings of a page as links name them.
+headings() {
+    sed -n 's/^##* //p' "$1" | tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9_ -]//g; s/ /-/g'
+}
+
+# What a page links to within the tree is there: the file, and the heading where one is named.
+rule_links() {
+    local page line link target
+    files '.*\.md' . | while IFS= read -r page; do
+        { grep -noE '\]\([^) ]+\)' "$root/$page" || true; } | sed -E 's/^([0-9]+):\]\((.*)\)$/\1 \2/' |
+            while read -r line link; do
+                [[ $link != *://* ]] || continue
+                target=$root/$page
+                [[ $link == '#'* ]] || target=$root/$(dirname "$page")/${link%%#*}
+                if [ ! -e "$target" ] ||
+                    { [[ $link == *#* ]] && ! headings "$target" | grep -qxF "${link#*#}"; }; then
+                    printf '%s:%s: links: there is no %s\n' "$page" "$line" "$link"
+                fi
+            done
     done | none
 }
 

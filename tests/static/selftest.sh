@@ -180,6 +180,17 @@ violation='no newline at the end'
 printf '#!/bin/bash\n# SPDX-License-Identifier: %s\ntrue' "$dual" >"$tree/tests/go.sh"
 expect layout tests/go.sh
 
+violation='a link to a page that is not there'
+printf '# A page\n[that](docs/that.md) and [here](#a-page)\n' >"$tree/README.md"
+expect links README.md:2
+
+violation='a link to a heading that is not there, in a page without others'
+printf 'Nothing\n' >"$tree/A.md"
+mkdir -p "$tree/docs"
+printf '# One `thing`, and more\n' >"$tree/docs/that.md"
+printf '[good](docs/that.md#one-thing-and-more)\n[bad](docs/that.md#two)\n' >"$tree/README.md"
+expect links README.md:2
+
 violation='an unquoted variable'
 put tests/go.sh "$dual" 'rm $1'
 expect shell tests/go.sh

@@ -9,7 +9,7 @@
 
 #include "bench.h"
 #include "otte/otte.h"
-#include "output.h"
+#include "../common/output.h"
 #include "tool.h"
 
 static const struct column columns[] = {
@@ -85,8 +85,9 @@ static json_t *make_report(const struct bench_options *options, const struct ben
 {
 	char congestion[64], pin[64], host[256];
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:s, s:o}", "version",
-			 otte_version(), "note", options->note ? options->note : "", "machine",
+	return json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:s, s:o}", "version",
+			 otte_version(), "note",
+			 output_string(options->note ? options->note : ""), "machine",
 			 machine(host, sizeof(host)), "route",
 			 bench ? bench_otte_route(bench) : "sockets", "congestion",
 			 congestion_in_use(options, congestion), "pinning", pinning(options, pin),

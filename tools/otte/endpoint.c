@@ -13,7 +13,7 @@
 #define FIRST_ROWS 64
 #define DESCRIBE_ATTEMPTS 8
 
-static enum exit_code peer_exit_code(int code)
+static int peer_exit_code(int code)
 {
 	switch (code) {
 	case -EINVAL:
@@ -48,7 +48,7 @@ int complain_peer(int code, const char *endpoint)
 
 int complain_transfer(int code, const char *endpoint)
 {
-	enum exit_code exit_code = peer_exit_code(code);
+	int exit_code = peer_exit_code(code);
 	const char *text = otte_error_text();
 
 	return complain(exit_code == EXIT_UNREACHABLE ? EXIT_TRANSFER : exit_code, "%s: %s",

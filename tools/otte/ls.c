@@ -7,7 +7,7 @@
 
 #include "common.h"
 #include "endpoint.h"
-#include "output.h"
+#include "../common/output.h"
 #include "tool.h"
 
 static const char help[] = "Usage: otte ls [OPTION]... ENDPOINT\n"

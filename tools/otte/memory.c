@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "output.h"
+#include "../common/output.h"
 #include "tool.h"
 
 /* UINT64_MAX where the system does not say. */

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/util.h"
-#include "output.h"
+#include "../common/output.h"
 
 #define REDRAW_NS (100 * NSEC_PER_MSEC)
 #define BAR_MAX 30

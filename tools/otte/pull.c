@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,8 +24,8 @@
 #include "common.h"
 #include "digest.h"
 #include "endpoint.h"
-#include "output.h"
-#include "stopping.h"
+#include "../common/output.h"
+#include "../common/stopping.h"
 #include "tool.h"
 #include "transfer.h"
 
@@ -154,6 +156,20 @@ static int open_partial(const char *path)
 	return fd;
 }
 
+/* Who gave FILE does not know of FILE.partial: where the folder is at fault, it is named. */
+static int complain_unopened(const char *partial, int error)
+{
+	char copy[PATH_MAX], *folder;
+
+	if (error == EWOULDBLOCK)
+		return complain(EXIT_LOCAL, "%s: another pull is writing it", partial);
+	snprintf(copy, sizeof(copy), "%s", partial);
+	folder = dirname(copy);
+	if (error == ENOENT || error == ENOTDIR || access(folder, W_OK | X_OK))
+		return complain(EXIT_LOCAL, "-o: the folder %s: %s", folder, strerror(error));
+	return complain(EXIT_LOCAL, "%s: %s", partial, strerror(error));
+}
+
 static int open_file(struct pull *pull)
 {
 	char *partial;
@@ -163,8 +179,7 @@ static int open_file(struct pull *pull)
 		return complain(EXIT_LOCAL, "no memory");
 	fd = open_partial(partial);
 	if (fd < 0) {
-		rc = complain(EXIT_LOCAL, "%s: %s", partial,
-			      fd == -EWOULDBLOCK ? "another pull is writing it" : strerror(-fd));
+		rc = complain_unopened(partial, -fd);
 		free(partial);
 		return rc;
 	}
@@ -253,8 +268,9 @@ static void report(struct pull *pull, uint64_t length, uint64_t ns)
 	output_name(name, pull->output);
 	digest_text(&pull->digest, hash);
 	if (pull->common.json) {
-		json_t *json = json_pack("{s:s, s:s, s:I, s:f, s:f}", "source", pull->source,
-					 "output", pull->output, "bytes", (json_int_t)length,
+		json_t *json = json_pack("{s:o, s:o, s:I, s:f, s:f}", "source",
+					 output_string(pull->source), "output",
+					 output_string(pull->output), "bytes", (json_int_t)length,
 					 "seconds", seconds, "gbps", (double)length / (double)ns);
 
 		if (*hash)

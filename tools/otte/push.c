@@ -13,8 +13,8 @@
 #include "common.h"
 #include "digest.h"
 #include "endpoint.h"
-#include "output.h"
-#include "stopping.h"
+#include "../common/output.h"
+#include "../common/stopping.h"
 #include "tool.h"
 #include "transfer.h"
 
@@ -93,9 +93,11 @@ static void report(struct push *push, uint64_t ns)
 
 	digest_text(&push->digest, hash);
 	if (push->common.json) {
-		json_t *json = json_pack("{s:s, s:s, s:I, s:f, s:f}", "file", push->file, "target",
-					 push->target, "bytes", (json_int_t)push->length, "seconds",
-					 seconds, "gbps", gbps);
+		json_t *json = json_pack("{s:o, s:o, s:I, s:f, s:f}", "file",
+					 output_string(push->file), "target",
+					 output_string(push->target), "bytes",
+					 (json_int_t)push->length, "seconds", seconds, "gbps",
+					 gbps);
 
 		if (*hash)
 			json_object_set_new(json, "sha256", json_string(hash));

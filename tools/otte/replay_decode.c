@@ -18,12 +18,12 @@
 #include "endpoint.h"
 #include "lru.h"
 #include "memory.h"
-#include "output.h"
+#include "../common/output.h"
 #include "pattern.h"
 #include "progress.h"
 #include "replay.h"
 #include "samples.h"
-#include "stopping.h"
+#include "../common/stopping.h"
 #include "tool.h"
 
 #define BATCH_MAX 1024

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "pattern.h"
 #include "replay.h"
-#include "stopping.h"
+#include "../common/stopping.h"
 #include "tool.h"
 
 #define CLOSE_LIMIT_NS (5 * (int64_t)NSEC_PER_SEC)

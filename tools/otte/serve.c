@@ -16,8 +16,8 @@
 #include "args.h"
 #include "base/clock.h"
 #include "common.h"
-#include "output.h"
-#include "stopping.h"
+#include "../common/output.h"
+#include "../common/stopping.h"
 #include "tool.h"
 
 #define SHARES_MAX 1024
@@ -308,11 +308,11 @@ static void announce_json(const struct serve *serve, const char *endpoint)
 
 	for (i = 0; i < serve->count; i++)
 		json_array_append_new(regions,
-				      json_pack("{s:I, s:s, s:I, s:b}", "id",
+				      json_pack("{s:I, s:o, s:I, s:b}", "id",
 						(json_int_t)otte_region_id(serve->shares[i].region),
-						"name", serve->shares[i].name, "length",
-						(json_int_t)serve->shares[i].length, "writable",
-						serve->writable));
+						"name", output_string(serve->shares[i].name),
+						"length", (json_int_t)serve->shares[i].length,
+						"writable", serve->writable));
 	output_json(json_pack("{s:s, s:i, s:o}", "endpoint", endpoint, "pid", (int)getpid(),
 			      "regions", regions));
 }
@@ -359,7 +359,7 @@ static int write_port_file(const char *path, const char *endpoint)
 		return complain(EXIT_USAGE, "--port-file: the path is too long");
 	file = fopen(temporary, "we");
 	if (!file)
-		return complain(EXIT_LOCAL, "--port-file: %s: %s", temporary, strerror(errno));
+		return complain(EXIT_LOCAL, "--port-file: %s: %s", path, strerror(errno));
 	fprintf(file, "%s\n", endpoint);
 	if (fclose(file) || rename(temporary, path)) {
 		rc = complain(EXIT_LOCAL, "--port-file: %s: %s", path, strerror(errno));

@@ -19,7 +19,7 @@
 #include "base/read.h"
 #include "common.h"
 #include "endpoint.h"
-#include "output.h"
+#include "../common/output.h"
 #include "tool.h"
 
 #define ANSWER_MAX (64 * KIB)

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What every file of the program `otte` shares: exit codes, subcommands, and how it complains. */
+/* What every file of the program `otte` shares: exit codes and subcommands. */
 #ifndef OTTE_TOOL_H
 #define OTTE_TOOL_H
 
-#include "base/util.h"
+#include "../common/command.h"
 
-/* Exit codes, as otte(1) documents them. */
-enum exit_code {
-	EXIT_OK = 0,
-	EXIT_USAGE = 1, /* the command line; the message names the argument */
+/* Exit codes beside those of every program, as otte(1) documents them. */
+enum {
 	EXIT_TRANSFER = 2, /* a transfer failed or was not completed in time */
 	EXIT_UNREACHABLE = 3, /* the peer does not answer */
 	EXIT_REFUSED = 4, /* the peer answered and refused: key, version, region, right, range */
-	EXIT_LOCAL = 5, /* this side: a file, memory, a full disk, an engine that cannot start */
 	EXIT_MISMATCH = 6, /* content is not what it must be */
 	EXIT_BELOW = 7, /* bench: a ratio missed its bar */
 	EXIT_RETAINED = 8, /* serve: closed, but something stays retained */
@@ -27,14 +24,5 @@ int cmd_replay(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
 int cmd_stats(int argc, char **argv);
 int cmd_topo(int argc, char **argv);
-
-/* Print "otte COMMAND: message" on standard error and return `code`. */
-int complain(enum exit_code code, const char *format, ...) OTTE_PRINTF(2, 3);
-
-/* Print "otte COMMAND: warning: message" on standard error. */
-void warn_user(const char *format, ...) OTTE_PRINTF(1, 2);
-
-/* The name of the subcommand in use, "" before one is known. */
-extern const char *tool_command;
 
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common.h"
-#include "output.h"
+#include "../common/output.h"
 #include "tool.h"
 
 static const char help[] =
@@ -79,8 +79,8 @@ static json_t *nic_rows(const struct otte_topo *topo)
 	size_t i;
 
 	for (i = 0; i < topo->nic_count; i++)
-		json_array_append_new(rows, json_pack("{s:s, s:o, s:o, s:o, s:o}", "name",
-						      topo->nics[i].name, "rdma",
+		json_array_append_new(rows, json_pack("{s:o, s:o, s:o, s:o, s:o}", "name",
+						      output_string(topo->nics[i].name), "rdma",
 						      known_text(topo->nics[i].rdma), "speed_mbps",
 						      known_number(topo->nics[i].speed_mbps),
 						      "node", known_number(topo->nics[i].node),

@@ -8,8 +8,8 @@
 #include "args.h"
 #include "base/clock.h"
 #include "common.h"
-#include "output.h"
-#include "stopping.h"
+#include "../common/output.h"
+#include "../common/stopping.h"
 #include "tool.h"
 
 #define WAIT_STEP_NS (200 * NSEC_PER_MSEC) /* how soon a signal is noticed */

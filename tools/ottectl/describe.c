@@ -1,30 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "describe.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/line.h"
+#include "base/names.h"
 #include "base/util.h"
 
-const char *const resource_names[OTTE_RES_COUNT] = {
-	[OTTE_RES_CLIENTS] = "clients",
-	[OTTE_RES_REGIONS] = "regions",
-	[OTTE_RES_REGISTERED_BYTES] = "registered_bytes",
-	[OTTE_RES_PINNED_BYTES] = "pinned_bytes",
-	[OTTE_RES_LENT_BYTES] = "lent_bytes",
-	[OTTE_RES_LOANS] = "loans",
-	[OTTE_RES_RETAINED_BYTES] = "retained_bytes",
-	[OTTE_RES_HOLDS] = "holds",
-};
+#define RESOURCE(id, name) [OTTE_RES_##id] = (name),
+#define LEVEL(id, name) [OTTE_LEVEL_##id] = (name),
 
-const char *const level_names[OTTE_LEVEL_COUNT] = {
-	[OTTE_LEVEL_MODULE] = "module",
-	[OTTE_LEVEL_CGROUP] = "cgroup",
-	[OTTE_LEVEL_USER] = "user",
-	[OTTE_LEVEL_CLIENT] = "client",
-};
+const char *const resource_names[OTTE_RES_COUNT] = { OTTE_RESOURCE_NAMES(RESOURCE) };
+const char *const level_names[OTTE_LEVEL_COUNT] = { OTTE_LEVEL_NAMES(LEVEL) };
+
+static_assert(OTTE_NAME_COUNT(OTTE_RESOURCE_NAMES) == OTTE_RES_COUNT, "each resource has a name");
+static_assert(OTTE_NAME_COUNT(OTTE_LEVEL_NAMES) == OTTE_LEVEL_COUNT, "each level has a name");
 
 static const char *const notices[] = {
 	[OTTE_NL_NOTICE_CLIENT_NEW] = "client_new", [OTTE_NL_NOTICE_CLIENT_GONE] = "client_gone",

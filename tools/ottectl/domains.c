@@ -10,7 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "../otte/output.h"
+#include "../common/output.h"
 #include "base/clock.h"
 #include "describe.h"
 #include "options.h"
@@ -22,7 +22,7 @@
 #define MODE_DEFAULT 0111
 
 static const char help[] =
-	"Usage: ottectl domains [OPTION]...\n"
+	"Usage: ottectl domains [list] [OPTION]...\n"
 	"       ottectl domains create NAME [OPTION]...\n"
 	"       ottectl domains set NAME [OPTION]...\n"
 	"       ottectl domains delete NAME\n"
@@ -405,16 +405,51 @@ static int delete (const char *name, bool json)
 	return rc;
 }
 
-static int run(const char *what, const char *name, struct settings *settings, bool json)
+/* The first option of the command line that says how a domain shall be, or NULL. */
+static const char *given(const struct settings *settings)
 {
-	if (strlen(name) >= OTTE_NAME_LEN)
-		return complain(EXIT_USAGE, "\"%s\" is longer than %d bytes", name,
-				OTTE_NAME_LEN - 1);
-	if (!strcmp(what, "create") || !strcmp(what, "set"))
-		return change(settings, name, *what == 'c', json);
+	if (settings->interval)
+		return "--interval";
+	if (settings->pattern)
+		return "--pattern";
+	if (settings->mode)
+		return "--mode";
+	if (settings->uid)
+		return "--uid";
+	return settings->gid ? "--gid" : NULL;
+}
+
+static bool check_name(const char *what, int words, char **word)
+{
+	if (words < 2)
+		complain(EXIT_USAGE, "%s: give the NAME of the domain", what);
+	else if (words > 2)
+		complain(EXIT_USAGE, "%s: \"%s\": one NAME, and no more", what, word[2]);
+	else if (strlen(word[1]) >= OTTE_NAME_LEN)
+		complain(EXIT_USAGE, "\"%s\" is longer than %d bytes", word[1], OTTE_NAME_LEN - 1);
+	else
+		return true;
+	return false;
+}
+
+static int run(int words, char **word, struct settings *settings, bool json)
+{
+	const char *what = words ? word[0] : "list";
+	bool shows = !strcmp(what, "list"), makes = !strcmp(what, "create");
+
+	if (!shows && !makes && strcmp(what, "set") != 0 && strcmp(what, "delete") != 0)
+		return complain(EXIT_USAGE, "\"%s\" is none of list, create, set, delete", what);
+	if (given(settings) && !makes && strcmp(what, "set") != 0)
+		return complain(EXIT_USAGE, "%s: %s is for create and set", what, given(settings));
+	if (shows && words > 1)
+		return complain(EXIT_USAGE, "list: \"%s\": there is nothing for it here", word[1]);
+	if (shows)
+		return list(json);
+	if (!check_name(what, words, word))
+		return EXIT_USAGE;
 	if (!strcmp(what, "delete"))
-		return delete (name, json);
-	return complain(EXIT_USAGE, "\"%s\" is none of create, set, delete", what);
+		return delete (word[1], json);
+	return change(settings, word[1], makes, json);
 }
 
 int cmd_domains(int argc, char **argv)
@@ -433,9 +468,5 @@ int cmd_domains(int argc, char **argv)
 		else if (!take_option(&settings, option, optarg))
 			return EXIT_USAGE;
 	}
-	if (optind == argc || (argc - optind == 1 && !strcmp(argv[optind], "list")))
-		return list(json);
-	if (argc - optind != 2)
-		return complain(EXIT_USAGE, "give create, set or delete, and one NAME");
-	return run(argv[optind], argv[optind + 1], &settings, json);
+	return run(argc - optind, argv + optind, &settings, json);
 }

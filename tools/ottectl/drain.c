@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../otte/output.h"
-#include "../otte/stopping.h"
+#include "../common/output.h"
+#include "../common/stopping.h"
 #include "base/clock.h"
 #include "describe.h"
 #include "options.h"

@@ -6,12 +6,10 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "../otte/output.h"
-#include "base/line.h"
+#include "../common/output.h"
 #include "describe.h"
 #include "limits_file.h"
 #include "options.h"
@@ -45,9 +43,10 @@ static const struct option long_options[] = {
 	LONG_OPTIONS_END,
 };
 
+/* A file that the command line names has to be there; the usual one need not. */
 struct limits_options {
 	const char *file;
-	bool json, only_now, only_file;
+	bool named, json, only_now, only_file;
 };
 
 #define NAME_MAX_BYTES 48
@@ -138,15 +137,6 @@ static void print_table(const struct limits *limits)
 	}
 }
 
-/* A path is bytes; JSON takes UTF-8 only. */
-static json_t *path_json(const char *path)
-{
-	char clean[PATH_MAX];
-
-	otte_line_clean(clean, sizeof(clean), path);
-	return json_string(clean);
-}
-
 static int get(const struct limits_options *options)
 {
 	struct limits limits, kept;
@@ -158,11 +148,11 @@ static int get(const struct limits_options *options)
 		print_table(&limits);
 		return EXIT_OK;
 	}
-	rc = limits_load(options->file, &kept);
+	rc = limits_load(options->file, options->named, &kept);
 	if (rc)
 		return rc;
 	output_json(json_pack("{s:o, s:o, s:o}", "limits", limits_json(&limits), "file",
-			      path_json(options->file), "kept", limits_json(&kept)));
+			      output_string(options->file), "kept", limits_json(&kept)));
 	return EXIT_OK;
 }
 
@@ -232,13 +222,13 @@ static int apply(const struct limits_options *options)
 {
 	struct limits limits;
 	unsigned count = 0;
-	int rc = limits_load(options->file, &limits);
+	int rc = limits_load(options->file, options->named, &limits);
 
 	if (!rc)
 		rc = write_all(&limits, &count);
 	if (!rc && options->json)
 		output_json(json_pack("{s:i, s:o}", "applied", (int)count, "file",
-				      path_json(options->file)));
+				      output_string(options->file)));
 	else if (!rc)
 		printf("applied: %u\n", count);
 	return rc;
@@ -260,6 +250,7 @@ int cmd_limits(int argc, char **argv)
 			break;
 		case OPT_FILE:
 			options.file = optarg;
+			options.named = true;
 			break;
 		case OPT_VOLATILE:
 			options.only_now = true;
@@ -276,6 +267,9 @@ int cmd_limits(int argc, char **argv)
 		return set(&options, argv + optind, argc - optind);
 	if (strcmp(what, "get") != 0 && strcmp(what, "apply") != 0)
 		return complain(EXIT_USAGE, "\"%s\" is none of get, set, apply", what);
+	if (options.only_now || options.only_file)
+		return complain(EXIT_USAGE, "%s: %s is for set", what,
+				options.only_now ? "--volatile" : "--file-only");
 	if (!no_more_words(argc, argv))
 		return EXIT_USAGE;
 	return *what == 'g' ? get(&options) : apply(&options);

@@ -81,7 +81,7 @@ static int take_levels(const char *path, struct limits *limits, json_t *levels)
 	return rc;
 }
 
-int limits_load(const char *path, struct limits *limits)
+int limits_load(const char *path, bool named, struct limits *limits)
 {
 	json_error_t error;
 	json_t *levels;
@@ -90,7 +90,7 @@ int limits_load(const char *path, struct limits *limits)
 
 	memset(limits, 0, sizeof(*limits));
 	file = fopen(path, "re");
-	if (!file && errno == ENOENT)
+	if (!file && errno == ENOENT && !named)
 		return EXIT_OK;
 	if (!file)
 		return complain(EXIT_LOCAL, "%s: %s", path, strerror(errno));
@@ -238,7 +238,7 @@ int limits_save(const char *path, const struct limits *changes)
 		return complain(EXIT_DENIED, "%s: %s", path, strerror(-folder));
 	if (folder < 0)
 		return complain(EXIT_LOCAL, "%s: %s", path, strerror(-folder));
-	rc = limits_load(path, &limits);
+	rc = limits_load(path, false, &limits);
 	if (!rc) {
 		merge(&limits, changes);
 		rc = replace(path, &limits, folder);

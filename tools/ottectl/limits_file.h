@@ -22,8 +22,11 @@ struct limits {
 	uint64_t value[OTTE_LEVEL_COUNT][OTTE_RES_COUNT]; /* UINT64_MAX: none */
 };
 
-/* EXIT_OK, or an exit code after a complaint that names file and key. No file is no limits. */
-int limits_load(const char *path, struct limits *limits);
+/*
+ * EXIT_OK, or an exit code after a complaint that names file and key. No file is no limits, unless it
+ * was `named` by somebody.
+ */
+int limits_load(const char *path, bool named, struct limits *limits);
 
 /*
  * Adds those of `changes` to what the file holds; others who do so at the same time wait. The file is

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../otte/output.h"
+#include "../common/output.h"
 #include "describe.h"
 #include "options.h"
 #include "ottectl.h"

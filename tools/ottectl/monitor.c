@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "../otte/output.h"
-#include "../otte/stopping.h"
+#include "../common/output.h"
+#include "../common/stopping.h"
 #include "describe.h"
 #include "link.h"
 #include "options.h"

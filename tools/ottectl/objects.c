@@ -2,7 +2,7 @@
 /* ottectl clients, regions and loans: dumps of what the ledger holds, as far as the asker may see it. */
 #include <stdio.h>
 
-#include "../otte/output.h"
+#include "../common/output.h"
 #include "options.h"
 #include "ottectl.h"
 #include "rows.h"

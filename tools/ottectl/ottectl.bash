@@ -41,7 +41,7 @@ _ottectl() {
         return
         ;;
     limits) words='get set apply' ;;
-    domains) words='create set delete' ;;
+    domains) words='list create set delete' ;;
     *)
         if [ "$command" = limits ] && [ "${COMP_WORDS[2]}" = set ]; then
             words=$(_ottectl_settings)

@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What every file of the program ottectl shares: exit codes, commands, and how it complains. */
+/* What every file of the program ottectl shares: exit codes and commands. */
 #ifndef OTTECTL_H
 #define OTTECTL_H
 
 #include <stdbool.h>
 
-#include "base/util.h"
+#include "../common/command.h"
 
-/* Exit codes, as ottectl(8) documents them. */
-enum exit_code {
-	EXIT_OK = 0,
-	EXIT_USAGE = 1, /* the command line; the message names the argument */
+/* Exit codes beside those of every program, as ottectl(8) documents them. */
+enum {
 	EXIT_ABSENT = 2, /* the module is not loaded, or cannot be seen from here */
 	EXIT_DENIED = 3, /* what was asked for is not for this user */
 	EXIT_ABI = 4, /* the module speaks another revision */
-	EXIT_LOCAL = 5, /* this side: a file, memory, a socket, standard output */
 	EXIT_UNKNOWN = 6, /* no such record or domain */
 	EXIT_UNSAFE = 7, /* drain: something still keeps the module */
 	EXIT_REFUSED = 8, /* the module refused: the object is busy, a value is out of range */
@@ -33,17 +30,5 @@ int cmd_regions(int argc, char **argv);
 int cmd_retained(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_top(int argc, char **argv);
-
-/* Print "ottectl COMMAND: message" on standard error and return `code`. */
-int complain(enum exit_code code, const char *format, ...) OTTE_PRINTF(2, 3);
-
-/* Print "ottectl COMMAND: warning: message" on standard error. */
-void warn_user(const char *format, ...) OTTE_PRINTF(1, 2);
-
-/* Called before either, if set: a screen of its own would take the message away with it. */
-extern void (*before_message)(void);
-
-/* The name of the command in use, "" before one is known. */
-extern const char *tool_command;
 
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "../otte/output.h"
+#include "../common/output.h"
 #include "base/clock.h"
 #include "options.h"
 #include "ottectl.h"

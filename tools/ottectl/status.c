@@ -2,7 +2,7 @@
 /* ottectl status: the module as a whole. */
 #include <stdio.h>
 
-#include "../otte/output.h"
+#include "../common/output.h"
 #include "describe.h"
 #include "link.h"
 #include "options.h"

@@ -11,8 +11,8 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "../otte/output.h"
-#include "../otte/stopping.h"
+#include "../common/output.h"
+#include "../common/stopping.h"
 #include "base/clock.h"
 #include "describe.h"
 #include "options.h"

@@ -144,11 +144,21 @@ static void no_file_is_no_limits(void **state)
 	unsigned i, j;
 
 	(void)state;
-	assert_int_equal(limits_load(in_folder("limits.json"), &limits), EXIT_OK);
+	assert_int_equal(limits_load(in_folder("limits.json"), false, &limits), EXIT_OK);
 	for (i = 0; i < OTTE_LEVEL_COUNT; i++)
 		for (j = 0; j < OTTE_RES_COUNT; j++)
 			assert_false(limits.set[i][j]);
 	assert_int_equal(complaints, 0);
+}
+
+static void file_that_was_named_has_to_be_there(void **state)
+{
+	struct limits limits;
+
+	(void)state;
+	assert_int_equal(limits_load(in_folder("limits.json"), true, &limits), EXIT_LOCAL);
+	assert_int_equal(complaints, 1);
+	assert_non_null(strstr(complaint, in_folder("limits.json")));
 }
 
 static void limits_are_kept_beside_those_that_were_there(void **state)
@@ -168,7 +178,7 @@ static void limits_are_kept_beside_those_that_were_there(void **state)
 	changes.set[OTTE_LEVEL_USER][OTTE_RES_HOLDS] = true;
 	changes.value[OTTE_LEVEL_USER][OTTE_RES_HOLDS] = 0;
 	assert_int_equal(limits_save(path, &changes), EXIT_OK);
-	assert_int_equal(limits_load(path, &limits), EXIT_OK);
+	assert_int_equal(limits_load(path, false, &limits), EXIT_OK);
 	assert_true(limits.set[OTTE_LEVEL_USER][OTTE_RES_PINNED_BYTES]);
 	assert_int_equal(limits.value[OTTE_LEVEL_USER][OTTE_RES_PINNED_BYTES], 64ull << 30);
 	assert_true(limits.set[OTTE_LEVEL_MODULE][OTTE_RES_LENT_BYTES]);
@@ -212,7 +222,7 @@ static void units_may_stand_in_the_file(void **state)
 
 	(void)state;
 	put_file("limits.json", "{\"cgroup\": {\"lent_bytes\": \"1G\", \"loans\": 7}}");
-	assert_int_equal(limits_load(in_folder("limits.json"), &limits), EXIT_OK);
+	assert_int_equal(limits_load(in_folder("limits.json"), false, &limits), EXIT_OK);
 	assert_int_equal(limits.value[OTTE_LEVEL_CGROUP][OTTE_RES_LENT_BYTES], 1 << 30);
 	assert_int_equal(limits.value[OTTE_LEVEL_CGROUP][OTTE_RES_LOANS], 7);
 }
@@ -238,7 +248,7 @@ static void wrong_file_is_refused_and_what_is_wrong_is_named(void **state)
 	(void)state;
 	for (i = 0; i < ARRAY_SIZE(cases); i++) {
 		put_file("limits.json", cases[i].text);
-		assert_int_equal(limits_load(in_folder("limits.json"), &limits), EXIT_LOCAL);
+		assert_int_equal(limits_load(in_folder("limits.json"), false, &limits), EXIT_LOCAL);
 		assert_int_equal(complaints, i + 1);
 		if (!strstr(complaint, cases[i].named) || !strstr(complaint, folder))
 			fail_msg("\"%s\" does not name \"%s\"", complaint, cases[i].named);
@@ -272,6 +282,7 @@ int files_suite(void)
 		IN_FOLDER(seconds_have_no_sign_and_no_exponent),
 		IN_FOLDER(sysfs_number_is_a_number_or_max),
 		IN_FOLDER(no_file_is_no_limits),
+		IN_FOLDER(file_that_was_named_has_to_be_there),
 		IN_FOLDER(limits_are_kept_beside_those_that_were_there),
 		IN_FOLDER(file_is_new_and_its_mode_is_not_the_callers),
 		IN_FOLDER(units_may_stand_in_the_file),

@@ -10,7 +10,7 @@ unsigned complaints;
 char complaint[512];
 
 /* These stand for those of main.c. */
-int complain(enum exit_code code, const char *format, ...)
+int complain(int code, const char *format, ...)
 {
 	va_list args;
 

@@ -16,7 +16,7 @@
 static unsigned complaints;
 
 /* Stands for the one in main.c. */
-int complain(enum exit_code code, const char *format, ...)
+int complain(int code, const char *format, ...)
 {
 	(void)format;
 	complaints++;

@@ -3,8 +3,8 @@
  * Results, held once as JSON and shown either as such or as a table for people. Colours appear on a
  * terminal only.
  */
-#ifndef OTTE_TOOL_OUTPUT_H
-#define OTTE_TOOL_OUTPUT_H
+#ifndef OTTE_TOOLS_OUTPUT_H
+#define OTTE_TOOLS_OUTPUT_H
 
 #include <jansson.h>
 #include <stddef.h>
@@ -40,6 +40,12 @@ void output_json(json_t *value);
 
 /* A name of a region or a file as a line can show it: what is not printable stands as "\xNN". */
 const char *output_name(char shown[OUTPUT_NAME_MAX], const char *name);
+
+/*
+ * A path or a name, which are bytes, as JSON, which takes UTF-8 only: as it is where it is that,
+ * else as output_name() shows it.
+ */
+json_t *output_string(const char *text);
 
 /* "64 KiB", "1.5 GiB", "100 B" */
 const char *format_bytes(uint64_t bytes, char text[32]);

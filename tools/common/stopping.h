@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* SIGINT, SIGTERM and SIGHUP as something that a loop can look at and sleep on. */
-#ifndef OTTE_TOOL_STOPPING_H
-#define OTTE_TOOL_STOPPING_H
+#ifndef OTTE_TOOLS_STOPPING_H
+#define OTTE_TOOLS_STOPPING_H
 
 #include <stdbool.h>
 

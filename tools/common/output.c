@@ -2,6 +2,7 @@
 #include "output.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -141,6 +142,23 @@ const char *output_name(char shown[OUTPUT_NAME_MAX], const char *name)
 {
 	otte_line_escape(shown, OUTPUT_NAME_MAX, name);
 	return shown;
+}
+
+json_t *output_string(const char *text)
+{
+	size_t size = 4 * strlen(text) + 1; /* each byte as "\\xNN" */
+	json_t *value = json_string(text);
+	char *escaped;
+
+	if (value)
+		return value;
+	escaped = malloc(size);
+	if (!escaped)
+		return json_null();
+	otte_line_escape(escaped, size, text);
+	value = json_string(escaped);
+	free(escaped);
+	return value;
 }
 
 void output_json(json_t *value)
