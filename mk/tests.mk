@@ -58,12 +58,15 @@ unit-programs: $(UNIT_BIN)
 check-part-unit: $(UNIT_BIN)
 	@tests/run-programs.sh $(UNIT_BIN)
 
-check-part-ledger-kernel: $(B)/unit/ledger $(B)/otte $(B)/guest/dump $(B)/guest/unmap $(B)/guest/domain
+check-part-ledger-kernel: $(B)/unit/ledger $(B)/otte $(addprefix $(B)/guest/,dump unmap domain containers)
 	@tests/vm/ledger --kernel 6.12 $(B)
 
 # What is posted, and what the gate could know then.
 SLOT_LOG := $(addprefix -Wl$(comma)--wrap=,otte_slots_admit otte_slots_take)
 LDFLAGS_guest_domain := $(SLOT_LOG)
+LDFLAGS_guest_containers := $(SLOT_LOG)
+$(B)/guest/containers: $(B)/tests/e2e/guest/slot_log.o $(B)/tests/e2e/guest/lend.o
+$(B)/guest/containers: $(B)/tests/unit/engine/pair.o
 $(B)/guest/domain: $(B)/tests/e2e/guest/slot_log.o $(B)/tests/unit/engine/pair.o
 
 $(B)/guest/%: $(B)/tests/e2e/guest/%.o $(B)/libotte.a
