@@ -5,7 +5,7 @@ CHECK_PARTS += slots
 budget-slots := 1
 
 .PHONY: bench-slots check-part-slots
-bench-slots: $(B)/bench/slots $(B)/bench/slot_check ## slots over a shaped link, in a guest, fails below the bars; BENCH_FLAGS adds options
+bench-slots: $(B)/bench/slots $(B)/bench/slot_check ## slots over a shaped link, in a guest, fails below the bars
 	@tests/bench/slots.sh $(BENCH_FLAGS) $(B)
 
 # That every post obeys the gate; speed is judged by bench-slots alone.

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# Checks of the slot gate call the system never, where the clock does not: a run of many makes no more calls than a run of
-# few, but for some by which an engine's threads wait for each other. Only the thread that checks is looked at.
+# Checks of the slot gate call the system never, where the clock does not: a run of many makes no more calls
+# than a run of few, but for some by which an engine's threads wait for each other. Only the thread that checks
+# is looked at.
 #
 #   slot_check.sh PROGRAM GATE...      last line: "N passed, N failed, N skipped"
 set -u

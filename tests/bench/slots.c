@@ -6,17 +6,19 @@
  *   slots source                      serves, beyond the link; prints ADDRESS REGION
  *   slots run ADDRESS REGION [-r N] [-q] [-m MBIT] [-s SEED]
  *
- * Every post below High is held against the clock: the slot, by the pattern, or nobody above it who waited. -q: one
- * short repetition of what is judged by that alone; else the bars of docs/performance.md are judged, too.
+ * Every post below High is held against the clock: the slot, by the pattern, or nobody above it who waited.
+ * -q: one short repetition of what is judged by that alone; else the bars of docs/performance.md, too.
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -42,8 +44,18 @@
 #define SECOND 1000000000ll
 #define GRACE_NS (40 * NSEC_PER_MSEC) /* that a tick in an emulated guest may come late */
 
-enum gate { GATE_NONE, GATE_DOMAIN, GATE_CLOCK };
-enum role { IDLE, LOW_FLOOD, LOW_FIXED, HIGH_FLOOD, HIGH_NOW_AND_THEN };
+enum gate {
+	GATE_NONE,
+	GATE_DOMAIN,
+	GATE_CLOCK
+};
+enum role {
+	IDLE,
+	LOW_FLOOD,
+	LOW_FIXED,
+	HIGH_FLOOD,
+	HIGH_NOW_AND_THEN
+};
 
 static const char *const gate_names[] = { "no gate", "the module's domain", "the clock alone" };
 
@@ -100,6 +112,7 @@ static void configure(struct otte_config *config, enum gate gate)
 	if (otte_config_init(config, sizeof(*config)))
 		die("config");
 	config->stats_socket = 0;
+	config->control_timeout_ns = 60 * NSEC_PER_SEC; /* eight at once, in an emulated guest */
 	config->listen_address[0] = 0;
 	config->ledger = gate == GATE_CLOCK ? OTTE_LEDGER_PROCESS : OTTE_LEDGER_KERNEL;
 	config->slot_interval_ns = SLOT_NS;
@@ -257,6 +270,7 @@ static void run_worker(struct worker *worker)
 	struct sender sender;
 	unsigned i;
 
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	join_tenant(worker->index);
 	open_sender(&sender, worker);
 	slot_log_start();
@@ -347,6 +361,16 @@ static bool post_is_good(const struct worker *worker, const struct slot_post *po
 	return slot_post_obeys(post) && !(early && high_was_known(post));
 }
 
+static void print_post(const struct worker *worker, unsigned i)
+{
+	const struct slot_post *post = &worker->post[i];
+
+	printf("worker %u, post %u: at %" PRIu64
+	       ", priority %u, slot %u, waiting %x, low bytes %" PRIu64 "\n",
+	       worker->index, i, post->now_ns, post->priority, post->lowest, post->waiting,
+	       post->low_bytes);
+}
+
 static void check_posts(const char *phase)
 {
 	uint64_t bad = 0, all = 0;
@@ -359,15 +383,12 @@ static void check_posts(const char *phase)
 			if (post_is_good(&workers[w], &workers[w].post[i]))
 				continue;
 			if (!bad++)
-				printf("worker %u, post %u: at %" PRIu64 ", priority %u, slot %u, waiting %x, low bytes %" PRIu64 "\n",
-				       w, i, workers[w].post[i].now_ns, workers[w].post[i].priority,
-				       workers[w].post[i].lowest, workers[w].post[i].waiting,
-				       workers[w].post[i].low_bytes);
+				print_post(&workers[w], i);
 		}
 	}
 	posts_checked += all;
-	snprintf(text, sizeof(text), "%s, %s: %" PRIu64 " of %" PRIu64 " posts (%" PRIu64 " early)", phase,
-		 gate_names[workers[0].gate], bad, all, posts_early);
+	snprintf(text, sizeof(text), "%s, %s: %" PRIu64 " of %" PRIu64 " posts (%" PRIu64 " early)",
+		 phase, gate_names[workers[0].gate], bad, all, posts_early);
 	judge(!bad && all, text);
 }
 
@@ -376,10 +397,10 @@ static void check_posts(const char *phase)
 #define REPETITIONS_MAX 32
 
 struct figures {
-	double low_alone[REPETITIONS_MAX];   /* bytes a second, of all four */
-	double high_alone[REPETITIONS_MAX];  /* p99, seconds */
+	double low_alone[REPETITIONS_MAX]; /* bytes a second, of all four */
+	double high_alone[REPETITIONS_MAX]; /* p99, seconds */
 	double high_beside[REPETITIONS_MAX];
-	double low_beside[REPETITIONS_MAX];  /* bytes a second, beside High now and then */
+	double low_beside[REPETITIONS_MAX]; /* bytes a second, beside High now and then */
 	double low_finishes[REPETITIONS_MAX]; /* seconds */
 };
 
@@ -414,8 +435,9 @@ static double p99_of_high(void)
 
 	for (w = 0; w < WORKERS; w++)
 		for (i = 0; i < workers[w].highs; i++)
-			times[n++] = (double)(workers[w].high[i].end_ns -
-					      workers[w].high[i].begin_ns) / 1e9;
+			times[n++] =
+				(double)(workers[w].high[i].end_ns - workers[w].high[i].begin_ns) /
+				1e9;
 	if (n < 20)
 		die("too few High requests");
 	qsort(times, n, sizeof(*times), by_value);
@@ -442,8 +464,9 @@ static const enum role low_alone[WORKERS] = { LOW_FLOOD, LOW_FLOOD, LOW_FLOOD, L
 static const enum role high_alone[WORKERS] = { HIGH_NOW_AND_THEN };
 static const enum role beside[WORKERS] = { HIGH_NOW_AND_THEN, LOW_FLOOD };
 static const enum role saturated[WORKERS] = { HIGH_FLOOD, LOW_FIXED };
-static const enum role mixed[WORKERS] = { HIGH_NOW_AND_THEN, LOW_FLOOD, LOW_FLOOD, HIGH_NOW_AND_THEN,
-					  LOW_FLOOD, HIGH_NOW_AND_THEN, LOW_FLOOD, IDLE };
+static const enum role mixed[WORKERS] = { HIGH_NOW_AND_THEN, LOW_FLOOD, LOW_FLOOD,
+					  HIGH_NOW_AND_THEN, LOW_FLOOD, HIGH_NOW_AND_THEN,
+					  LOW_FLOOD,	     IDLE };
 
 static void repeat(enum gate gate, unsigned r, unsigned seed)
 {
@@ -596,11 +619,20 @@ int main(int argc, char **argv)
 	optind = 4;
 	while ((option = getopt(argc, argv, "r:m:s:q")) != -1) {
 		switch (option) {
-		case 'r': repetitions = (unsigned)atoi(optarg); break;
-		case 'm': mbit = (unsigned)atoi(optarg); break;
-		case 's': seed = (unsigned)atoi(optarg); break;
-		case 'q': quick = true; break;
-		default: return 2;
+		case 'r':
+			repetitions = (unsigned)atoi(optarg);
+			break;
+		case 'm':
+			mbit = (unsigned)atoi(optarg);
+			break;
+		case 's':
+			seed = (unsigned)atoi(optarg);
+			break;
+		case 'q':
+			quick = true;
+			break;
+		default:
+			return 2;
 		}
 	}
 	if (!repetitions || repetitions > REPETITIONS_MAX)

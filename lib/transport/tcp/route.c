@@ -64,10 +64,12 @@ static int find_interface(const union answer *answer, size_t got)
 		return header->nlmsg_len >= NLMSG_LENGTH(sizeof(*refusal)) && refusal->error < 0 ?
 			       refusal->error :
 			       -EPROTO;
-	if (header->nlmsg_type != RTM_NEWROUTE || header->nlmsg_len < NLMSG_LENGTH(sizeof(struct rtmsg)))
+	if (header->nlmsg_type != RTM_NEWROUTE ||
+	    header->nlmsg_len < NLMSG_LENGTH(sizeof(struct rtmsg)))
 		return -EPROTO;
 	attribute = RTM_RTA(NLMSG_DATA(header));
-	for (left = RTM_PAYLOAD(header); RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left))
+	for (left = RTM_PAYLOAD(header); RTA_OK(attribute, left);
+	     attribute = RTA_NEXT(attribute, left))
 		if (attribute->rta_type == RTA_OIF && RTA_PAYLOAD(attribute) == sizeof(int))
 			return *(const int *)RTA_DATA(attribute);
 	return -ENOENT;

@@ -231,7 +231,8 @@ static void want(int sock)
 	nanosleep(&rest, NULL);
 	when[1] = host_now(slots);
 	otte_slots_answered(slots, HIGH, 12345);
-	must(write(sock, &when[0], sizeof(when[0])) > 0 && write(sock, &when[1], sizeof(when[1])) > 0,
+	must(write(sock, &when[0], sizeof(when[0])) > 0 &&
+		     write(sock, &when[1], sizeof(when[1])) > 0,
 	     "say");
 	must(!otte_engine_destroy(engine), "destroy");
 }
@@ -262,9 +263,10 @@ static void containers_keep_the_slots_of_one_domain(void **state)
 			early_before += slot_post_is_early(&post);
 		}
 	}
-	print_message("%u posts: %u early before the other waited; while it did, %u in their slots, "
-		      "%u early\n",
-		      n, early_before, in_slot_between, early_between);
+	print_message(
+		"%u posts: %u early before the other waited; while it did, %u in their slots, "
+		"%u early\n",
+		n, early_before, in_slot_between, early_between);
 	assert_true(early_before > 0);
 	assert_true(in_slot_between > 0);
 	assert_int_equal(early_between, 0);

@@ -5,9 +5,9 @@
 
 #define BYTES (16 * PAGE)
 
-#define STEP(good)                      \
-	do {                            \
-		if (!(good))            \
+#define STEP(good)                                 \
+	do {                                       \
+		if (!(good))                       \
 			_exit(__LINE__ % 200 + 1); \
 	} while (0)
 

@@ -4,8 +4,9 @@
 #define OTTE_TESTS_LEND_H
 
 /*
- * Says its client's id on `sock` and hears the other's; lends it memory to read and memory to write, and does the same
- * with what it is lent, by copy and by mapping. Does not return: 0 if all was as it should be, else the step that was not.
+ * Says its client's id on `sock` and hears the other's; lends it memory to read and memory to write, and
+ * reads and writes what it is lent, by copy and by mapping. Exits with 0 if all was as it should be, else
+ * with the step that was not.
  */
 _Noreturn void lend_to_each_other(int sock, unsigned own, unsigned others);
 
