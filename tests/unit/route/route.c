@@ -19,8 +19,6 @@
 
 #define SKIPPED 77
 
-const char *otte_error_text(void);
-
 static struct sockaddr_storage address(const char *text)
 {
 	struct sockaddr_storage to = { 0 };
