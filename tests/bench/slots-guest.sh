@@ -20,6 +20,7 @@ ip -n far link set lo up
 ethtool -K near0 tso off gso off >/dev/null 2>&1 || ip link set near0 gso_max_size 1500 gso_max_segs 1
 tc qdisc add dev near0 root tbf rate "${mbit}mbit" burst 16kb limit 16mb
 
+rm -f /tmp/source
 ip netns exec far "$program" source >/tmp/source &
 source=$!
 for _ in $(seq 300); do
