@@ -472,23 +472,23 @@ static void repeat(enum gate gate, unsigned r, unsigned seed)
 {
 	struct figures *f = &figures[gate];
 
-	run_phase(gate, low_alone, 2 * NSEC_PER_SEC, seed);
+	run_phase(gate, low_alone, 1500 * NSEC_PER_MSEC, seed);
 	f->low_alone[r] = throughput(LOW_FLOOD);
 	if (gate != GATE_NONE)
 		check_posts("Low alone");
-	run_phase(gate, high_alone, 4 * NSEC_PER_SEC, seed);
+	run_phase(gate, high_alone, 3 * NSEC_PER_SEC, seed);
 	f->high_alone[r] = p99_of_high();
-	run_phase(gate, beside, 6 * NSEC_PER_SEC, seed);
+	run_phase(gate, beside, 5 * NSEC_PER_SEC, seed);
 	f->high_beside[r] = p99_of_high();
 	f->low_beside[r] = throughput(LOW_FLOOD);
 	if (gate != GATE_NONE)
 		check_posts("High beside a Low flood");
-	run_phase(gate, saturated, 4 * NSEC_PER_SEC, seed);
+	run_phase(gate, saturated, 3 * NSEC_PER_SEC, seed);
 	f->low_finishes[r] = finishing_time();
 	if (gate != GATE_NONE)
 		check_posts("a saturating High");
 	if (gate != GATE_NONE) {
-		run_phase(gate, mixed, 2 * NSEC_PER_SEC, seed);
+		run_phase(gate, mixed, 1500 * NSEC_PER_MSEC, seed);
 		check_posts("all together");
 	}
 }
