@@ -60,7 +60,33 @@ void otte_gate_look_at(struct otte_engine *engine, uint64_t at_ns)
 	pthread_mutex_unlock(&gate->lock);
 }
 
-static int open_slots(struct otte_engine *engine)
+static void kick(void *arg)
+{
+	struct otte_engine *engine = arg;
+
+	engine->ledger->ops->domain_kick(engine->client);
+}
+
+/* The module's domain: pattern, and who waits. */
+static int join_domain(struct otte_engine *engine)
+{
+	const struct otte_config *config = &engine->config;
+	struct otte_slots_domain domain = { .kick = kick, .arg = engine };
+	struct otte_ledger_domain pages;
+	int ret;
+
+	ret = engine->ledger->ops->domain_join(engine->client, config->slots_domain, &pages);
+	if (ret)
+		return otte_fail_within(ret, "slots.domain: ");
+	domain.slot = pages.slot;
+	domain.load = pages.load;
+	domain.share = pages.share;
+	otte_slots_open_domain(&engine->gate.slots, &domain, config->low_inflight_bytes);
+	return 0;
+}
+
+/* The config's own pattern, and nobody knows who waits. */
+static int open_clock(struct otte_engine *engine)
 {
 	const struct otte_config *config = &engine->config;
 	struct otte_slots_pattern pattern = { .interval_ns = config->slot_interval_ns };
@@ -78,12 +104,13 @@ static int open_slots(struct otte_engine *engine)
 
 int otte_gate_open(struct otte_engine *engine)
 {
+	bool joins = engine->ledger->ops->domain_join != NULL;
 	struct otte_gate *gate = &engine->gate;
 	int ret;
 
 	if (!engine->config.slots_domain[0])
 		return 0;
-	ret = open_slots(engine);
+	ret = joins ? join_domain(engine) : open_clock(engine);
 	if (ret)
 		return ret;
 	gate->timer_ns = UINT64_MAX;
@@ -98,8 +125,9 @@ int otte_gate_open(struct otte_engine *engine)
 		goto close_timer;
 	pthread_mutex_init(&gate->lock, NULL);
 	gate->open = true;
-	otte_log(OTTE_LOG_INFO, "slots of domain %s by the clock alone",
-		 engine->config.slots_domain);
+	otte_log(OTTE_LOG_INFO, "slots of domain %s %s", engine->config.slots_domain,
+		 joins ? "by the module's pattern, while somebody waits above" :
+			 "by the clock alone and the pattern of this engine");
 	return 0;
 
 close_timer:
@@ -125,4 +153,18 @@ void otte_gate_close(struct otte_engine *engine)
 struct otte_slots *otte_gate_slots(struct otte_engine *engine)
 {
 	return engine->gate.open ? &engine->gate.slots : NULL;
+}
+
+uint8_t otte_gate_nic(struct otte_engine *engine, const char *name)
+{
+	const struct otte_gate *gate = &engine->gate;
+	uint32_t index;
+
+	if (!gate->open || !gate->slots.share)
+		return OTTE_SLOTS_NO_NIC;
+	if (!engine->ledger->ops->domain_nic(engine->client, name, &index))
+		return (uint8_t)index;
+	otte_log(OTTE_LOG_WARNING, "slots of domain %s: bytes under way are not told of: %s",
+		 engine->config.slots_domain, otte_error_text());
+	return OTTE_SLOTS_NO_NIC;
 }

@@ -34,6 +34,12 @@ void otte_gate_close(struct otte_engine *engine);
 /* What a window is to ask; NULL: nobody. */
 struct otte_slots *otte_gate_slots(struct otte_engine *engine);
 
+/*
+ * By its name, which has to be the same in all processes of the domain, the NIC's index there;
+ * OTTE_SLOTS_NO_NIC: the domain, if any, does not count it.
+ */
+uint8_t otte_gate_nic(struct otte_engine *engine, const char *name);
+
 /* The peers are to be looked at no later than at `at_ns`. */
 void otte_gate_look_at(struct otte_engine *engine, uint64_t at_ns);
 

@@ -100,10 +100,22 @@ static void control_changed(struct otte_control_client *control, enum otte_clien
 	}
 }
 
+/* Where a domain counts bytes under way at NICs. */
+static uint8_t find_nic(struct otte_peer *peer)
+{
+	char name[IF_NAMESIZE];
+
+	if (!peer->window.slots || !peer->window.slots->share ||
+	    peer->tcp->ops->peer_nic(peer->tcp, name))
+		return OTTE_SLOTS_NO_NIC;
+	return otte_gate_nic(peer->engine, name);
+}
+
 static void transport_changed(void *arg)
 {
 	struct otte_peer *peer = arg;
 	bool ready = false;
+	uint8_t nic;
 	int ret;
 
 	ret = peer->tcp->ops->peer_ready(peer->tcp);
@@ -111,11 +123,13 @@ static void transport_changed(void *arg)
 		otte_control_client_stop(&peer->control, ret);
 		return;
 	}
-	if (ret == 0)
+	if (ret == 0 || peer->state != OTTE_PEER_CONNECTING)
 		return;
+	nic = find_nic(peer);
 	pthread_mutex_lock(&peer->lock);
 	if (peer->state == OTTE_PEER_CONNECTING && !peer->closing) {
 		ready = true;
+		peer->window.nic = nic;
 		peer->state = OTTE_PEER_READY;
 		peer->backoff_ns = peer->engine->config.reconnect_min_ns;
 		pthread_cond_broadcast(&peer->changed);
@@ -148,6 +162,7 @@ static int create(struct otte_engine *engine, const char *endpoint,
 	peer->window.max_requests = config->window_requests;
 	peer->window.max_bytes = config->window_bytes;
 	peer->window.slots = otte_gate_slots(engine);
+	peer->window.nic = OTTE_SLOTS_NO_NIC;
 	peer->window.queue.aging_ns = config->aging_ns;
 	peer->window.queue.per_entry = config->aging_per_entry;
 	peer->window.queue.bound[OTTE_PRIORITY_HIGH] = config->max_high_requests;

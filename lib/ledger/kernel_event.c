@@ -103,7 +103,7 @@ static void put_into_words(const struct otte_module_event *told, struct otte_eve
 /* The next one, taken note of: 1 if it is to be passed on, 0 if not; -EAGAIN. */
 static int read_one(struct kernel_client *client, struct otte_module_event *told)
 {
-	int rc = otte_module_event(client->fd, kernel_ledger_of(client)->event_bytes, told);
+	int rc = otte_module_event(client->fd, kernel_ledger_of(client)->facts.event_bytes, told);
 
 	return rc ? rc : note(client, told);
 }

@@ -30,6 +30,7 @@ enum otte_module_flag {
 };
 
 enum otte_module_feature {
+	OTTE_MODULE_FEAT_DOMAIN = 1u << 4,
 	OTTE_MODULE_FEAT_STANDING = 1u << 6,
 	OTTE_MODULE_FEAT_BY_ADDRESS = 1u << 7,
 };
@@ -143,6 +144,19 @@ int otte_module_loan_settle(int fd, uint64_t loan, uint32_t evidence);
 int otte_module_loan_withdraw(int fd, uint64_t loan);
 /* `draining`: a copy is still in flight, it settles when that has ended. */
 int otte_module_loan_revoke(int fd, uint64_t loan, bool *draining);
+
+enum otte_module_page {
+	OTTE_MODULE_PAGE_SLOT,
+	OTTE_MODULE_PAGE_LOAD,
+	OTTE_MODULE_PAGE_SHARE, /* the one to be written */
+};
+
+int otte_module_domain_join(int fd, const char *name);
+int otte_module_domain_nic(int fd, const char *name, uint32_t *index);
+int otte_module_domain_kick(int fd);
+/* -EPROTONOSUPPORT: of another revision. Like the status page it keeps the client until unmapped. */
+int otte_module_domain_map(int fd, enum otte_module_page which, void **page);
+void otte_module_domain_unmap(void *page);
 
 int otte_module_hold(int fd, uint64_t bytes, uint64_t *hold);
 int otte_module_hold_drop(int fd, uint64_t hold);

@@ -21,6 +21,7 @@ struct otte_slots;
 struct otte_window {
 	struct otte_queue queue;
 	struct otte_slots *slots;        /* of all windows of an engine; NULL: no gate */
+	uint8_t nic;                     /* which its bytes pass, as the gate's domain counts them */
 	uint32_t max_requests, requests; /* under way */
 	uint64_t max_bytes, bytes;
 	uint64_t promoted;               /* steps up, ever */

@@ -77,6 +77,7 @@ const struct otte_transport_ops otte_tcp_transport = {
 	.peer_open = tcp_peer_open,
 	.peer_connect = tcp_peer_connect,
 	.peer_ready = tcp_peer_ready,
+	.peer_nic = tcp_peer_nic,
 	.peer_stop = tcp_peer_stop,
 	.peer_tick = tcp_peer_tick,
 	.peer_close = tcp_peer_close,

@@ -207,6 +207,7 @@ int tcp_peer_open(struct otte_transport *transport, struct otte_control_client *
 		  void (*changed)(void *arg), void *arg, struct otte_transport_peer **peer);
 void tcp_peer_connect(struct otte_transport_peer *peer);
 int tcp_peer_ready(struct otte_transport_peer *peer);
+int tcp_peer_nic(struct otte_transport_peer *peer, char name[IF_NAMESIZE]);
 void tcp_peer_stop(struct otte_transport_peer *peer, int code);
 void tcp_peer_tick(struct otte_transport_peer *peer, uint64_t now_ns);
 void tcp_peer_close(struct otte_transport_peer *peer);
@@ -217,6 +218,11 @@ void *tcp_peer_pin(struct otte_work *work);
 bool tcp_peer_receive_alone(struct otte_transport_peer *peer);
 bool tcp_peer_exchange(struct otte_transport_peer *peer, struct otte_work *work);
 void tcp_peer_cancel(struct otte_transport_peer *peer, void *pinned, int code);
+
+/* ---- route.c ---- */
+
+/* The interface that packets to this address leave by; negative, with text: nobody can say. */
+int tcp_route_interface(const struct sockaddr_storage *to, char name[IF_NAMESIZE]);
 
 /* ---- source.c ---- */
 
