@@ -6,7 +6,8 @@
 
 UNIT_NAMES := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tests/unit/*/*.c)))))
 # The ledger's tests fail allocations, calls of the module and sockets one by one, and hide what the module can.
-LDFLAGS_unit_ledger := $(addprefix -Wl$(comma)--wrap=,malloc calloc ioctl socket otte_module_query)
+LDFLAGS_unit_ledger := $(addprefix -Wl$(comma)--wrap=,malloc calloc ioctl socket otte_module_query \
+	otte_module_event)
 # Which node is the module's, and what stands behind it.
 LDFLAGS_unit_errors := $(addprefix -Wl$(comma)--wrap=,otte_ledger_node_open otte_module_query \
 	otte_module_client_init)

@@ -3,33 +3,15 @@
 
 #include "engine/engine.h"
 
-/*
- * An engine borrows nothing from local clients yet, so what else its client is told is of no use to it. Strangers
- * can make that many records; they must not stand before a nonce. At most so many are read for one.
- */
-#define DRAIN_MAX 16384
-
 _Static_assert(OTTE_MODULE_ID_BYTES == OTTE_ATTEST_MODULE_BYTES, "a load's id, on the wire");
 _Static_assert(OTTE_NONCE_BYTES == OTTE_ATTEST_NONCE_BYTES, "a nonce, on the wire");
-
-static void drain(struct otte_engine *engine)
-{
-	struct otte_event event;
-	unsigned n;
-
-	for (n = 0; n < DRAIN_MAX; n++)
-		if (engine->ledger->ops->event_next(engine->client, &event))
-			return;
-}
 
 static int await(void *arg, const uint8_t nonce[OTTE_NONCE_BYTES], void **wait)
 {
 	struct otte_engine *engine = arg;
 	struct otte_attest *attest;
-	int ret;
+	int ret = engine->ledger->ops->attest_await(engine->client, nonce, &attest);
 
-	drain(engine);
-	ret = engine->ledger->ops->attest_await(engine->client, nonce, &attest);
 	if (!ret)
 		*wait = attest;
 	return ret;
@@ -39,7 +21,6 @@ static int heard(void *arg, void *wait, uint64_t *client)
 {
 	struct otte_engine *engine = arg;
 
-	drain(engine);
 	return engine->ledger->ops->attest_heard(engine->client, wait, client);
 }
 
