@@ -6,7 +6,7 @@
  * connection of its own; after its LANE/LANE_READY frames it carries only lane requests and answers
  * (fixed sizes) with their payload bytes behind them.
  *
- *   control   HELLO > WELCOME < [CLAIM <] [PROOF >] [CLAIM >] READY <
+ *   control   HELLO > WELCOME < [PROOF >] [CLAIM < CLAIM >] READY <
  *             then DESCRIBE, STATS, NOTIFY, PING > answers <
  *   lane      LANE > LANE_READY <                   then requests > answers <
  *   either    ERROR < ends the connection
@@ -67,7 +67,9 @@ struct otte_frame {
 	int32_t status;   /* answers: 0 or a negative errno */
 	/*
 	 * Of the request that an answer belongs to; chosen by the requester. HELLO has there what its side can
-	 * (OTTE_CAN_*), WELCOME what of that both sides will do. Bits that a side does not know are nothing to it.
+	 * (OTTE_CAN_*), WELCOME what of that both sides will do. Bits that a side does not know are nothing to it,
+	 * but for the MACs of a key, which are over both words. READY's status is -EDQUOT where both would attest
+	 * each other and cannot.
 	 */
 	uint64_t id;
 };
@@ -78,6 +80,7 @@ int otte_frame_decode(const uint8_t in[OTTE_FRAME_HEADER], uint32_t max_payload,
 		      struct otte_frame *frame);
 
 #define OTTE_CAN_ATTEST 1u /* CLAIMs, and a proof of each through the module: attest.h */
+#define OTTE_CAN_LOAD_SHIFT 32 /* in HELLO, with ATTEST: from here on the first four bytes of that load's id */
 
 #define OTTE_HELLO_AUTH 1u /* a key is in use: key_id names it, MACs are filled in; else both are zero */
 

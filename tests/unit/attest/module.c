@@ -144,6 +144,14 @@ static int send_nothing(void *arg, uint64_t to, const uint8_t nonce[OTTE_NONCE_B
 	return 0;
 }
 
+static int send_refused(void *arg, uint64_t to, const uint8_t nonce[OTTE_NONCE_BYTES])
+{
+	(void)arg;
+	(void)to;
+	(void)nonce;
+	return otte_fail(-EDQUOT, "no more nonces");
+}
+
 static _Atomic uint64_t heard_always;
 
 static int hear_always(void *arg, void *wait, uint64_t *client)
@@ -208,8 +216,10 @@ void __wrap_otte_attestor_fill(struct otte_engine *engine, struct otte_attestor 
 	}
 	if (twist.claims)
 		attestor->client = twist.claims;
-	if (twist.other_load)
-		attestor->module[0] ^= 1;
+	if (twist.full)
+		attestor->send = send_refused;
+	if (twist.load)
+		attestor->module[twist.load - 1] ^= 1;
 	if (twist.none)
 		attestor->client = 0;
 	twist = (struct twist){ 0 };

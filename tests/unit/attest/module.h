@@ -14,7 +14,8 @@
 /* What the next engine does otherwise than it should. */
 struct twist {
 	bool none;       /* there is no module */
-	bool other_load; /* its module is another load */
+	unsigned load;   /* its module is another load: that byte of its id is another, counted from 1 */
+	bool full;       /* the module keeps no more nonces of it */
 	bool mute;       /* it proves nothing, and says that it did */
 	uint64_t hears;  /* the client that it takes every proof for; 0: as the module says */
 	uint64_t claims; /* the id that it gives as its own; 0: its own */
