@@ -208,7 +208,8 @@ static int expose(struct source_peer *peer, struct otte_region *region, uint8_t 
 	standing->region = region;
 	standing->key.region = region->id;
 	standing->key.right = op;
-	terms.flags |= OTTE_LOAN_BY_ADDRESS; /* lanes are served by this process */
+	if (engine->tcp->ops->serves_by_address)
+		terms.flags |= OTTE_LOAN_BY_ADDRESS;
 	ret = ops->loan_offer(engine->client, &terms, &standing->loan);
 	if (ret == -EDQUOT)
 		say_quota(engine);
