@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "control/auth.h"
 #include "engine/engine.h"
+#include "engine/segment.h"
 #include "module.h"
 #include "otte/otte.h"
 #include "relay.h"
@@ -599,6 +600,105 @@ static void with_a_key_nobody_without_it_is_attested(void **state)
 	unlink(path);
 }
 
+/* Both sides undo what they began, and say why. */
+static void without_memory_to_await_a_nonce_nobody_is_let_in(void **state)
+{
+	struct otte_engine *forgetful, *other = make();
+	uint64_t client;
+
+	(void)state;
+	twist.forgetful = true;
+	forgetful = make();
+	assert_int_equal(opens(other, forgetful, &client), -ENOMEM);
+	expect_text("the peer refuses: no memory for a nonce");
+	assert_int_equal(opens(forgetful, other, &client), -ENOMEM);
+	expect_text("no memory for a nonce");
+	assert_int_equal(atomic_load(&let_in), UINT64_MAX);
+	destroy(forgetful);
+	/* And the other one goes on. */
+	forgetful = make();
+	assert_int_equal(opens(forgetful, other, &client), 0);
+	assert_int_not_equal(client, 0);
+	destroy(forgetful);
+	destroy(other);
+	if (!module_is_real())
+		assert_int_equal(module_awaited(), 0);
+}
+
+/* A connection that ends between the claims leaves nothing behind, on either side. */
+static void a_connection_cut_between_the_claims_leaves_nothing(void **state)
+{
+	struct otte_engine *source = make();
+	struct raw raw;
+	int i, fd;
+
+	(void)state;
+	raw_open(&raw);
+	for (i = 0; i < 40; i++) { /* more than are asked at once */
+		fd = raw_greet(&raw, source);
+		if (i % 2)
+			raw_prove(&raw);
+		close(fd);
+	}
+	fd = raw_greet(&raw, source);
+	raw_prove(&raw);
+	for (i = 0; !module_is_real() && i < 5000 && module_awaited() > 2; i++)
+		usleep(1000);
+	if (!module_is_real())
+		assert_int_equal(module_awaited(), 2); /* the source's and ours, of the last */
+	close(fd);
+	raw_close(&raw);
+	destroy(source);
+	if (!module_is_real())
+		assert_int_equal(module_awaited(), 0);
+}
+
+/* Until the peer has been told `code`, or is READY with 0; which client it is then taken for. */
+static uint64_t await_peer(struct otte_peer *peer, int code)
+{
+	uint64_t client = 0;
+	bool there = false;
+	int i;
+
+	for (i = 0; i < 5000 && !there; i++) {
+		pthread_mutex_lock(&peer->lock);
+		there = code ? peer->state == OTTE_PEER_LOST && peer->code == code :
+			       peer->state == OTTE_PEER_READY;
+		client = peer->client;
+		pthread_mutex_unlock(&peer->lock);
+		usleep(1000);
+	}
+	assert_true(there);
+	return client;
+}
+
+/* Whoever fills the module's queues cannot come in its place, nor have it given up. */
+static void who_was_attested_does_not_come_back_unattested(void **state)
+{
+	struct otte_engine *source, *user;
+	struct otte_segment *segment;
+	char address[OTTE_ADDRESS_MAX];
+	uint64_t source_id;
+
+	(void)state;
+	if (module_is_real())
+		skip();
+	source = make();
+	source_id = module_last_client();
+	user = make();
+	assert_int_equal(otte_engine_address(source, address, sizeof(address)), 0);
+	assert_int_equal(otte_segment_open(user, address, OTTE_EPOCH_ANY, 5 * SECOND, &segment), 0);
+	assert_int_equal(await_peer(segment->peer, 0), source_id);
+	module_fill(true);
+	otte_control_client_stop(&segment->peer->control, -ECONNRESET);
+	assert_int_equal(await_peer(segment->peer, -EDQUOT), source_id);
+	module_fill(false);
+	assert_int_equal(await_peer(segment->peer, 0), source_id);
+	assert_int_equal(otte_segment_close(segment), 0);
+	destroy(user);
+	destroy(source);
+}
+
 #define CROWD 70 /* more than nonces of one user that the module keeps for one receiver */
 
 static int greet_only(struct raw *raw, struct otte_engine *source)
@@ -876,6 +976,9 @@ int main(void)
 		cmocka_unit_test(peers_in_different_network_namespaces_attest_each_other),
 		cmocka_unit_test(what_one_said_and_proved_lets_no_other_in),
 		cmocka_unit_test(with_a_key_nobody_without_it_is_attested),
+		cmocka_unit_test(without_memory_to_await_a_nonce_nobody_is_let_in),
+		cmocka_unit_test(a_connection_cut_between_the_claims_leaves_nothing),
+		cmocka_unit_test(who_was_attested_does_not_come_back_unattested),
 		cmocka_unit_test(many_that_come_at_once_are_asked_in_turn),
 		cmocka_unit_test(who_gets_no_turn_is_let_in_unattested),
 		cmocka_unit_test(peers_that_know_nothing_of_it_are_let_in_as_before),
