@@ -43,6 +43,8 @@ struct kernel_ledger {
 	struct otte_netlink netlink;
 	uint32_t event_bytes;
 	uint8_t load_id[OTTE_ATTEST_MODULE_BYTES];
+	bool by_address; /* the module knows such loans */
+	uint64_t regions_max; /* of each client: the caller's limit */
 	uint32_t status_regions; /* words asked for on each client's status page */
 	pthread_mutex_t lock; /* the rest */
 	struct kernel_member *members;
@@ -107,6 +109,7 @@ struct kernel_client {
 	LIST_HEAD(kernel_attests, otte_attest) attests;
 	TAILQ_HEAD(kernel_events, kernel_event) events;
 	unsigned event_count;
+	uint64_t missed; /* events that were forgotten, since somebody heard how many */
 	struct otte_module_event refusal; /* the last one for want of budget; `level` NULL: none */
 };
 
@@ -190,7 +193,7 @@ void kernel_attest_note(struct kernel_client *client, const struct otte_module_e
 /* ---- kernel_event.c -------------------------------------------------------------------------- */
 
 int kernel_event_next(struct kernel_client *client, struct otte_event *event);
-/* Takes in what the module has to tell, as far as there is room. */
+/* Takes in what the module has to tell. */
 void kernel_event_pump(struct kernel_client *client);
 void kernel_event_free_all(struct kernel_client *client);
 

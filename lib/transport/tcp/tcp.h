@@ -131,6 +131,8 @@ struct tcp_lane {
 	uint32_t answer_got;
 	struct tcp_slice *current;       /* READ whose payload is coming in */
 	uint64_t current_got;
+	uint8_t mask, fresh;             /* of its answer: how to take the verdict; 0: none follows */
+	uint8_t verdict;
 	bool garbled;                    /* an answer was none, nor is what comes after; to be killed */
 	_Atomic uint32_t rx_wanted;      /* threads that wait for rx_lock */
 

@@ -160,7 +160,7 @@ static void open_real(struct otte_attestor *attestor)
 	struct otte_engine *shell = calloc(1, sizeof(*shell));
 
 	if (!shell || otte_ledger_kernel_open(NULL, &shell->ledger) ||
-	    shell->ledger->ops->client_open(shell->ledger, "raw", &shell->client))
+	    shell->ledger->ops->client_open(shell->ledger, "raw", 0, &shell->client))
 		abort();
 	__real_otte_attestor_fill(shell, attestor);
 }
