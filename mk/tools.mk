@@ -21,7 +21,7 @@ $(OTTE_BIN): $(OTTE_OBJ) $(TOOLS_COMMON_OBJ) $(B)/libotte.a
 -include $(OTTE_OBJ:.o=.d) $(TOOLS_COMMON_OBJ:.o=.d)
 
 # Its unit tests take those objects that stand alone.
-$(B)/unit/tool: $(addprefix $(B)/tools/otte/,args.o lru.o pattern.o samples.o)
+$(B)/unit/tool: $(addprefix $(B)/tools/,otte/args.o otte/lru.o otte/pattern.o otte/samples.o common/number.o)
 $(OTTE_BIN) $(B)/unit/tool: LDLIBS_OTTE += -lm
 
 .PHONY: demo
@@ -38,3 +38,15 @@ bench: tools ## speed and latency beside plain sockets, fails below the bars; RE
 		--duration 6s --rounds 31 --require 64K=0.90,1M=0.95,16M=0.95 --require-latency 4K=1.25 \
 		--note "commit $$(git describe --always --dirty)" \
 		$(if $(REPORT),--report $(REPORT)) $(BENCH_FLAGS)
+
+# Two pairs of engines in one guest, one with each ledger.
+.PHONY: bench-ledger
+bench-ledger: $(B)/bench/ledger ## the kernel ledger beside the process ledger over TCP, fails below its bar
+	@tests/bench/ledger.sh $(BENCH_FLAGS) $<
+
+$(B)/bench/ledger: $(B)/tests/bench/ledger.o $(B)/libotte.a
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE)
+	@mv $@.tmp $@
+
+-include $(B)/tests/bench/ledger.d

@@ -301,8 +301,8 @@ struct otte_ledger_ops {
 	int (*attest_await)(struct otte_ledger_client *client,
 			    const uint8_t nonce[OTTE_ATTEST_NONCE_BYTES], struct otte_attest **attest);
 	/*
-	 * Whose it was. -EAGAIN, without a text: nobody has sent it, or more clients than one, or more
-	 * events stand before it than may be taken in: read them.
+	 * Whose it was. -EAGAIN, without a text: nobody has sent it, or more clients than one, or it stands
+	 * behind more events than one call reads.
 	 */
 	int (*attest_heard)(struct otte_ledger_client *client, struct otte_attest *attest,
 			    uint64_t *from);
