@@ -5,16 +5,18 @@
 
 STORM_NAMES := storm fork cancel restart close hostile descriptors notify
 STORM_COMMON := process side proxy
+STORM_WITH_storm := witness
 STORM_BIN = $(STORM_NAMES:%=$(B)/e2e/%)
 
 define storm_rule
-$$(B)/e2e/$(1): $$(B)/tests/e2e/$(1).o $$(STORM_COMMON:%=$$(B)/tests/e2e/%.o) $$(B)/libotte.a
+$$(B)/e2e/$(1): $$(B)/tests/e2e/$(1).o $$(STORM_COMMON:%=$$(B)/tests/e2e/%.o) \
+		$$(STORM_WITH_$(1):%=$$(B)/tests/e2e/%.o) $$(B)/libotte.a
 	@mkdir -p $$(@D)
 	$$(CC) $$(LDFLAGS_OTTE) $$(LDFLAGS) -o $$@.tmp $$^ $$(LDLIBS_OTTE) -lcmocka
 	@mv $$@.tmp $$@
 endef
 $(foreach n,$(STORM_NAMES),$(eval $(call storm_rule,$(n))))
--include $(STORM_NAMES:%=$(B)/tests/e2e/%.d) $(STORM_COMMON:%=$(B)/tests/e2e/%.d)
+-include $(STORM_NAMES:%=$(B)/tests/e2e/%.d) $(STORM_COMMON:%=$(B)/tests/e2e/%.d) $(B)/tests/e2e/witness.d
 
 CHECK_PARTS += storm
 budget-storm := 2
@@ -31,3 +33,17 @@ check-part-storm: $(STORM_BIN)
 check-part-storm-long: $(B)/e2e/storm
 	@echo "$(STORM_KILLS) kills"
 	@OTTE_STORM_KILLS=$(STORM_KILLS) tests/run-programs.sh $(B)/e2e/storm
+
+# The same over the module, in a guest: what is left is settled or retained, and ottectl shows it.
+CHECK_PARTS += kills
+budget-kills := 3
+CHECK_LONG_PARTS += kills-long
+budget-kills-long := 30
+KILLS := 20
+
+.PHONY: check-part-kills check-part-kills-long
+check-part-kills: $(B)/e2e/storm $(OTTECTL_BIN)
+	@tests/vm/kills --kills $(KILLS) $(B)
+
+check-part-kills-long: $(B)/e2e/storm $(OTTECTL_BIN)
+	@tests/vm/kills --kills $(STORM_KILLS) $(B)

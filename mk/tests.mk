@@ -6,7 +6,8 @@
 
 UNIT_NAMES := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tests/unit/*/*.c)))))
 # The ledger's tests fail allocations, calls of the module and sockets one by one, and hide what the module can.
-LDFLAGS_unit_ledger := $(addprefix -Wl$(comma)--wrap=,malloc calloc ioctl socket otte_module_query)
+LDFLAGS_unit_ledger := $(addprefix -Wl$(comma)--wrap=,malloc calloc ioctl socket otte_module_query \
+	otte_module_event)
 # Which node is the module's, and what stands behind it.
 LDFLAGS_unit_errors := $(addprefix -Wl$(comma)--wrap=,otte_ledger_node_open otte_module_query \
 	otte_module_client_init)
@@ -20,6 +21,9 @@ LDFLAGS_unit_alone := $(addprefix -Wl$(comma)--wrap=,recv recvmsg otte_sys_recv 
 # The end of a request stops where the test wants it to, and so does who waits for a peer.
 LDFLAGS_unit_ends := $(addprefix -Wl$(comma)--wrap=,otte_access_end otte_notify_send_list otte_batch_start \
 	otte_peer_check_region otte_peer_wait_ready)
+
+# What the module says, and which client a source takes a peer for.
+LDFLAGS_unit_attest := -Wl,--wrap=otte_attestor_fill,--wrap=otte_source_opened
 
 # Where a source stops, what it finds when it looks at its memory, and what the kernel finds that sends it.
 LDFLAGS_unit_stale := $(addprefix -Wl$(comma)--wrap=,otte_source_begin otte_source_still tcp_peer_unplan \
@@ -60,7 +64,8 @@ unit-programs: $(UNIT_BIN)
 check-part-unit: $(UNIT_BIN)
 	@tests/run-programs.sh $(UNIT_BIN)
 
-check-part-ledger-kernel: $(B)/unit/ledger $(B)/otte $(addprefix $(B)/guest/,dump unmap domain containers)
+check-part-ledger-kernel: $(B)/unit/ledger $(B)/unit/attest $(B)/otte
+check-part-ledger-kernel: $(addprefix $(B)/guest/,dump unmap domain containers)
 	@tests/vm/ledger --kernel 6.12 $(B)
 
 # What is posted, and what the gate could know then.

@@ -38,3 +38,15 @@ bench: tools ## speed and latency beside plain sockets, fails below the bars; RE
 		--duration 6s --rounds 31 --require 64K=0.90,1M=0.95,16M=0.95 --require-latency 4K=1.25 \
 		--note "commit $$(git describe --always --dirty)" \
 		$(if $(REPORT),--report $(REPORT)) $(BENCH_FLAGS)
+
+# Two pairs of engines in one guest, one with each ledger.
+.PHONY: bench-ledger
+bench-ledger: $(B)/bench/ledger ## the kernel ledger beside the process ledger over TCP, fails below its bar
+	@tests/bench/ledger.sh $(BENCH_FLAGS) $<
+
+$(B)/bench/ledger: $(B)/tests/bench/ledger.o $(B)/libotte.a
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE)
+	@mv $@.tmp $@
+
+-include $(B)/tests/bench/ledger.d

@@ -406,6 +406,7 @@ struct otte_peer_info {
 	uint32_t same_host;          /* 1: same boot id */
 	char name[OTTE_NAME_MAX];
 	char address[OTTE_ADDRESS_MAX];
+	uint64_t client;             /* of this host's kernel module, which attested it; 0: not known */
 };
 
 OTTE_API int otte_segment_peer(struct otte_segment *segment, struct otte_peer_info *info);

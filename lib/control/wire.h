@@ -6,7 +6,8 @@
  * connection of its own; after its LANE/LANE_READY frames it carries only lane requests and answers
  * (fixed sizes) with their payload bytes behind them.
  *
- *   control   HELLO > WELCOME < [PROOF >] READY <   then DESCRIBE, STATS, NOTIFY, PING > answers <
+ *   control   HELLO > WELCOME < [PROOF >] [CLAIM < CLAIM >] READY <
+ *             then DESCRIBE, STATS, NOTIFY, PING > answers <
  *   lane      LANE > LANE_READY <                   then requests > answers <
  *   either    ERROR < ends the connection
  *
@@ -33,6 +34,7 @@
 #define OTTE_NONCE_BYTES 32
 #define OTTE_MAC_BYTES 32
 #define OTTE_KEY_ID_BYTES 8
+#define OTTE_MODULE_ID_BYTES 16
 
 enum otte_frame_type {
 	OTTE_FRAME_HELLO = 1,
@@ -51,6 +53,7 @@ enum otte_frame_type {
 	OTTE_FRAME_LANE = 14,
 	OTTE_FRAME_LANE_READY = 15,
 	OTTE_FRAME_BYE = 16, /* source: no new requests will be admitted; no payload */
+	OTTE_FRAME_CLAIM = 17,
 };
 
 /*
@@ -62,13 +65,22 @@ struct otte_frame {
 	uint16_t type;
 	uint32_t length;  /* payload bytes that follow */
 	int32_t status;   /* answers: 0 or a negative errno */
-	uint64_t id;      /* of the request that an answer belongs to; chosen by the requester */
+	/*
+	 * Of the request that an answer belongs to; chosen by the requester. HELLO has there what its side can
+	 * (OTTE_CAN_*), WELCOME what of that both sides will do. Bits that a side does not know are nothing to it,
+	 * but for the MACs of a key, which are over both words. READY's status is -EDQUOT where both would attest
+	 * each other and cannot.
+	 */
+	uint64_t id;
 };
 
 void otte_frame_encode(const struct otte_frame *frame, uint8_t out[OTTE_FRAME_HEADER]);
 /* -EMSGSIZE: length above `max_payload`. */
 int otte_frame_decode(const uint8_t in[OTTE_FRAME_HEADER], uint32_t max_payload,
 		      struct otte_frame *frame);
+
+#define OTTE_CAN_ATTEST 1u /* CLAIMs, and a proof of each through the module: attest.h */
+#define OTTE_CAN_LOAD_SHIFT 32 /* in HELLO, with ATTEST: from here on the first four bytes of that load's id */
 
 #define OTTE_HELLO_AUTH 1u /* a key is in use: key_id names it, MACs are filled in; else both are zero */
 
@@ -77,6 +89,7 @@ int otte_frame_decode(const uint8_t in[OTTE_FRAME_HEADER], uint32_t max_payload,
  * HELLO:    identity, flags u32, reserved u32, key_id u8[8], nonce u8[32]
  * WELCOME:  identity, session u64, flags u32, max_payload u32, max_lanes u32, reserved u32,
  *           nonce u8[32], mac u8[32]
+ * CLAIM:    module u8[16], client u64, reserved u64
  * LANE:     session u64, counter u64, mac u8[32]
  */
 #define OTTE_IDENTITY_BYTES 112
@@ -102,6 +115,12 @@ struct otte_proof {
 	uint8_t mac[OTTE_MAC_BYTES];
 };
 
+/* Which client of which load of the module this side is. 0: none of a module that the other has. */
+struct otte_claim {
+	uint8_t module[OTTE_MODULE_ID_BYTES];
+	uint64_t client;
+};
+
 struct otte_lane_hello {
 	uint64_t session;
 	uint64_t counter; /* grows with each lane of a session; a server takes none twice */
@@ -111,6 +130,7 @@ struct otte_lane_hello {
 #define OTTE_HELLO_BYTES 160
 #define OTTE_WELCOME_BYTES 200
 #define OTTE_PROOF_BYTES 32
+#define OTTE_CLAIM_BYTES 32
 #define OTTE_LANE_HELLO_BYTES 48
 
 ssize_t otte_hello_encode(const struct otte_hello *hello, uint8_t *out, size_t size);
@@ -119,6 +139,8 @@ ssize_t otte_welcome_encode(const struct otte_welcome *welcome, uint8_t *out, si
 int otte_welcome_decode(const uint8_t *in, size_t length, struct otte_welcome *welcome);
 ssize_t otte_proof_encode(const struct otte_proof *proof, uint8_t *out, size_t size);
 int otte_proof_decode(const uint8_t *in, size_t length, struct otte_proof *proof);
+ssize_t otte_claim_encode(const struct otte_claim *claim, uint8_t *out, size_t size);
+int otte_claim_decode(const uint8_t *in, size_t length, struct otte_claim *claim);
 ssize_t otte_lane_hello_encode(const struct otte_lane_hello *hello, uint8_t *out, size_t size);
 int otte_lane_hello_decode(const uint8_t *in, size_t length, struct otte_lane_hello *hello);
 

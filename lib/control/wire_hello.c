@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* HELLO, WELCOME, PROOF and LANE: who is there, and the proofs of it. */
+/* HELLO, WELCOME, PROOF, CLAIM and LANE: who is there, and the proofs of it. */
 #include "control/wire.h"
 
 #include <errno.h>
@@ -18,6 +18,7 @@ _Static_assert(OTTE_WELCOME_BYTES == OTTE_IDENTITY_BYTES + 8 + 4 + 4 + 4 + 4 + O
 					     OTTE_MAC_BYTES,
 	       "WELCOME layout");
 _Static_assert(OTTE_PROOF_BYTES == OTTE_MAC_BYTES, "PROOF layout");
+_Static_assert(OTTE_CLAIM_BYTES == OTTE_MODULE_ID_BYTES + 8 + 8, "CLAIM layout");
 _Static_assert(OTTE_LANE_HELLO_BYTES == 8 + 8 + OTTE_MAC_BYTES, "LANE layout");
 
 static uint8_t *put_identity(uint8_t *at, const struct otte_identity *identity)
@@ -189,6 +190,38 @@ int otte_proof_decode(const uint8_t *in, size_t length, struct otte_proof *proof
 
 	if (!rc)
 		get_bytes(in, proof->mac, sizeof(proof->mac));
+	return rc;
+}
+
+ssize_t otte_claim_encode(const struct otte_claim *claim, uint8_t *out, size_t size)
+{
+	int rc = otte_wire_room("CLAIM", size, OTTE_CLAIM_BYTES);
+	uint8_t *at = out;
+
+	if (rc)
+		return rc;
+	at = put_bytes(at, claim->module, sizeof(claim->module));
+	at = put_le64(at, claim->client);
+	at = put_le64(at, 0);
+	return at - out;
+}
+
+int otte_claim_decode(const uint8_t *in, size_t length, struct otte_claim *claim)
+{
+	int rc = otte_wire_length("CLAIM", length, OTTE_CLAIM_BYTES);
+	const uint8_t *at = in;
+	struct otte_claim got;
+	uint64_t reserved;
+
+	if (rc)
+		return rc;
+	at = get_bytes(at, got.module, sizeof(got.module));
+	at = get_le64(at, &got.client);
+	get_le64(at, &reserved);
+
+	rc = otte_wire_zero("CLAIM", "reserved", reserved);
+	if (!rc)
+		*claim = got;
 	return rc;
 }
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "control/descriptor.h"
+#include "engine/attestor.h"
 #include "engine/batch.h"
 #include "engine/config.h"
 #include "engine/fork.h"
@@ -135,6 +136,8 @@ static int open_ledger(struct otte_engine *engine)
 					       OTTE_CLIENT_NO_OFFERS, &engine->client);
 	if (ret)
 		engine->ledger->ops->close(engine->ledger);
+	else
+		otte_attestor_fill(engine, &engine->attestor);
 	return ret;
 }
 

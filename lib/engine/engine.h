@@ -26,6 +26,7 @@
 
 #include "base/itree.h"
 #include "base/loop.h"
+#include "control/attest.h"
 #include "control/auth.h"
 #include "control/server.h"
 #include "engine/fork.h"
@@ -63,6 +64,7 @@ struct otte_engine {
 
 	struct otte_ledger *ledger;
 	struct otte_ledger_client *client;
+	struct otte_attestor attestor;   /* its client 0 without the module */
 	struct otte_transport *tcp;
 
 	struct otte_progress progress;
@@ -76,7 +78,7 @@ struct otte_engine {
 	struct otte_stats_socket *stats_socket;
 	struct {
 		struct otte_ledger_counters ledger;
-		uint64_t at_ns;          /* 0: nothing was counted yet */
+		uint64_t until_ns;       /* counted anew from then on */
 	} told;                          /* to peers that ask for counters */
 
 	pthread_mutex_t memory_lock;

@@ -58,28 +58,70 @@ static void on_lost(struct otte_peer *peer, int code)
 	pthread_mutex_unlock(&peer->lock);
 }
 
+/*
+ * Under lock: whether who answers is who answered, by its word and by the module's. -EDQUOT: the module has no room to
+ * say it, so one whom it has attested before is asked again later; somebody unknown must not take that one's place.
+ */
+static int check_same(const struct otte_peer *peer)
+{
+	const struct otte_control_client *control = &peer->control;
+	uint64_t epoch = control->welcome.identity.epoch;
+
+	if (peer->identity.epoch && peer->identity.epoch != epoch)
+		return otte_fail(-ESTALE, "epoch %016lx answers there now, not %016lx",
+				 (unsigned long)epoch, (unsigned long)peer->identity.epoch);
+	if (peer->client && control->unattested)
+		return otte_fail(-EDQUOT, "whether it is client %lu of the module cannot be told now",
+				 (unsigned long)peer->client);
+	if (peer->client && peer->client != control->attested)
+		return otte_fail(-ESTALE, "client %lu of the module answers there now, not %lu",
+				 (unsigned long)control->attested, (unsigned long)peer->client);
+	return 0;
+}
+
+/* Under lock: what there is to say of it, once for each peer, or NULL. */
+static const char *how_attested(struct otte_peer *peer)
+{
+	const struct otte_control_client *control = &peer->control;
+	const struct otte_identity *ours = &peer->engine->identity;
+
+	if (control->attested)
+		return peer->said_unattested && !peer->client ? "is attested now" : NULL;
+	if (!peer->engine->attestor.client || peer->said_unattested)
+		return NULL;
+	peer->said_unattested = true;
+	if (control->unattested)
+		return "is not attested: the module, or the peer, has no room for that";
+	if (memcmp(control->welcome.identity.boot_id, ours->boot_id, sizeof(ours->boot_id)) == 0)
+		return "of this host does not say which client of the module it is";
+	return NULL;
+}
+
 static void on_open(struct otte_peer *peer)
 {
 	const struct otte_welcome *welcome = &peer->control.welcome;
-	bool stale;
+	const char *said = NULL;
+	int ret;
 
 	pthread_mutex_lock(&peer->lock);
-	stale = peer->identity.epoch && peer->identity.epoch != welcome->identity.epoch;
-	if (stale) {
-		otte_fail(-ESTALE, "epoch %016lx answers there now, not %016lx",
-			  (unsigned long)welcome->identity.epoch,
-			  (unsigned long)peer->identity.epoch);
+	ret = check_same(peer);
+	if (ret == -ESTALE) {
 		say_why(peer, -ESTALE);
 		peer->state = OTTE_PEER_STALE;
 		pthread_cond_broadcast(&peer->changed);
-	} else {
+	} else if (!ret) {
+		said = how_attested(peer);
 		peer->identity = welcome->identity;
 		peer->authenticated = welcome->flags & OTTE_HELLO_AUTH;
+		peer->client = peer->control.attested;
 		peer->said_bye = false;
 	}
 	pthread_mutex_unlock(&peer->lock);
-	if (stale)
-		otte_control_client_stop(&peer->control, -ESTALE);
+	if (said)
+		otte_log(peer->control.unattested ? OTTE_LOG_WARNING : OTTE_LOG_INFO, "peer %s %s",
+			 peer->endpoint, said);
+	if (ret)
+		otte_control_client_stop(&peer->control, ret);
 	else
 		peer->tcp->ops->peer_connect(peer->tcp);
 }
@@ -171,6 +213,7 @@ static int create(struct otte_engine *engine, const char *endpoint,
 	peer->control.loop = &engine->progress.control;
 	peer->control.identity = &engine->identity;
 	peer->control.keys = &engine->keys;
+	peer->control.attestor = &engine->attestor;
 	peer->control.max_payload = config->control_frame_bytes;
 	peer->control.timeout_ns = config->control_timeout_ns;
 	peer->control.changed = control_changed;

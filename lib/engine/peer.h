@@ -72,6 +72,8 @@ struct otte_peer {
 	bool closing;                    /* taken down; changes mean nothing any more */
 	struct otte_identity identity;   /* epoch 0 until first READY or given */
 	bool authenticated;
+	uint64_t client;                 /* READY: which one of our module it is, attested; 0: not known */
+	bool said_unattested;            /* a peer of this host that is not is told of once */
 	uint64_t retry_at_ns, backoff_ns;
 	struct otte_window window;
 	struct otte_task_record *live;   /* tasks queued or dispatched */

@@ -306,6 +306,7 @@ int otte_segment_peer(struct otte_segment *segment, struct otte_peer_info *info)
 	memcpy(whole.incarnation, peer->identity.incarnation, sizeof(whole.incarnation));
 	whole.pid = peer->identity.pid;
 	whole.authenticated = peer->authenticated;
+	whole.client = peer->client;
 	memcpy(whole.name, peer->identity.name, sizeof(whole.name));
 	pthread_mutex_unlock(&peer->lock);
 	whole.same_host = memcmp(whole.boot_id, segment->engine->identity.boot_id,

@@ -127,6 +127,7 @@ static void fill_server(struct otte_engine *engine)
 	server->loop = &engine->serve_loops[0];
 	server->identity = &engine->identity;
 	server->keys = &engine->keys;
+	server->attestor = &engine->attestor;
 	server->max_connections = engine->config.control_connections;
 	server->max_payload = engine->config.control_frame_bytes;
 	server->max_lanes = OTTE_SOURCE_LANES_MAX;

@@ -35,6 +35,7 @@ struct source_peer {
 	struct source_peer *prev, *next; /* engine->source_peers */
 	struct otte_engine *engine;
 	struct otte_identity identity;
+	uint64_t client; /* which one of our module it is, attested; 0: not known */
 	_Atomic uint64_t refs;
 	_Atomic uint32_t lanes;
 	pthread_mutex_t lock; /* the rest, and the counts of the loans */
@@ -126,6 +127,7 @@ int otte_source_opened(void *arg, struct otte_session *session)
 		return otte_fail(-ENOMEM, "no memory for a session");
 	peer->engine = engine;
 	peer->identity = session->peer;
+	peer->client = session->attested;
 	peer->refs = 1;
 	pthread_mutex_init(&peer->lock, NULL);
 	pthread_mutex_lock(&engine->source_lock);
@@ -206,7 +208,8 @@ static int expose(struct source_peer *peer, struct otte_region *region, uint8_t 
 	standing->region = region;
 	standing->key.region = region->id;
 	standing->key.right = op;
-	terms.flags |= OTTE_LOAN_BY_ADDRESS; /* lanes are served by this process */
+	if (engine->tcp->ops->serves_by_address)
+		terms.flags |= OTTE_LOAN_BY_ADDRESS;
 	ret = ops->loan_offer(engine->client, &terms, &standing->loan);
 	if (ret == -EDQUOT)
 		say_quota(engine);

@@ -230,6 +230,7 @@ static int client_open(struct otte_ledger *handle, const char *comm, uint32_t fl
 	if (!client)
 		return otte_fail(-ENOMEM, "no memory for a ledger client");
 	client->base.ledger = handle;
+	LIST_INIT(&client->attests);
 	TAILQ_INIT(&client->events);
 	pthread_mutex_init(&client->lock, NULL);
 	rc = attach(to_ledger(handle), client, flags);
@@ -355,6 +356,47 @@ static int hold_drop(struct otte_ledger_client *handle, uint64_t id)
 	struct kernel_client *client = enter(handle);
 
 	return leave(client, kernel_hold_drop(client, id));
+}
+
+static void attest_module(const struct otte_ledger_client *handle,
+			  uint8_t module[OTTE_ATTEST_MODULE_BYTES])
+{
+	const struct kernel_ledger *ledger =
+		kernel_ledger_of((const struct kernel_client *)handle);
+
+	memcpy(module, ledger->load_id, sizeof(ledger->load_id)); /* never changes: no lock */
+}
+
+static int attest_send(struct otte_ledger_client *handle, uint64_t to,
+		       const uint8_t nonce[OTTE_ATTEST_NONCE_BYTES])
+{
+	struct kernel_client *client = enter(handle);
+
+	return leave(client, kernel_attest_send(client, to, nonce));
+}
+
+static int attest_await(struct otte_ledger_client *handle,
+			const uint8_t nonce[OTTE_ATTEST_NONCE_BYTES], struct otte_attest **attest)
+{
+	struct kernel_client *client = enter(handle);
+
+	return leave(client, kernel_attest_await(client, nonce, attest));
+}
+
+static int attest_heard(struct otte_ledger_client *handle, struct otte_attest *attest,
+			uint64_t *from)
+{
+	struct kernel_client *client = enter(handle);
+
+	return leave(client, kernel_attest_heard(client, attest, from));
+}
+
+static void attest_forget(struct otte_ledger_client *handle, struct otte_attest *attest)
+{
+	struct kernel_client *client = enter(handle);
+
+	kernel_attest_forget(attest);
+	leave(client, 0);
 }
 
 static int event_next(struct otte_ledger_client *handle, struct otte_event *event)
@@ -485,6 +527,11 @@ static const struct otte_ledger_ops kernel_ops = {
 	.fence = fence,
 	.hold = hold,
 	.hold_drop = hold_drop,
+	.attest_module = attest_module,
+	.attest_send = attest_send,
+	.attest_await = attest_await,
+	.attest_heard = attest_heard,
+	.attest_forget = attest_forget,
 	.event_next = event_next,
 	.domain_join = domain_join,
 	.domain_nic = domain_nic,
@@ -534,6 +581,7 @@ int otte_ledger_kernel_open(const struct otte_ledger_limits *limits, struct otte
 		return otte_fail(-ENOMEM, "no memory for a ledger");
 	ledger->base.ops = &kernel_ops;
 	ledger->facts = facts;
+	memcpy(ledger->load_id, facts.load_id, sizeof(ledger->load_id));
 	ledger->by_address = facts.features & OTTE_MODULE_FEAT_BY_ADDRESS;
 	if (!ledger->by_address)
 		otte_log(OTTE_LOG_INFO, "ledger: this module lends memory whose pages may have been "

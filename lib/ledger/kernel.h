@@ -10,6 +10,7 @@
  *   kernel_loan.c      what it lent and what it accepted
  *   kernel_retained.c  its holds, release
  *   kernel_domain.c    its part in a domain
+ *   kernel_attest.c    the nonces that it awaits
  *   kernel_event.c     what the module told and nobody has asked for yet
  *   kernel_dump.c      the module's dumps as the interface's rows, and what explains a refusal
  *
@@ -41,6 +42,7 @@ struct kernel_member {
 struct kernel_ledger {
 	struct otte_ledger base;
 	struct otte_netlink netlink;
+	uint8_t load_id[OTTE_ATTEST_MODULE_BYTES];
 	bool by_address; /* the module knows such loans */
 	uint64_t regions_max; /* of each client: the caller's limit */
 	uint32_t status_regions; /* words asked for on each client's status page */
@@ -87,6 +89,14 @@ struct kernel_event {
 	struct otte_event event;
 };
 
+/* From when it is awaited until it is forgotten. */
+struct otte_attest {
+	LIST_ENTRY(otte_attest) link;
+	uint8_t nonce[OTTE_ATTEST_NONCE_BYTES];
+	uint64_t from; /* 0: nobody */
+	bool disputed; /* more clients than one sent it */
+};
+
 struct kernel_client {
 	struct otte_ledger_client base;
 	uint64_t id;
@@ -98,6 +108,7 @@ struct kernel_client {
 	struct kernel_loan *lent, *accepted;
 	struct kernel_hold *holds;
 	struct otte_ledger_domain domain; /* NULLs until it has joined one */
+	LIST_HEAD(kernel_attests, otte_attest) attests;
 	TAILQ_HEAD(kernel_events, kernel_event) events;
 	unsigned event_count;
 	uint64_t missed; /* events that were forgotten, since somebody heard how many */
@@ -177,6 +188,16 @@ int kernel_domain_join(struct kernel_client *client, const char *name,
 		       struct otte_ledger_domain *domain);
 int kernel_domain_nic(struct kernel_client *client, const char *nic, uint32_t *index);
 void kernel_domain_unmap(struct kernel_client *client);
+
+/* ---- kernel_attest.c ------------------------------------------------------------------------- */
+
+int kernel_attest_send(struct kernel_client *client, uint64_t to, const uint8_t *nonce);
+int kernel_attest_await(struct kernel_client *client, const uint8_t *nonce,
+			struct otte_attest **attest);
+int kernel_attest_heard(struct kernel_client *client, struct otte_attest *attest, uint64_t *from);
+void kernel_attest_forget(struct otte_attest *attest);
+/* The module told it. */
+void kernel_attest_note(struct kernel_client *client, const struct otte_module_event *told);
 
 /* ---- kernel_event.c -------------------------------------------------------------------------- */
 

@@ -74,6 +74,9 @@ static bool note(struct kernel_client *client, const struct otte_module_event *t
 	case OTTE_MODULE_REGION_GONE:
 		kernel_region_gone(client, told->object);
 		return true;
+	case OTTE_MODULE_ATTEST:
+		kernel_attest_note(client, told);
+		return false;
 	case OTTE_MODULE_QUOTA:
 		client->refusal = *told;
 		return false;
@@ -165,6 +168,16 @@ static void take_missed(struct kernel_client *client, struct otte_event *event)
 	client->missed = 0;
 }
 
+/* 1, or negative. Others' nonces, which come as fast as this reads, are passed on to nobody. */
+static int read_to_pass_on(struct kernel_client *client, struct otte_module_event *told)
+{
+	int rc = 0, i;
+
+	for (i = 0; !rc && i < PUMP_MAX; i++)
+		rc = read_one(client, told);
+	return rc ? rc : -EAGAIN;
+}
+
 int kernel_event_next(struct kernel_client *client, struct otte_event *event)
 {
 	struct otte_module_event told;
@@ -178,9 +191,7 @@ int kernel_event_next(struct kernel_client *client, struct otte_event *event)
 		take_first(client, event);
 		return 0;
 	}
-	do
-		rc = read_one(client, &told);
-	while (!rc);
+	rc = read_to_pass_on(client, &told);
 	if (rc < 0)
 		return rc == -EAGAIN ? rc : kernel_refused(client, rc, "client", client->id);
 	put_into_words(&told, event);

@@ -27,6 +27,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct otte_attest;
 struct otte_ledger;
 struct otte_ledger_client;
 
@@ -203,6 +204,9 @@ struct otte_retained_info {
 	char reason[96];
 };
 
+#define OTTE_ATTEST_MODULE_BYTES 16
+#define OTTE_ATTEST_NONCE_BYTES 32
+
 /*
  * A client's part in an arbitration domain of the node: the module's pages, as its ABI has them.
  * Mapped until the client closes. Only `share` is the client's to write.
@@ -296,6 +300,28 @@ struct otte_ledger_ops {
 	int (*hold)(struct otte_ledger_client *client, uint64_t bytes, const char *reason,
 		    uint64_t *hold);
 	int (*hold_drop)(struct otte_ledger_client *client, uint64_t hold);
+
+	/*
+	 * Which client another process is, as the module attests it: one sends a nonce, the other one, who awaits
+	 * that nonce, learns whose it is. NULL, all five, in a back end that cannot say so.
+	 */
+	/* Which load of the module: among its clients, on this host and since then, ids are good. */
+	void (*attest_module)(const struct otte_ledger_client *client,
+			      uint8_t module[OTTE_ATTEST_MODULE_BYTES]);
+	/* -ENOENT no such client, -EDQUOT it has too many unread ones. */
+	int (*attest_send)(struct otte_ledger_client *client, uint64_t to,
+			   const uint8_t nonce[OTTE_ATTEST_NONCE_BYTES]);
+	/* One that nobody awaits is dropped. The number of those awaited is the caller's to bound. */
+	int (*attest_await)(struct otte_ledger_client *client,
+			    const uint8_t nonce[OTTE_ATTEST_NONCE_BYTES], struct otte_attest **attest);
+	/*
+	 * Whose it was. -EAGAIN, without a text: nobody has sent it, or more clients than one, or it stands
+	 * behind more events than one call reads.
+	 */
+	int (*attest_heard)(struct otte_ledger_client *client, struct otte_attest *attest,
+			    uint64_t *from);
+	/* For each one awaited, before client_close. */
+	void (*attest_forget)(struct otte_ledger_client *client, struct otte_attest *attest);
 
 	/*
 	 * The client's oldest event. -EAGAIN when there is none (no text). Each lives in the object

@@ -18,6 +18,7 @@
 #include "uapi/linux/otte.h"
 
 static_assert(OTTE_MODULE_REVISION == OTTE_ABI_REVISION, "module.h speaks the header's revision");
+static_assert(OTTE_MODULE_NONCE_LEN == OTTE_NONCE_LEN, "nonces are as long");
 static_assert(OTTE_MODULE_PEER_LEN == OTTE_PEER_LEN, "peers are as long");
 static_assert(OTTE_MODULE_READ == OTTE_READ && OTTE_MODULE_WRITE == OTTE_WRITE, "directions");
 static_assert(OTTE_MODULE_ALLOWLIST == OTTE_CLIENT_ALLOWLIST, "client flags");
@@ -62,6 +63,7 @@ int otte_module_query(int fd, struct otte_module_facts *facts)
 		.features = query.features,
 		.status_regions_max = query.status_regions_max,
 	};
+	memcpy(facts->load_id, query.load_id, sizeof(facts->load_id));
 	return 0;
 }
 
@@ -126,6 +128,14 @@ const _Atomic uint64_t *otte_module_status_word(const void *page, uint32_t index
 	const struct otte_status_page *status = page;
 
 	return (const _Atomic uint64_t *)&status->word[index];
+}
+
+int otte_module_attest(int fd, uint64_t client, const uint8_t nonce[OTTE_MODULE_NONCE_LEN])
+{
+	struct otte_attest attest = { .size = sizeof(attest), .client = client };
+
+	memcpy(attest.nonce, nonce, sizeof(attest.nonce));
+	return call(fd, OTTE_IOC_ATTEST, &attest);
 }
 
 int otte_module_fence(int fd, uint64_t client)
@@ -392,5 +402,6 @@ int otte_module_event(int fd, uint32_t bytes, struct otte_module_event *event)
 		.limit = record->limit,
 		.requested = record->requested,
 	};
+	memcpy(event->nonce, record->nonce, sizeof(event->nonce));
 	return 0;
 }

@@ -15,6 +15,7 @@
 
 #define OTTE_MODULE_REVISION 1u /* what this library speaks */
 #define OTTE_MODULE_PEER_LEN 32
+#define OTTE_MODULE_NONCE_LEN 32
 #define OTTE_MODULE_EVENT_MAX 1024u /* bytes of the largest record that is read */
 
 enum otte_module_direction {
@@ -50,6 +51,7 @@ struct otte_module_facts {
 	uint32_t event_bytes; /* of a record, which may have grown at its end */
 	uint64_t features;
 	uint64_t status_regions_max;
+	uint8_t load_id[16]; /* of this load of the module, on this boot of this host */
 };
 
 enum otte_module_client_flag {
@@ -112,6 +114,7 @@ struct otte_module_event {
 	const char *resource;
 	uint64_t key; /* which cgroup, which user */
 	uint64_t usage, limit, requested;
+	uint8_t nonce[OTTE_MODULE_NONCE_LEN]; /* ATTEST: as `object` sent it */
 };
 
 int otte_module_query(int fd, struct otte_module_facts *facts);
@@ -128,6 +131,8 @@ int otte_module_client_init(int fd, const struct otte_module_init *init, uint64_
 int otte_module_status_map(int fd, uint64_t bytes, void **page);
 void otte_module_status_unmap(void *page, uint64_t bytes);
 const _Atomic uint64_t *otte_module_status_word(const void *page, uint32_t index);
+/* An ATTEST for `client`. */
+int otte_module_attest(int fd, uint64_t client, const uint8_t nonce[OTTE_MODULE_NONCE_LEN]);
 int otte_module_fence(int fd, uint64_t client); /* a local one */
 int otte_module_fence_peer(int fd, const uint8_t peer[OTTE_MODULE_PEER_LEN], uint64_t incarnation);
 

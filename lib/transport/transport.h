@@ -110,6 +110,7 @@ struct otte_transport_env {
 struct otte_transport_ops {
 	const char *name;
 	uint32_t kind; /* enum otte_transport_kind */
+	bool serves_by_address; /* peers reach memory through this process alone, at its addresses */
 
 	/* 0, or why this transport cannot work here (-ENOSYS, -ENODEV), named in the text. */
 	int (*probe)(const struct otte_config *config);

@@ -18,6 +18,11 @@ static void set_key(struct otte_config *config, const char *word)
 	char group[32], key[32], value[64], json[256];
 	const char *quote;
 
+	if (sscanf(word, "ledger=%63s", value) == 1) {
+		snprintf(json, sizeof(json), "{\"ledger\":\"%s\"}", value);
+		OK(otte_config_load_json(config, json, strlen(json)));
+		return;
+	}
 	MUST(sscanf(word, "%31[^.].%31[^=]=%63s", group, key, value) == 3, "\"%s\"", word);
 	quote = strspn(value, "0123456789") == strlen(value) ? "" : "\"";
 	snprintf(json, sizeof(json), "{\"%s\":{\"%s\":%s%s%s}}", group, key, quote, value, quote);

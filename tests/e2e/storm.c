@@ -11,7 +11,9 @@
  *   anything else         each byte is the old one or the right new one
  *   everything            the payload's origin and the bytes between the ranges are as they were
  *
- * OTTE_STORM_KILLS is the number of kills (default 40), OTTE_TEST_SEED the seed.
+ * OTTE_STORM_KILLS is the number of kills (default 40), OTTE_TEST_SEED the seed, OTTE_STORM_KEYS are further
+ * keys of both sides (the transport, say) and OTTE_STORM_MIB the size of their memory. With "ledger=kernel" among the
+ * keys the module is asked after each step as well whether it shows what was lent, left and settled: witness.h.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -24,13 +26,16 @@
 #include <cmocka.h>
 
 #include "side.h"
+#include "witness.h"
 
-#define AREA_BYTES (16u << 20)
-#define LENGTH_MAX (8u << 20)
+#define LENGTH_MAX (area_bytes / 2)
 #define REQUESTS_MAX 24
 #define POISON 0xee
-/* From a kill to the survivor's report, on loopback with both CPUs busy. */
+/* From a kill to the survivor's report, on loopback with both CPUs busy; in a guest that is interpreted. */
 #define REPORT_NS (3 * SECOND)
+#define REPORT_IN_GUEST_NS (30 * SECOND)
+/* What a source lends a peer that has read and written. */
+#define LOANS 2
 
 enum phase {
 	PREPARING = 0, /* memory is being poisoned: nothing can be said */
@@ -53,6 +58,9 @@ struct book {
 	struct entry entries[REQUESTS_MAX];
 };
 
+static uint64_t area_bytes; /* of each side's memory */
+static const char *more_keys;
+
 struct world {
 	uint64_t random;
 	int source_fd, requester_fd;    /* memory */
@@ -60,6 +68,7 @@ struct world {
 	struct book *book;
 	int book_fd;
 	struct remote source, requester;
+	struct witness witness;
 	unsigned source_fds, requester_fds;
 	unsigned kills, hits, unknown;  /* hits: something was under way */
 };
@@ -93,7 +102,7 @@ static void plan(struct book *book, uint64_t *random)
 		entry->length = draw_length(random);
 		local += draw_between(random, 0, 300);
 		remote += draw_between(random, 0, 300);
-		if (local + entry->length > AREA_BYTES || remote + entry->length > AREA_BYTES)
+		if (local + entry->length > area_bytes || remote + entry->length > area_bytes)
 			break;
 		entry->op = draw(random) % 2 ? OTTE_WRITE : OTTE_READ;
 		entry->local = local;
@@ -108,8 +117,8 @@ static void prepare(const struct book *book, uint8_t *local, uint8_t *remote)
 	unsigned i;
 	uint64_t k;
 
-	memset(local, POISON, AREA_BYTES);
-	memset(remote, POISON, AREA_BYTES);
+	memset(local, POISON, area_bytes);
+	memset(remote, POISON, area_bytes);
 	for (i = 0; i < book->count; i++) {
 		const struct entry *entry = &book->entries[i];
 		uint8_t *from = entry->op == OTTE_WRITE ? local + entry->local :
@@ -205,9 +214,9 @@ static int requester_main(char **argv)
 	struct side side;
 	uint8_t *remote;
 
-	remote = map_shared(atoi(argv[2]), AREA_BYTES);
+	remote = map_shared(atoi(argv[2]), area_bytes);
 	book = map_shared(atoi(argv[3]), sizeof(*book));
-	OK(side_open(&side, argv[0], atoi(argv[1]), AREA_BYTES));
+	OK(side_open(&side, argv[0], atoi(argv[1]), area_bytes));
 	printf("ready\n");
 	while (fgets(line, sizeof(line), stdin)) {
 		if (sscanf(line, "open %255s %llu", address, &region) == 2) {
@@ -335,8 +344,8 @@ static void check_book(struct world *world)
 		check_origin(book, i, entry->op == OTTE_WRITE ? here : there);
 		check_destination(book, i, entry->op == OTTE_WRITE ? there : here);
 	}
-	assert_true(all_poison(world->requester_bytes, local, AREA_BYTES));
-	assert_true(all_poison(world->source_bytes, remote, AREA_BYTES));
+	assert_true(all_poison(world->requester_bytes, local, area_bytes));
+	assert_true(all_poison(world->source_bytes, remote, area_bytes));
 	if (book->phase == REPORTED && book->count && book->entries[0].state != -1)
 		check_prefix(book);
 }
@@ -351,28 +360,30 @@ static const char *draw_zerocopy(struct world *world)
 
 static void start_source(struct world *world)
 {
-	char keys[64];
+	char keys[256];
 
-	snprintf(keys, sizeof(keys), "tcp.workers=%u tcp.zerocopy=%s",
-		 (unsigned)draw_between(&world->random, 1, 3), draw_zerocopy(world));
-	remote_start(&world->source, keys, world->source_fd, AREA_BYTES);
+	snprintf(keys, sizeof(keys), "tcp.workers=%u tcp.zerocopy=%s %s",
+		 (unsigned)draw_between(&world->random, 1, 3), draw_zerocopy(world), more_keys);
+	remote_start(&world->source, keys, world->source_fd, area_bytes);
+	witness_born(&world->witness, world->source.child.pid);
 	child_ask(&world->source.child, "stats");
 	world->source_fds = (unsigned)child_number(&world->source.child, "fds");
 }
 
 static void start_requester(struct world *world)
 {
-	char keys[128], fd[3][16];
+	char keys[256], fd[3][16];
 
-	snprintf(keys, sizeof(keys), "deaf tcp.lanes=%u window.requests=%u tcp.zerocopy=%s",
+	snprintf(keys, sizeof(keys), "deaf tcp.lanes=%u window.requests=%u tcp.zerocopy=%s %s",
 		 (unsigned)draw_between(&world->random, 1, 4),
-		 (unsigned)draw_between(&world->random, 1, 8), draw_zerocopy(world));
+		 (unsigned)draw_between(&world->random, 1, 8), draw_zerocopy(world), more_keys);
 	snprintf(fd[0], sizeof(fd[0]), "%d", world->requester_fd);
 	snprintf(fd[1], sizeof(fd[1]), "%d", world->source_fd);
 	snprintf(fd[2], sizeof(fd[2]), "%d", world->book_fd);
 	child_start(&world->requester.child, -1, "requester", keys, fd[0], fd[1], fd[2],
 		    (char *)NULL);
 	assert_string_equal(child_hear(&world->requester.child), "ready");
+	witness_born(&world->witness, world->requester.child.pid);
 	child_ask(&world->requester.child, "stats");
 	world->requester_fds = (unsigned)child_number(&world->requester.child, "fds");
 }
@@ -383,6 +394,8 @@ static void join(struct world *world)
 	assert_string_equal(child_ask(&world->requester.child, "open %s %lu", world->source.address,
 				      (unsigned long)world->source.region), "code 0");
 	assert_string_equal(child_ask(&world->requester.child, "probe"), "probe 1");
+	witness_lends(&world->witness, world->source.child.pid, LOANS);
+	witness_check(&world->witness, "joined");
 }
 
 /* A requester that lost its peer is as it was, but for the segment, and then as before it opened one. */
@@ -433,8 +446,9 @@ static void world_open(struct world *world, uint64_t salt)
 	memset(world, 0, sizeof(*world));
 	printf("seed %lu\n", (unsigned long)seed);
 	world->random = seed + salt;
-	world->source_bytes = share(&world->source_fd, AREA_BYTES);
-	world->requester_bytes = share(&world->requester_fd, AREA_BYTES);
+	witness_open(&world->witness, more_keys, area_bytes);
+	world->source_bytes = share(&world->source_fd, area_bytes);
+	world->requester_bytes = share(&world->requester_fd, area_bytes);
 	world->book = share(&world->book_fd, sizeof(*world->book));
 	inherit(world->source_fd);
 	inherit(world->requester_fd);
@@ -446,15 +460,26 @@ static void world_open(struct world *world, uint64_t salt)
 
 static void world_close(struct world *world)
 {
+	pid_t requester = world->requester.child.pid, source = world->source.child.pid;
+
 	child_end(&world->requester.child);
+	witness_died(&world->witness, requester);
 	check_source_at_rest(world);
+	witness_lends(&world->witness, source, 0);
+	witness_check(&world->witness, "without a peer");
 	child_end(&world->source.child);
+	witness_died(&world->witness, source);
+	witness_check(&world->witness, "ended");
+	witness_release(&world->witness);
+	assert_int_equal(world->witness.count, 0);
 	printf("%u kills, %u in the middle of a transfer, %u writes of unknown effect\n", world->kills,
 	       world->hits, world->unknown);
+	if (world->witness.on)
+		printf("the module was asked %u times\n", world->witness.checks);
 	/* A storm that never hits anything proves nothing. */
 	assert_true(world->hits * 4 >= world->kills);
-	share_end(world->source_bytes, world->source_fd, AREA_BYTES);
-	share_end(world->requester_bytes, world->requester_fd, AREA_BYTES);
+	share_end(world->source_bytes, world->source_fd, area_bytes);
+	share_end(world->requester_bytes, world->requester_fd, area_bytes);
 	share_end(world->book, world->book_fd, sizeof(*world->book));
 }
 
@@ -463,6 +488,30 @@ static unsigned kills(unsigned share_of_five)
 	const char *set = getenv("OTTE_STORM_KILLS");
 
 	return (set ? (unsigned)atoi(set) : 40) * share_of_five / 5;
+}
+
+static void kill_source(struct world *world)
+{
+	pid_t pid = world->source.child.pid;
+
+	child_kill(&world->source.child);
+	witness_died(&world->witness, pid);
+}
+
+static void kill_requester(struct world *world)
+{
+	pid_t pid = world->requester.child.pid;
+
+	child_kill(&world->requester.child);
+	witness_died(&world->witness, pid);
+}
+
+/* Records may stay while others are served; now and then an administrator looks at them. */
+static void perhaps_release(struct world *world)
+{
+	witness_check(&world->witness, "killed");
+	if (draw(&world->random) % 3 == 0)
+		witness_release(&world->witness);
 }
 
 static void begin_storm(struct world *world)
@@ -484,12 +533,14 @@ static void a_killed_source_makes_no_report_untrue_and_leaves_nothing_behind(voi
 	for (i = 0; i < kills(2); i++) {
 		begin_storm(&world);
 		killed_ns = now_ns();
-		child_kill(&world.source.child);
+		kill_source(&world);
 		assert_string_equal(child_hear(&world.requester.child), "lost");
-		assert_in_range(now_ns() - killed_ns, 0, REPORT_NS);
+		assert_in_range(now_ns() - killed_ns, 0,
+				world.witness.on ? REPORT_IN_GUEST_NS : REPORT_NS);
 		assert_int_equal(world.book->phase, REPORTED);
 		check_book(&world);
 		check_requester_at_rest(&world);
+		perhaps_release(&world);
 		start_source(&world);
 		join(&world);
 	}
@@ -505,8 +556,10 @@ static void a_killed_requester_has_seen_no_untrue_report_and_leaves_nothing_behi
 	world_open(&world, 2);
 	for (i = 0; i < kills(2); i++) {
 		begin_storm(&world);
-		child_kill(&world.requester.child);
+		kill_requester(&world);
 		check_source_at_rest(&world);
+		witness_lends(&world.witness, world.source.child.pid, 0);
+		witness_check(&world.witness, "killed");
 		check_book(&world);
 		start_requester(&world);
 		join(&world);
@@ -524,9 +577,10 @@ static void when_both_are_killed_what_was_reported_is_true(void **state)
 	for (i = 0; i < kills(1); i++) {
 		begin_storm(&world);
 		child_signal(&world.source.child, SIGKILL);
-		child_kill(&world.requester.child);
-		child_kill(&world.source.child);
+		kill_requester(&world);
+		kill_source(&world);
 		check_book(&world);
+		perhaps_release(&world);
 		start_source(&world);
 		start_requester(&world);
 		join(&world);
@@ -541,8 +595,13 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_killed_requester_has_seen_no_untrue_report_and_leaves_nothing_behind),
 		cmocka_unit_test(when_both_are_killed_what_was_reported_is_true),
 	};
+	const char *mib = getenv("OTTE_STORM_MIB");
 	int status;
 
+	area_bytes = (mib ? strtoull(mib, NULL, 0) : 16) << 20;
+	more_keys = getenv("OTTE_STORM_KEYS");
+	if (!more_keys)
+		more_keys = "";
 	if (side_role(argc, argv, &status))
 		return status;
 	if (argc == 6 && strcmp(argv[1], "requester") == 0) {

@@ -56,6 +56,7 @@ DECODER(welcome)
 DECODER(proof)
 DECODER(lane_hello)
 DECODER(describe)
+DECODER(claim)
 
 static void text(const uint8_t *in, size_t length)
 {
@@ -163,6 +164,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static void (*const decoders[])(const uint8_t *, size_t) = {
 		frame,    hello,   welcome, proof,        lane_hello,  text,
 		describe, regions, stats, lane_request, lane_answer, endpoint, descriptor,
+		claim,
 	};
 
 	if (size)

@@ -55,10 +55,10 @@ static json_t *peer_json(const struct otte_peer_info *peer)
 	char epoch[20];
 
 	snprintf(epoch, sizeof(epoch), "%016" PRIx64, peer->epoch);
-	return json_pack("{s:s, s:s, s:I, s:s, s:i, s:b, s:b}", "name", peer->name, "address",
+	return json_pack("{s:s, s:s, s:I, s:s, s:i, s:b, s:b, s:I}", "name", peer->name, "address",
 			 peer->address, "pid", (json_int_t)peer->pid, "epoch", epoch, "protocol",
 			 (int)peer->protocol, "authenticated", peer->authenticated, "same_host",
-			 peer->same_host);
+			 peer->same_host, "client", (json_int_t)peer->client);
 }
 
 static int list(const struct common *common, struct otte_segment *segment, const char *endpoint,

@@ -217,9 +217,11 @@ struct otte_client_init {
  *
  * Queues an %OTTE_EVENT_ATTEST for @client. The record carries @nonce and the sender's identity as
  * the module knows it. Two processes that exchange nonces over a socket and find them in these
- * events know which client is at the other end. At most 8 unread ones for each sender and
- * receiver, 64 for each sender, 64 for all clients of one user in one cgroup and 1024 for everybody
- * at one receiver (EBUSY).
+ * events know which client is at the other end.
+ *
+ * Of one sender at most 8 unread ones are kept for each receiver and 64 in all: the one that would be
+ * more replaces the oldest of these, which is never told. One receiver has at most 64 unread ones of
+ * all clients of one user in one cgroup and 1024 in all; what would be more is refused (EBUSY).
  */
 struct otte_attest {
 	__u32 size;
@@ -540,9 +542,10 @@ struct otte_loan_revoke {
  * other, while all other loans conflict with them as with any (EBUSY).
  *
  * With %OTTE_LOAN_BY_ADDRESS the caller states that the peer reaches the range through it alone: it
- * reads and writes at its own addresses for the peer, and nobody holds the pages. What the owner
- * sees there is what the peer gets, whichever pages these are: so a suspect NONE region can be
- * lent, where any other loan of it is ESTALE. A stale one cannot.
+ * reads and writes at its own addresses for the peer, and nobody but sends that are under way holds
+ * the pages. What the owner sees there is what the peer gets, whichever pages these are: so a
+ * suspect NONE region can be lent, where any other loan of it is ESTALE. A stale one cannot. A send
+ * that was begun (MSG_ZEROCOPY) keeps the page of that time, also past the caller's death.
  */
 struct otte_loan_expose {
 	__u32 size;

@@ -71,6 +71,7 @@ static void counters(struct otte_transport *transport, struct otte_stats *stats)
 const struct otte_transport_ops otte_tcp_transport = {
 	.name = "tcp",
 	.kind = OTTE_TRANSPORT_TCP,
+	.serves_by_address = true,
 	.probe = probe,
 	.create = create,
 	.destroy = destroy,

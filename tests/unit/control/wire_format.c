@@ -296,6 +296,14 @@ static struct otte_proof proof_sample(void)
 	return proof;
 }
 
+static struct otte_claim claim_sample(void)
+{
+	struct otte_claim claim = { .client = 0x8182838485868788 };
+
+	fill(claim.module, sizeof(claim.module), 0x61);
+	return claim;
+}
+
 static struct otte_describe describe_sample(void)
 {
 	return (struct otte_describe){ .after = 0x0102030405060708 };
@@ -304,6 +312,7 @@ static struct otte_describe describe_sample(void)
 ADAPT(hello, hello_sample())
 ADAPT(welcome, welcome_sample())
 ADAPT(proof, proof_sample())
+ADAPT(claim, claim_sample())
 ADAPT(lane_hello, lane_hello_sample())
 ADAPT(describe, describe_sample())
 ADAPT(stats, stats_sample())
@@ -336,6 +345,9 @@ static const struct format formats[] = {
 	    { 4, SAME, 0, NULL },               /* reserved */
 	    { 64, FREE, 0, NULL } } },          /* nonce, mac */
 	{ "PROOF", encode_proof, turn_proof, false, { { 32, FREE, 0, NULL } } },
+	{ "CLAIM", encode_claim, turn_claim, false,
+	  { { 24, FREE, 0, NULL },              /* module, client */
+	    { 8, SAME, 0, NULL } } },           /* reserved */
 	{ "LANE", encode_lane_hello, turn_lane_hello, false, { { 48, FREE, 0, NULL } } },
 	{ "text", encode_text, turn_text, false, { { 3, PRINT, 0, NULL } } },
 	{ "DESCRIBE", encode_describe, turn_describe, false, { { 8, FREE, 0, NULL } } },

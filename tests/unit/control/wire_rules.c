@@ -84,7 +84,7 @@ static void each_type_has_its_lengths_and_its_statuses(void **state)
 	static const struct {
 		uint32_t min, max;
 		int kind;
-	} types[17] = {
+	} types[18] = {
 		[OTTE_FRAME_HELLO] = { 160, 160, REQUEST },
 		[OTTE_FRAME_WELCOME] = { 200, 200, ANSWER },
 		[OTTE_FRAME_PROOF] = { 32, 32, REQUEST },
@@ -101,12 +101,13 @@ static void each_type_has_its_lengths_and_its_statuses(void **state)
 		[OTTE_FRAME_LANE] = { 48, 48, REQUEST },
 		[OTTE_FRAME_LANE_READY] = { 0, 0, ANSWER },
 		[OTTE_FRAME_BYE] = { 0, 0, REQUEST },
+		[OTTE_FRAME_CLAIM] = { 32, 32, REQUEST },
 	};
 	struct otte_frame frame = { .id = 7 };
 	uint32_t type;
 
 	(void)state;
-	for (type = 1; type <= OTTE_FRAME_BYE; type++) {
+	for (type = 1; type < ARRAY_SIZE(types); type++) {
 		frame.type = (uint16_t)type;
 		for (frame.length = 0; frame.length <= MAX_PAYLOAD; frame.length++) {
 			int in = frame.length >= types[type].min && frame.length <= types[type].max;
@@ -123,7 +124,7 @@ static void each_type_has_its_lengths_and_its_statuses(void **state)
 		}
 	}
 	frame.length = 0;
-	for (frame.type = 17; frame.type; frame.type++)
+	for (frame.type = ARRAY_SIZE(types); frame.type; frame.type++)
 		assert_int_equal(decode_header(&frame, MAX_PAYLOAD), -EPROTO);
 	assert_int_equal(decode_header(&frame, MAX_PAYLOAD), -EPROTO);
 	assert_string_equal(otte_error_text(), "frame: type is 0, which is unknown");

@@ -301,6 +301,31 @@ int __wrap_otte_module_query(int fd, struct otte_module_facts *facts)
 	return rc;
 }
 
+/* Nonces that others send as fast as they are read. */
+static uint64_t flood;
+
+int __real_otte_module_event(int fd, uint32_t size, struct otte_module_event *event);
+int __wrap_otte_module_event(int fd, uint32_t size, struct otte_module_event *event);
+
+void flood_with_nonces(uint64_t count)
+{
+	flood = count;
+}
+
+uint64_t flood_left(void)
+{
+	return flood;
+}
+
+int __wrap_otte_module_event(int fd, uint32_t size, struct otte_module_event *event)
+{
+	if (!flood)
+		return __real_otte_module_event(fd, size, event);
+	flood--;
+	*event = (struct otte_module_event){ .type = OTTE_MODULE_ATTEST, .object = 1 };
+	return 0;
+}
+
 /* ---- Sockets --------------------------------------------------------------------------------- */
 
 static int socket_error;

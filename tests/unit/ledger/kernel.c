@@ -350,16 +350,18 @@ static int count_nodes(void)
 	return count;
 }
 
-/* Ends with 0 if it had none of them; it lives until the other end is closed. */
-static pid_t fork_idler(const int *hold)
+/* Ends with 0 if it had none of them; says when it is out of fork(), and lives until the other end is closed. */
+static pid_t fork_idler(const int *hold, int out)
 {
 	pid_t pid = fork();
 	int nodes;
-	char byte;
+	char byte = 0;
 
 	if (pid)
 		return pid;
 	close(hold[1]);
+	if (write(out, &byte, 1) != 1)
+		_exit(1);
 	nodes = count_nodes();
 	_exit(read(hold[0], &byte, 1) < 0 || nodes);
 }
@@ -369,16 +371,19 @@ static int leave_while_a_child_lives(void)
 {
 	struct otte_ledger_client *client;
 	struct otte_ledger *ledger;
-	int hold[2], status, left;
+	int hold[2], out[2], status, left;
 	pid_t idler;
+	char byte;
 
-	if (otte_fork_watch() || pipe(hold) || otte_ledger_kernel_open(NULL, &ledger) ||
+	if (otte_fork_watch() || pipe(hold) || pipe(out) ||
+	    otte_ledger_kernel_open(NULL, &ledger) ||
 	    ledger->ops->client_open(ledger, "forker", 0, &client))
 		return 1;
 	if (count_nodes() != 1)
 		return 2;
-	idler = fork_idler(hold);
-	usleep(200000); /* the child is out of fork() */
+	idler = fork_idler(hold, out[1]);
+	if (read(out[0], &byte, 1) != 1)
+		return 5;
 	ledger->ops->client_close(client);
 	left = (int)read_number(SYSFS "usage/clients");
 	close(hold[1]);
@@ -446,6 +451,109 @@ static void in_another_network_namespace_a_ledger_lends_and_counts_its_own(void 
 		_exit(count_without_dumps());
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
+}
+
+/* ---- Attestation ----------------------------------------------------------------------------- */
+
+static const uint8_t nonces[3][OTTE_ATTEST_NONCE_BYTES] = { { 1 }, { 2 }, { 3 } };
+
+static void a_nonce_says_whose_it_is_to_whom_it_was_sent(void **unused)
+{
+	struct otte_attest *ours, *others;
+	uint8_t module[2][OTTE_ATTEST_MODULE_BYTES];
+	uint64_t from = 0;
+	struct world w;
+
+	(void)unused;
+	open_world(&w, NULL);
+	w.ops->attest_module(w.client[LENDER], module[0]);
+	w.ops->attest_module(w.client[BORROWER], module[1]);
+	assert_memory_equal(module[0], module[1], sizeof(module[0]));
+	assert_int_equal(w.ops->attest_await(w.client[LENDER], nonces[0], &ours), 0);
+	assert_int_equal(w.ops->attest_await(w.client[STRANGER], nonces[0], &others), 0);
+	assert_int_equal(w.ops->attest_heard(w.client[LENDER], ours, &from), -EAGAIN);
+	/* What is not awaited is nothing; nor does it come as an event. */
+	assert_int_equal(w.ops->attest_send(w.client[BORROWER], w.id[LENDER], nonces[1]), 0);
+	assert_int_equal(w.ops->attest_heard(w.client[LENDER], ours, &from), -EAGAIN);
+	assert_int_equal(w.ops->attest_send(w.client[BORROWER], w.id[LENDER], nonces[0]), 0);
+	assert_int_equal(w.ops->attest_heard(w.client[LENDER], ours, &from), 0);
+	assert_int_equal(from, w.id[BORROWER]);
+	expect_no_event(&w, LENDER);
+	assert_int_equal(w.ops->attest_heard(w.client[STRANGER], others, &from), -EAGAIN);
+	/* Twice from one is once; from another one, too, it says nothing. */
+	assert_int_equal(w.ops->attest_send(w.client[BORROWER], w.id[LENDER], nonces[0]), 0);
+	expect_no_event(&w, LENDER);
+	assert_int_equal(w.ops->attest_heard(w.client[LENDER], ours, &from), 0);
+	assert_int_equal(w.ops->attest_send(w.client[STRANGER], w.id[LENDER], nonces[0]), 0);
+	expect_no_event(&w, LENDER);
+	assert_int_equal(w.ops->attest_heard(w.client[LENDER], ours, &from), -EAGAIN);
+	w.ops->attest_forget(w.client[LENDER], ours);
+	w.ops->attest_forget(w.client[STRANGER], others);
+	close_world(&w);
+}
+
+static void a_nonce_for_nobody_or_too_many_are_refused(void **unused)
+{
+	struct otte_attest *attest;
+	struct world w;
+	uint64_t from;
+	int i;
+
+	(void)unused;
+	open_world(&w, NULL);
+	expect_refused(w.ops->attest_send(w.client[BORROWER], UINT64_MAX, nonces[0]), -ENOENT,
+		       "unknown");
+	fail_ioctl(1, EBUSY);
+	expect_refused(w.ops->attest_send(w.client[BORROWER], w.id[LENDER], nonces[1]), -EDQUOT,
+		       "has not read");
+	/* Of its own too many the oldest go. */
+	for (i = 0; i < 64; i++)
+		assert_int_equal(w.ops->attest_send(w.client[BORROWER], w.id[LENDER], nonces[1]), 0);
+	/* Who begins to await one reads what stands before it. */
+	assert_int_equal(w.ops->attest_await(w.client[LENDER], nonces[0], &attest), 0);
+	assert_int_equal(w.ops->attest_send(w.client[BORROWER], w.id[LENDER], nonces[0]), 0);
+	assert_int_equal(w.ops->attest_heard(w.client[LENDER], attest, &from), 0);
+	assert_int_equal(from, w.id[BORROWER]);
+	w.ops->attest_forget(w.client[LENDER], attest);
+	/* It was said, whatever became of who said it. */
+	assert_int_equal(w.ops->attest_await(w.client[LENDER], nonces[2], &attest), 0);
+	assert_int_equal(w.ops->attest_send(w.client[BORROWER], w.id[LENDER], nonces[2]), 0);
+	close_client(&w, BORROWER);
+	assert_int_equal(w.ops->attest_heard(w.client[LENDER], attest, &from), 0);
+	assert_int_equal(from, w.id[BORROWER]);
+	w.ops->attest_forget(w.client[LENDER], attest);
+	close_world(&w);
+}
+
+static void without_memory_for_a_nonce_none_is_awaited(void **unused)
+{
+	struct otte_attest *attest;
+	struct world w;
+
+	(void)unused;
+	open_world(&w, NULL);
+	fail_allocation(1);
+	expect_refused(w.ops->attest_await(w.client[LENDER], nonces[0], &attest), -ENOMEM,
+		       "no memory");
+	fail_allocation(0);
+	assert_int_equal(w.ops->attest_send(w.client[BORROWER], w.id[LENDER], nonces[0]), 0);
+	expect_no_event(&w, LENDER);
+	close_world(&w);
+}
+
+/* Who reads holds the client's lock; others may send for as long as they like. */
+static void of_strangers_nonces_only_so_many_are_read_at_one_go(void **unused)
+{
+	struct otte_event event;
+	struct world w;
+
+	(void)unused;
+	open_world(&w, NULL);
+	flood_with_nonces(100000);
+	assert_int_equal(w.ops->event_next(w.client[LENDER], &event), -EAGAIN);
+	assert_in_range(flood_left(), 80000, 99999);
+	flood_with_nonces(0);
+	close_world(&w);
 }
 
 /* ---- Events ---------------------------------------------------------------------------------- */
@@ -973,6 +1081,10 @@ const struct CMUnitTest kernel_tests[] = {
 	cmocka_unit_test(a_child_is_not_its_parents_client),
 	cmocka_unit_test(a_child_that_lives_does_not_keep_its_parents_client),
 	cmocka_unit_test(in_another_network_namespace_a_ledger_lends_and_counts_its_own),
+	cmocka_unit_test(a_nonce_says_whose_it_is_to_whom_it_was_sent),
+	cmocka_unit_test(a_nonce_for_nobody_or_too_many_are_refused),
+	cmocka_unit_test(without_memory_for_a_nonce_none_is_awaited),
+	cmocka_unit_test(of_strangers_nonces_only_so_many_are_read_at_one_go),
 	cmocka_unit_test(of_an_offer_that_was_read_its_end_is_told),
 	cmocka_unit_test(what_others_tell_keeps_no_loan_of_ours_charged),
 	cmocka_unit_test(an_event_that_finds_no_memory_is_missed_and_its_loan_not_charged),
