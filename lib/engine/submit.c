@@ -150,7 +150,7 @@ static void fill_task(struct otte_batch *batch, uint32_t index, const struct ott
 {
 	struct otte_task_record *task = &batch->tasks[index];
 
-	memset(task, 0, sizeof(*task));
+	zero_bytes(task, sizeof(*task));
 	task->batch = batch;
 	task->index = index;
 	task->members = 1;
