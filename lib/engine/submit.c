@@ -215,6 +215,7 @@ static int prepare_group(struct otte_task_record *head)
 	if (ret)
 		goto unuse;
 	work->local = region->mem->address + offset;
+	work->firm = region->mem->kind == OTTE_MEM_OWNED;
 	work->epoch = head->segment->epoch;
 	work->done = work_done;
 	head->entry.bytes = work->length;

@@ -6,6 +6,9 @@
  *   REQUEST --WRITE--> PAYLOAD --in--> ANSWER       (refused: DROP instead of PAYLOAD)
  *   REQUEST --> PARKED --> as above
  *
+ * An answer is a header and what it promises. A READ that bears a mark is answered by its payload alone, with no
+ * header, if it is not refused (control/wire.h).
+ *
  * A READ that was answered without a copy (zerocopy.h) is over for the peer once it has the bytes, but here
  * only with the kernel's notification: until then its use stands in tcp.unproven, and the lane goes on. A
  * request that is in conflict with such a use, and with nothing else, must not be refused for it; its lane is
@@ -91,6 +94,7 @@ struct source_lane {
 	uint32_t rounds, lone_rounds;
 	uint8_t header[OTTE_LANE_REQUEST_BYTES];
 	uint8_t answer[OTTE_LANE_ANSWER_BYTES];
+	uint32_t head;                  /* bytes of `answer` that are sent: all, or none */
 	struct otte_lane_request request;
 	struct otte_source_use *use;    /* NULL: refused, or between requests */
 	uint8_t *address;
@@ -285,9 +289,14 @@ static void become(struct source_lane *lane, enum source_state state)
 	lane->moved = 0;
 }
 
-static void prepare_answer(struct source_lane *lane)
+static bool is_marked(const struct source_lane *lane)
 {
-	const struct otte_lane_answer answer = {
+	return lane->request.mark[0] | lane->request.mark[1];
+}
+
+static void prepare_header(struct source_lane *lane)
+{
+	struct otte_lane_answer answer = {
 		.op = lane->request.op,
 		.effect = lane->effect,
 		.id = lane->request.id,
@@ -295,7 +304,20 @@ static void prepare_answer(struct source_lane *lane)
 		.length = lane->status ? 0 : lane->request.length,
 	};
 
+	if (lane->status) {
+		answer.mark[0] = lane->request.mark[0];
+		answer.mark[1] = lane->request.mark[1];
+	}
 	otte_lane_answer_encode(&answer, lane->answer);
+	lane->head = sizeof(lane->answer);
+}
+
+static void prepare_answer(struct source_lane *lane)
+{
+	if (lane->status || !is_marked(lane))
+		prepare_header(lane);
+	else
+		lane->head = 0;
 	become(lane, SOURCE_ANSWER);
 }
 
@@ -533,9 +555,13 @@ static OTTE_FRAMELESS ssize_t send_two(struct source_lane *lane, uint8_t *payloa
 	struct iovec iov[2];
 	struct msghdr message = { .msg_iov = iov };
 
-	if (lane->moved < sizeof(lane->answer)) {
+	if (lane->moved < lane->head) {
 		iov[message.msg_iovlen].iov_base = lane->answer + lane->moved;
-		iov[message.msg_iovlen++].iov_len = sizeof(lane->answer) - lane->moved;
+		iov[message.msg_iovlen++].iov_len = lane->head - lane->moved;
+	} else {
+		/* The short call is cheaper. There is a payload, for else all would have been sent. */
+		return otte_sys_send(lane->watch.fd, payload + into, length - into,
+				     flags | MSG_DONTWAIT | MSG_NOSIGNAL);
 	}
 	if (length) {
 		iov[message.msg_iovlen].iov_base = payload + into;
@@ -546,7 +572,7 @@ static OTTE_FRAMELESS ssize_t send_two(struct source_lane *lane, uint8_t *payloa
 
 static uint64_t payload_sent(const struct source_lane *lane)
 {
-	return lane->moved - min_u64(lane->moved, sizeof(lane->answer));
+	return lane->moved - min_u64(lane->moved, lane->head);
 }
 
 static OTTE_FRAMELESS ssize_t send_copied(struct source_lane *lane, uint64_t payload, bool more)
@@ -584,11 +610,11 @@ static ssize_t send_tail(struct source_lane *lane, uint64_t before)
 /* The same: the answer's head has a place of its own, which is used again at once, and so is copied. */
 static ssize_t send_zerocopy(struct source_lane *lane, uint64_t payload)
 {
-	uint64_t into = lane->moved - sizeof(lane->answer);
+	uint64_t into = lane->moved - lane->head;
 
-	if (lane->moved < sizeof(lane->answer))
+	if (lane->moved < lane->head)
 		return otte_sys_send(lane->watch.fd, lane->answer + lane->moved,
-				     sizeof(lane->answer) - lane->moved,
+				     lane->head - lane->moved,
 				     MSG_MORE | MSG_DONTWAIT | MSG_NOSIGNAL);
 	return tcp_zerocopy_send(lane->zerocopy, &lane->sending->claim, lane->address + into,
 				 payload - into);
@@ -619,7 +645,7 @@ static void end_answer(struct source_lane *lane)
 static OTTE_FRAMELESS int send_some(struct source_lane *lane)
 {
 	uint64_t payload = lane->request.op == OTTE_READ && !lane->status ? lane->request.length : 0;
-	uint64_t total = sizeof(lane->answer) + payload;
+	uint64_t total = lane->head + payload;
 	uint64_t held = payload ? lane->held : 0, before = payload - held;
 	bool tail = held && payload_sent(lane) >= before;
 	bool zerocopy = !tail && wants_zerocopy(lane, before);
@@ -639,7 +665,7 @@ static OTTE_FRAMELESS int send_some(struct source_lane *lane)
 	if (n < 0)
 		return errno == EINTR ? 1 : otte_fail(-errno, "send: %m");
 	lane->moved += (uint64_t)n;
-	if (zerocopy && lane->moved == sizeof(lane->answer))
+	if (zerocopy && lane->moved == lane->head)
 		return 1;
 	if (held && !tail && payload_sent(lane) == before)
 		return 1; /* the tail is next */
