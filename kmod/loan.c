@@ -281,12 +281,16 @@ static struct otte_loan *loan_create(struct otte_client *lender, u32 direction, 
 	return loan;
 }
 
-/* Whether what is mapped now is what was registered: nobody can say of a suspect NONE region. */
-static bool region_fresh(struct otte_region *region)
+/*
+ * Whether @region can be lent: what is mapped now is what was registered. Of a suspect NONE region
+ * nobody can say whether its pages are the same, which matters to all but those who go by address.
+ */
+static bool region_fresh(struct otte_region *region, u32 flags)
 {
 	u64 word = otte_region_word(region);
 
-	if ((word & OTTE_STATUS_SUSPECT) && region->backing == OTTE_BACKING_NONE)
+	if ((word & OTTE_STATUS_SUSPECT) && region->backing == OTTE_BACKING_NONE &&
+	    !(flags & OTTE_LOAN_BY_ADDRESS))
 		return false;
 	return !(word & OTTE_STATUS_STALE);
 }
@@ -297,7 +301,7 @@ static int loan_check_region(struct otte_loan *loan, struct otte_region *region,
 {
 	int err;
 
-	if (!region_fresh(region))
+	if (!region_fresh(region, loan->flags))
 		return -ESTALE;
 	if (loan->direction & ~region->access)
 		return -EACCES;
@@ -308,7 +312,8 @@ static int loan_check_region(struct otte_loan *loan, struct otte_region *region,
 	if (region->backing == OTTE_BACKING_FILE && (offset || length != region->length))
 		return -ERANGE;
 	loan->range.standing = loan->flags & OTTE_LOAN_STANDING;
-	if ((loan->flags & ~OTTE_LOAN_STANDING) && region->backing != OTTE_BACKING_PAGES)
+	if ((loan->flags & (OTTE_LOAN_REVOCABLE | OTTE_LOAN_MAPPABLE)) &&
+	    region->backing != OTTE_BACKING_PAGES)
 		return -EACCES;
 	if ((loan->flags & OTTE_LOAN_MAPPABLE) &&
 	    (!PAGE_ALIGNED(region->page_offset + offset) || !PAGE_ALIGNED(length) ||
@@ -515,7 +520,7 @@ static int loan_accept(struct otte_loan *loan, struct otte_client *borrower, u32
 		return -ENOENT;
 	if (otte_fence_blocks(loan->lender, borrower))
 		return -EKEYREVOKED;
-	if (!region_fresh(region))
+	if (!region_fresh(region, loan->flags))
 		return -ESTALE;
 	if (window)
 		otte_map_slot_use(loan, window);

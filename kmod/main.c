@@ -35,7 +35,7 @@ static bool cgroup_v2_in_use(void)
 
 u64 otte_features(void)
 {
-	u64 features = OTTE_FEAT_DOMAIN | OTTE_FEAT_STANDING;
+	u64 features = OTTE_FEAT_DOMAIN | OTTE_FEAT_STANDING | OTTE_FEAT_BY_ADDRESS;
 
 	if (otte_pages_supported())
 		features |= OTTE_FEAT_PAGES;
@@ -178,7 +178,7 @@ static const struct command commands[] = {
 	COMMAND(OTTE_IOC_LOAN_REVOKE, otte_loan_revoke, reserved,
 		.handler = otte_loan_revoke_ioctl),
 	COMMAND(OTTE_IOC_LOAN_EXPOSE, otte_loan_expose, loan,
-		.flags = OTTE_LOAN_STANDING,
+		.flags = OTTE_LOAN_STANDING | OTTE_LOAN_BY_ADDRESS,
 		.handler = otte_loan_expose_ioctl),
 	COMMAND(OTTE_IOC_LOAN_COPY, otte_loan_copy, done, .handler = otte_loan_copy_ioctl),
 	COMMAND(OTTE_IOC_HOLD, otte_hold, hold, .handler = otte_hold_ioctl),

@@ -717,7 +717,7 @@ enum otte_loan_state {
  * @incarnation: of @peer
  * @state: moved by otte_loan_move() under the ledger
  * @direction: OTTE_READ | OTTE_WRITE
- * @flags: OTTE_LOAN_*
+ * @flags: OTTE_LOAN_*; of an exposure STANDING and BY_ADDRESS only, of an offer the others only
  * @accepted: mask of evidence the lender accepts, FORCED always
  * @evidence: why it ended
  * @ending: evidence to settle with once copies have drained; 0 if not being revoked

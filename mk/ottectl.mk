@@ -37,7 +37,8 @@ check-part-ottectl: $(OTTECTL_BIN)
 	@tests/ottectl/run $(OTTECTL_BIN)
 
 # What needs no module.
-UNIT_WITH_ottectl := $(addprefix tools/ottectl/,describe.o limits_file.o link.o message.o options.o sysfs.o tally.o)
+UNIT_WITH_ottectl := $(addprefix tools/ottectl/,describe.o limits_file.o link.o message.o options.o sysfs.o tally.o) \
+	tools/common/number.o
 $(B)/unit/ottectl: LDLIBS_OTTE += $(NL_LIBS)
 
 $(O)/fuzz/obj/tools/ottectl/%.o $(O)/fuzz/obj/tests/fuzz/ottectl_fuzz.o: CPPFLAGS_OTTE += $(OTTECTL_CPPFLAGS)

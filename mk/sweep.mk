@@ -34,6 +34,10 @@ check-part-sweep: $(SWEEP_BIN)
 bench-regions: $(B)/unit/regions ## 100 rounds of 10,000 regions: the last ones cost what the first did
 	@$(B)/unit/regions bench
 
+.PHONY: bench-guard
+bench-guard: $(B)/unit/engine ## what it costs that a verdict follows a READ of adopted memory
+	@$(B)/unit/engine bench
+
 # Unit programs that work on the engine's pair.
 $(foreach n,alone batch ends gate peers stale threads zerocopy,$(eval UNIT_WITH_$(n) := tests/unit/engine/pair.o))
 

@@ -5,10 +5,11 @@
 # other folders that it needs in UNIT_WITH_NAME.
 
 UNIT_NAMES := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tests/unit/*/*.c)))))
-# The ledger's tests fail allocations, and calls of the module, one by one.
-LDFLAGS_unit_ledger := -Wl,--wrap=malloc,--wrap=calloc,--wrap=ioctl
+# The ledger's tests fail allocations, calls of the module and sockets one by one, and hide what the module can.
+LDFLAGS_unit_ledger := $(addprefix -Wl$(comma)--wrap=,malloc calloc ioctl socket otte_module_query)
 # Which node is the module's, and what stands behind it.
-LDFLAGS_unit_errors := -Wl,--wrap=otte_ledger_node_open,--wrap=otte_module_query
+LDFLAGS_unit_errors := $(addprefix -Wl$(comma)--wrap=,otte_ledger_node_open otte_module_query \
+	otte_module_client_init)
 # When the kernel lets go of memory that it sends from is up to the test.
 LDFLAGS_unit_zerocopy := $(addprefix -Wl$(comma)--wrap=,setsockopt send recv recvmsg \
 	otte_sys_send otte_sys_recv otte_sys_recvmsg)
@@ -21,8 +22,9 @@ LDFLAGS_unit_alone := $(addprefix -Wl$(comma)--wrap=,recv recvmsg otte_sys_recv 
 LDFLAGS_unit_ends := $(addprefix -Wl$(comma)--wrap=,otte_access_end otte_notify_send_list otte_batch_start \
 	otte_peer_check_region otte_peer_wait_ready)
 
-# Where a source stops, and what it finds when it looks at its memory.
-LDFLAGS_unit_stale := -Wl,--wrap=otte_source_begin,--wrap=otte_source_still,--wrap=tcp_peer_unplan
+# Where a source stops, what it finds when it looks at its memory, and what the kernel finds that sends it.
+LDFLAGS_unit_stale := $(addprefix -Wl$(comma)--wrap=,otte_source_begin otte_source_still tcp_peer_unplan \
+	sendmsg otte_sys_sendmsg tcp_zerocopy_send)
 
 # The slot gate beside the module's arithmetic, built against the few things that it takes from the kernel.
 UNIT_WITH_slots := kmod/slot.o

@@ -410,7 +410,10 @@ struct otte_peer_info {
 
 OTTE_API int otte_segment_peer(struct otte_segment *segment, struct otte_peer_info *info);
 
-/* The peer's counters, asked over the control connection. */
+/*
+ * The peer's counters, asked over the control connection; `threads` is 0. Those of its ledger may be
+ * 100 ms old.
+ */
 OTTE_API int otte_segment_stats(struct otte_segment *segment, int64_t timeout_ns,
 				struct otte_stats *stats);
 

@@ -2,6 +2,7 @@
 #include "base/fd.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -105,12 +106,33 @@ int otte_fd_timer(void)
 	return fd;
 }
 
+int otte_fd_open(const char *path, int flags)
+{
+	int fd;
+
+	pthread_mutex_lock(&lock);
+	fd = mark(open(path, flags | O_NONBLOCK | O_CLOEXEC));
+	pthread_mutex_unlock(&lock);
+	return fd;
+}
+
+int otte_fd_netlink(int protocol)
+{
+	int fd;
+
+	pthread_mutex_lock(&lock);
+	fd = mark(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol));
+	pthread_mutex_unlock(&lock);
+	return fd;
+}
+
 void otte_fd_close(int fd)
 {
 	if (fd < 0)
 		return;
 	pthread_mutex_lock(&lock);
-	marked[(size_t)fd / WORD_BITS] &= ~(1ull << (size_t)fd % WORD_BITS);
+	if ((size_t)fd / WORD_BITS < words)
+		marked[(size_t)fd / WORD_BITS] &= ~(1ull << (size_t)fd % WORD_BITS);
 	close(fd);
 	pthread_mutex_unlock(&lock);
 }

@@ -8,7 +8,8 @@
  * fork() returns in it. Opening and marking are one step under one lock, which fork() takes as well;
  * no fork sees a descriptor that is open and not marked, or marked and another file by now.
  *
- * All descriptors are close-on-exec, and all but epoll sets are non-blocking. On failure: -1 and errno.
+ * All descriptors are close-on-exec, and all but epoll sets and netlink sockets are non-blocking. On failure:
+ * -1 and errno.
  */
 #ifndef OTTE_BASE_FD_H
 #define OTTE_BASE_FD_H
@@ -19,6 +20,9 @@ int otte_fd_eventfd(unsigned count);
 int otte_fd_epoll(void);
 /* On CLOCK_MONOTONIC. */
 int otte_fd_timer(void);
+int otte_fd_open(const char *path, int flags);
+/* Of a netlink protocol; who asks limits its waiting. */
+int otte_fd_netlink(int protocol);
 void otte_fd_close(int fd);
 
 /* Around fork(); who forks calls them, see engine/fork.c. */

@@ -28,7 +28,7 @@
 #include "control/identity.h"
 
 #define OTTE_WIRE_MAGIC 0x4554544fu /* "OTTE" as it stands on the wire */
-#define OTTE_WIRE_VERSION 1
+#define OTTE_WIRE_VERSION 2
 #define OTTE_FRAME_HEADER 24
 #define OTTE_NONCE_BYTES 32
 #define OTTE_MAC_BYTES 32
@@ -191,13 +191,20 @@ struct otte_lane_request {
 };
 
 /*
- * magic u32, op u8, effect u8, reserved u16, id u64, status i32, reserved u32, length u64,
+ * magic u32, op u8, effect u8, mask u8, fresh u8, id u64, status i32, reserved u32, length u64,
  * mark u64[2], reserved u64[2]. Behind the answer to a READ with status 0 follow `length` bytes: on both sides the
  * kernel copies them faster where they begin at a multiple of 64. Answers come in the order of requests.
+ *
+ * Where `mask` is not 0 one byte more follows, the verdict, which was read after all of them: they are what
+ * was asked for if it is `fresh` in the bits of `mask`. Otherwise the memory went away while it was sent, and
+ * the READ has failed with -ESTALE. A READ with a mark whose answer would have a verdict is refused with -EAGAIN:
+ * it is to be asked again, without a mark.
  */
 struct otte_lane_answer {
 	uint8_t op;
 	uint8_t effect;   /* enum otte_remote_effect, of a WRITE that failed */
+	uint8_t mask;     /* of a READ with status 0, else 0 */
+	uint8_t fresh;    /* no bits but those of `mask` */
 	uint64_t id;
 	int32_t status;   /* 0 or a negative errno */
 	uint64_t length;  /* status 0: as asked; else 0 */

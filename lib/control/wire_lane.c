@@ -14,7 +14,7 @@
 
 _Static_assert(OTTE_LANE_REQUEST_BYTES == 4 + 4 * 1 + 5 * 8 + 2 * 8, "lane request layout");
 _Static_assert(OTTE_LANE_REQUEST_BYTES == OTTE_LANE_MARK_AT + 2 * 8, "the mark comes last");
-_Static_assert(OTTE_LANE_ANSWER_BYTES == 4 + 1 + 1 + 2 + 8 + 4 + 4 + 8 + 4 * 8, "lane answer layout");
+_Static_assert(OTTE_LANE_ANSWER_BYTES == 4 + 4 * 1 + 8 + 4 + 4 + 8 + 4 * 8, "lane answer layout");
 
 static int check_magic(const char *what, uint32_t magic)
 {
@@ -114,7 +114,8 @@ void otte_lane_answer_encode(const struct otte_lane_answer *answer,
 	at = put_le32(at, OTTE_LANE_MAGIC);
 	at = put_u8(at, answer->op);
 	at = put_u8(at, answer->effect);
-	at = put_le16(at, 0);
+	at = put_u8(at, answer->mask);
+	at = put_u8(at, answer->fresh);
 	at = put_le64(at, answer->id);
 	at = put_le32(at, (uint32_t)answer->status);
 	at = put_le32(at, 0);
@@ -135,6 +136,12 @@ static int check_answer(const struct otte_lane_answer *answer)
 		rc = otte_wire_status("lane answer", answer->status);
 	if (rc)
 		return rc;
+	if (answer->mask && (answer->op != OTTE_READ || answer->status))
+		return otte_fail(-EPROTO, "lane answer: mask is 0x%x with op %u and status %" PRId32,
+				 answer->mask, answer->op, answer->status);
+	if (answer->fresh & ~answer->mask)
+		return otte_fail(-EPROTO, "lane answer: fresh is 0x%x with mask 0x%x", answer->fresh,
+				 answer->mask);
 	if (answer->effect != OTTE_EFFECT_NONE && (answer->op != OTTE_WRITE || !answer->status))
 		return otte_fail(-EPROTO, "lane answer: effect is %u with op %u and status %" PRId32,
 				 answer->effect, answer->op, answer->status);
@@ -152,7 +159,6 @@ int otte_lane_answer_decode(const uint8_t in[OTTE_LANE_ANSWER_BYTES],
 	uint32_t magic, status, reserved32;
 	struct otte_lane_answer got;
 	uint64_t reserved, any = 0;
-	uint16_t reserved16;
 	const uint8_t *at;
 	size_t i;
 	int rc;
@@ -160,7 +166,8 @@ int otte_lane_answer_decode(const uint8_t in[OTTE_LANE_ANSWER_BYTES],
 	at = get_le32(in, &magic);
 	at = get_u8(at, &got.op);
 	at = get_u8(at, &got.effect);
-	at = get_le16(at, &reserved16);
+	at = get_u8(at, &got.mask);
+	at = get_u8(at, &got.fresh);
 	at = get_le64(at, &got.id);
 	at = get_le32(at, &status);
 	at = get_le32(at, &reserved32);
@@ -176,8 +183,6 @@ int otte_lane_answer_decode(const uint8_t in[OTTE_LANE_ANSWER_BYTES],
 	rc = check_magic("lane answer", magic);
 	if (!rc)
 		rc = check_answer(&got);
-	if (!rc)
-		rc = otte_wire_zero("lane answer", "reserved16", reserved16);
 	if (!rc)
 		rc = otte_wire_zero("lane answer", "reserved32", reserved32);
 	if (!rc)

@@ -130,8 +130,9 @@ static int open_ledger(struct otte_engine *engine)
 	ret = otte_ledger_open(engine->config.ledger, &limits, &engine->ledger);
 	if (ret)
 		return ret;
+	/* It borrows from peers alone. Whoever shares the node has nothing to offer it. */
 	ret = engine->ledger->ops->client_open(engine->ledger, engine->identity.name,
-					       &engine->client);
+					       OTTE_CLIENT_NO_OFFERS, &engine->client);
 	if (ret)
 		engine->ledger->ops->close(engine->ledger);
 	return ret;

@@ -67,13 +67,17 @@ struct otte_engine {
 
 	struct otte_progress progress;
 
-	/* Serving. server belongs to serve thread 0. */
+	/* Serving. server and told belong to serve thread 0. */
 	unsigned serve_count;
 	struct otte_loop serve_loops[OTTE_WORKERS_MAX];
 	struct otte_serve_thread serve_threads[OTTE_WORKERS_MAX];
 	_Atomic bool serve_stop, serve_bye;
 	struct otte_control_server server;
 	struct otte_stats_socket *stats_socket;
+	struct {
+		struct otte_ledger_counters ledger;
+		uint64_t at_ns;          /* 0: nothing was counted yet */
+	} told;                          /* to peers that ask for counters */
 
 	pthread_mutex_t memory_lock;
 	struct otte_itree memories;      /* allocations by address */
@@ -108,6 +112,7 @@ struct otte_engine {
 	_Atomic uint64_t tick_due_ns;    /* peers want to be looked at then */
 	struct otte_gate gate;
 	_Atomic uint64_t describe_stamp;
+	_Atomic uint64_t quota_said_ns;  /* 0: never */
 
 	struct {
 		_Atomic uint64_t refused_requests;
@@ -131,5 +136,7 @@ static inline void otte_engine_tick_at(struct otte_engine *engine, uint64_t at_n
 }
 
 void otte_engine_fill_stats(struct otte_engine *engine, struct otte_stats *stats);
+/* For a peer: the ledger as of a moment ago. Serve thread 0 alone. */
+void otte_engine_tell_stats(struct otte_engine *engine, struct otte_stats *stats);
 
 #endif

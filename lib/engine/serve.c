@@ -117,7 +117,7 @@ static int describe(void *arg, uint64_t after, struct otte_region_info *rows, si
 
 static void stats(void *arg, struct otte_stats *out)
 {
-	otte_engine_fill_stats(arg, out);
+	otte_engine_tell_stats(arg, out);
 }
 
 static void fill_server(struct otte_engine *engine)

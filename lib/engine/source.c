@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -170,6 +171,17 @@ void otte_source_lane_closed(void *arg)
 
 /* ---- Requests ---- */
 
+/* An administrator's limit is told where it can be raised; peers can ask for this line, so once a second. */
+static void say_quota(struct otte_engine *engine)
+{
+	uint64_t now_ns = otte_coarse_ns(), said_ns = atomic_load(&engine->quota_said_ns);
+
+	if (said_ns && now_ns - said_ns < NSEC_PER_SEC)
+		return;
+	if (atomic_compare_exchange_strong(&engine->quota_said_ns, &said_ns, now_ns))
+		otte_log(OTTE_LOG_WARNING, "a peer is lent nothing: %s", otte_error_text());
+}
+
 /* Under peer->lock. */
 static int expose(struct source_peer *peer, struct otte_region *region, uint8_t op,
 		  struct standing **out)
@@ -194,7 +206,10 @@ static int expose(struct source_peer *peer, struct otte_region *region, uint8_t 
 	standing->region = region;
 	standing->key.region = region->id;
 	standing->key.right = op;
+	terms.flags |= OTTE_LOAN_BY_ADDRESS; /* lanes are served by this process */
 	ret = ops->loan_offer(engine->client, &terms, &standing->loan);
+	if (ret == -EDQUOT)
+		say_quota(engine);
 	if (ret)
 		goto free_standing;
 	HASH_ADD(hh, peer->loans, key, sizeof(standing->key), standing);
@@ -394,9 +409,11 @@ void otte_source_refused(void *arg)
 }
 
 /* What the engine has mapped is the engine's to unmap, which it does once no region of it is left. */
-bool otte_source_guarded(const struct otte_source_use *use)
+const struct otte_region_watch *otte_source_guarded(const struct otte_source_use *use)
 {
-	return use->region->watch.mask && use->region->mem->kind == OTTE_MEM_ADOPTED;
+	const struct otte_region_watch *watch = &use->region->watch;
+
+	return watch->mask && use->region->mem->kind == OTTE_MEM_ADOPTED ? watch : NULL;
 }
 
 int otte_source_still(const struct otte_source_use *use)

@@ -27,7 +27,7 @@ int otte_source_begin(void *peer, const struct otte_lane_request *request,
 		      struct otte_source_use **use, uint8_t **address);
 void otte_source_refused(void *peer);
 int otte_source_still(const struct otte_source_use *use);
-bool otte_source_guarded(const struct otte_source_use *use);
+const struct otte_region_watch *otte_source_guarded(const struct otte_source_use *use);
 void otte_source_end(struct otte_source_use *use, bool complete);
 int otte_source_retain(struct otte_source_use *use);
 void otte_source_lane_closed(void *peer);

@@ -6,24 +6,30 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "engine/engine.h"
 #include "engine/source.h"
 
-void otte_engine_fill_stats(struct otte_engine *engine, struct otte_stats *stats)
+/*
+ * A peer asks as often as it likes, and to count the kernel's ledger takes dumps of the whole node: so
+ * what peers are told of the ledger is up to this old.
+ */
+#define TOLD_AGE_NS (100 * NSEC_PER_MSEC)
+
+static void fill(struct otte_engine *engine, const struct otte_ledger_counters *ledger,
+		 struct otte_stats *stats)
 {
-	struct otte_ledger_counters ledger = { 0 };
 	struct otte_request_counts asked;
 	struct otte_source_counts served;
 
-	engine->ledger->ops->counters(engine->ledger, &ledger);
 	otte_peer_sum(engine, &asked);
 	otte_source_sum(engine, &served);
 	*stats = (struct otte_stats){
 		.size = stats->size,
 		.threads = 2 + engine->config.tcp_workers, /* engine.h */
-		.regions = ledger.regions,
-		.registered_bytes = ledger.registered_bytes,
+		.regions = ledger->regions,
+		.registered_bytes = ledger->registered_bytes,
 		.segments = atomic_load(&engine->segments),
 		.requests = atomic_load(&engine->requests),
 		.bytes = atomic_load(&engine->bytes),
@@ -40,10 +46,10 @@ void otte_engine_fill_stats(struct otte_engine *engine, struct otte_stats *stats
 		.peers_out = atomic_load(&engine->counters.peers_out),
 		.bad_frames = atomic_load(&engine->server.bad_frames),
 		.reconnects = atomic_load(&engine->counters.reconnects),
-		.loans = ledger.loans,
-		.loans_settled = ledger.loans_settled,
-		.retained = ledger.retained,
-		.retained_bytes = ledger.retained_bytes,
+		.loans = ledger->loans,
+		.loans_settled = ledger->loans_settled,
+		.retained = ledger->retained,
+		.retained_bytes = ledger->retained_bytes,
 		.notifications_sent = atomic_load(&engine->counters.notifications_sent),
 		.notifications_received = atomic_load(&engine->counters.notifications_received),
 		.stale_regions = atomic_load(&engine->counters.stale_regions),
@@ -54,6 +60,23 @@ void otte_engine_fill_stats(struct otte_engine *engine, struct otte_stats *stats
 		.low_inflight_bytes = atomic_load(&engine->gate.slots.low_bytes),
 	};
 	engine->tcp->ops->counters(engine->tcp, stats);
+}
+
+void otte_engine_fill_stats(struct otte_engine *engine, struct otte_stats *stats)
+{
+	struct otte_ledger_counters ledger = { 0 };
+
+	engine->ledger->ops->counters(engine->ledger, &ledger);
+	fill(engine, &ledger, stats);
+}
+
+void otte_engine_tell_stats(struct otte_engine *engine, struct otte_stats *stats)
+{
+	if (!engine->told.at_ns || otte_now_ns() - engine->told.at_ns >= TOLD_AGE_NS) {
+		engine->ledger->ops->counters(engine->ledger, &engine->told.ledger);
+		engine->told.at_ns = otte_now_ns(); /* counting may take longer than that */
+	}
+	fill(engine, &engine->told.ledger, stats);
 }
 
 int otte_engine_stats(struct otte_engine *engine, struct otte_stats *stats)

@@ -9,11 +9,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/util.h"
 #include "ledger/open.h"
@@ -42,20 +43,52 @@ static int leave(struct kernel_client *client, int rc)
 
 /* ---- Refusals -------------------------------------------------------------------------------- */
 
+/* Whose limit it is: the file that an administrator sets, and of which cgroup or user. */
+static void name_limit(const struct otte_module_event *why, char *text, size_t size)
+{
+	int used;
+
+	if (!strcmp(why->level, "memlock")) {
+		snprintf(text, size, "RLIMIT_MEMLOCK of user %" PRIu64, why->key);
+		return;
+	}
+	used = snprintf(text, size, "the module's limit_%s/%s", why->level, why->resource);
+	if (!strcmp(why->level, "cgroup") || !strcmp(why->level, "user"))
+		snprintf(text + used, size - (size_t)used, " (%s %" PRIu64 ")", why->level,
+			 why->key);
+}
+
 static int refused_budget(struct kernel_client *client, const char *what, uint64_t id)
 {
 	const struct otte_module_event *why = &client->refusal;
+	char limit[128];
 
 	kernel_event_pump(client); /* the module tells level and resource in an event */
 	if (!why->level)
 		return otte_fail(-EDQUOT, "%s %" PRIu64 ": a limit of the module is reached", what,
 				 id);
+	name_limit(why, limit, sizeof(limit));
 	otte_fail(-EDQUOT,
-		  "%s %" PRIu64 ": the module's limit_%s/%s: %" PRIu64 " of %" PRIu64
-		  " charged, %" PRIu64 " more asked for",
-		  what, id, why->level, why->resource, why->usage, why->limit, why->requested);
+		  "%s %" PRIu64 ": %s: %" PRIu64 " of %" PRIu64 " charged, %" PRIu64
+		  " more asked for",
+		  what, id, limit, why->usage, why->limit, why->requested);
 	client->refusal.level = NULL;
 	return -EDQUOT;
+}
+
+/* There is no client yet that the module could tell the level. */
+static int refused_client(struct kernel_client *client, int rc)
+{
+	switch (rc) {
+	case -EDQUOT:
+		return otte_fail(rc, "a client: the module's limit_user/clients, "
+				     "limit_cgroup/clients or limit_module/clients is reached");
+	case -ENOSPC:
+		return otte_fail(-EDQUOT, "a client: more cgroups and user namespaces, one inside "
+					  "the other, than the module can charge");
+	default:
+		return kernel_refused(client, rc, "client", 0);
+	}
 }
 
 int kernel_refused(struct kernel_client *client, int rc, const char *what, uint64_t id)
@@ -156,17 +189,20 @@ static void drop_member(struct kernel_ledger *ledger, uint64_t id, bool left_som
 
 /* ---- Clients --------------------------------------------------------------------------------- */
 
-static int attach(struct kernel_ledger *ledger, struct kernel_client *client)
+static int attach(struct kernel_ledger *ledger, struct kernel_client *client, uint32_t flags)
 {
+	const struct otte_module_init init = {
+		.status_regions = ledger->status_regions,
+		.flags = flags & OTTE_CLIENT_NO_OFFERS ? OTTE_MODULE_ALLOWLIST : 0,
+	};
 	int rc;
 
 	client->fd = otte_ledger_node_open(OTTE_LEDGER_NODE);
 	if (client->fd < 0)
 		return client->fd;
-	rc = otte_module_client_init(client->fd, ledger->status_regions, &client->id,
-				     &client->status_bytes);
+	rc = otte_module_client_init(client->fd, &init, &client->id, &client->status_bytes);
 	if (rc) {
-		rc = kernel_refused(client, rc, "client", 0);
+		rc = refused_client(client, rc);
 		goto close;
 	}
 	rc = otte_module_status_map(client->fd, client->status_bytes, &client->status);
@@ -180,11 +216,11 @@ static int attach(struct kernel_ledger *ledger, struct kernel_client *client)
 		return 0;
 	otte_module_status_unmap(client->status, client->status_bytes);
 close:
-	close(client->fd);
+	otte_fd_close(client->fd);
 	return rc;
 }
 
-static int client_open(struct otte_ledger *handle, const char *comm,
+static int client_open(struct otte_ledger *handle, const char *comm, uint32_t flags,
 		       struct otte_ledger_client **out)
 {
 	struct kernel_client *client = calloc(1, sizeof(*client));
@@ -196,7 +232,7 @@ static int client_open(struct otte_ledger *handle, const char *comm,
 	client->base.ledger = handle;
 	TAILQ_INIT(&client->events);
 	pthread_mutex_init(&client->lock, NULL);
-	rc = attach(to_ledger(handle), client);
+	rc = attach(to_ledger(handle), client, flags);
 	if (rc) {
 		pthread_mutex_destroy(&client->lock);
 		free(client);
@@ -219,7 +255,7 @@ static void client_close(struct otte_ledger_client *handle)
 	kernel_loan_withdraw_remote(client, 0);
 	left = client->lent || client->accepted || client->holds;
 	otte_module_status_unmap(client->status, client->status_bytes);
-	close(client->fd);
+	otte_fd_close(client->fd);
 	drop_member(kernel_ledger_of(client), client->id, left);
 	kernel_event_free_all(client);
 	kernel_loan_free_all(client);
@@ -394,7 +430,8 @@ static void close_ledger(struct otte_ledger *handle)
 	struct otte_ledger_counters left = { 0 };
 	struct kernel_member *member, *next;
 
-	if (!kernel_count(ledger, &left) && left.retained)
+	/* Where no client left anything nothing is looked for: the text of why it is closed stays. */
+	if (ledger->members && !kernel_count(ledger, &left) && left.retained)
 		otte_log(OTTE_LOG_WARNING,
 			 "ledger: closed with %" PRIu64 " retained records of %" PRIu64
 			 " bytes, which the module keeps",
@@ -440,18 +477,29 @@ static int look_at_module(struct otte_module_facts *facts)
 	if (fd < 0)
 		return fd;
 	rc = otte_module_query(fd, facts);
-	close(fd);
+	otte_fd_close(fd);
 	if (rc)
 		return otte_fail(-ENODEV, "ledger: %s: is not the otte module's node: %s",
 				 OTTE_LEDGER_NODE, strerror(-rc));
 	return otte_module_check(facts, NEEDED);
 }
 
+/* The caller's limit, and the words of the status page, of which the module has only so many. */
+static void set_regions(struct kernel_ledger *ledger, uint64_t wanted, uint64_t room)
+{
+	ledger->regions_max = wanted;
+	ledger->status_regions = (uint32_t)min_u64(wanted, room);
+	if (wanted > room && wanted != UINT64_MAX)
+		otte_log(OTTE_LOG_WARNING,
+			 "ledger: limits.regions: of %" PRIu64 " regions the module's status page "
+			 "has room for %" PRIu64 ", which rules",
+			 wanted, room);
+}
+
 int otte_ledger_kernel_open(const struct otte_ledger_limits *limits, struct otte_ledger **out)
 {
 	struct otte_module_facts facts;
 	struct kernel_ledger *ledger;
-	uint64_t regions;
 	int rc = look_at_module(&facts);
 
 	if (rc)
@@ -461,8 +509,11 @@ int otte_ledger_kernel_open(const struct otte_ledger_limits *limits, struct otte
 		return otte_fail(-ENOMEM, "no memory for a ledger");
 	ledger->base.ops = &kernel_ops;
 	ledger->event_bytes = facts.event_bytes;
-	regions = min_u64(limits ? limits->regions : UINT64_MAX, facts.status_regions_max);
-	ledger->status_regions = (uint32_t)regions;
+	ledger->by_address = facts.features & OTTE_MODULE_FEAT_BY_ADDRESS;
+	if (!ledger->by_address)
+		otte_log(OTTE_LOG_INFO, "ledger: this module lends memory whose pages may have been "
+					"replaced (copy on write, swap) to no new peer");
+	set_regions(ledger, limits ? limits->regions : UINT64_MAX, facts.status_regions_max);
 	pthread_mutex_init(&ledger->lock, NULL);
 	otte_netlink_open(&ledger->netlink);
 	if (ledger->netlink.error)

@@ -41,6 +41,8 @@ struct kernel_ledger {
 	struct otte_ledger base;
 	struct otte_netlink netlink;
 	uint32_t event_bytes;
+	bool by_address; /* the module knows such loans */
+	uint64_t regions_max; /* of each client: the caller's limit */
 	uint32_t status_regions; /* words asked for on each client's status page */
 	pthread_mutex_t lock; /* the rest */
 	struct kernel_member *members;
@@ -96,6 +98,7 @@ struct kernel_client {
 	struct kernel_hold *holds;
 	TAILQ_HEAD(kernel_events, kernel_event) events;
 	unsigned event_count;
+	uint64_t missed; /* events that were forgotten, since somebody heard how many */
 	struct otte_module_event refusal; /* the last one for want of budget; `level` NULL: none */
 };
 
@@ -169,7 +172,7 @@ int kernel_release(struct kernel_ledger *ledger, uint64_t retained);
 /* ---- kernel_event.c -------------------------------------------------------------------------- */
 
 int kernel_event_next(struct kernel_client *client, struct otte_event *event);
-/* Takes in what the module has to tell, as far as there is room. */
+/* Takes in what the module has to tell. */
 void kernel_event_pump(struct kernel_client *client);
 void kernel_event_free_all(struct kernel_client *client);
 

@@ -46,6 +46,8 @@ static void describe_loan(const struct otte_netlink_row *row, struct otte_loan_i
 		terms->flags |= OTTE_LOAN_MAPPABLE;
 	if (row->num[OTTE_A_FLAGS] & OTTE_MODULE_STANDING)
 		terms->flags |= OTTE_LOAN_STANDING;
+	if (row->num[OTTE_A_FLAGS] & OTTE_MODULE_BY_ADDRESS)
+		terms->flags |= OTTE_LOAN_BY_ADDRESS;
 	terms->accepted = (uint32_t)row->num[OTTE_A_ACCEPTED] << 1;
 	terms->tag = row->num[OTTE_A_TAG];
 	terms->borrower.client = row->num[OTTE_A_BORROWER];

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Owns what the module told a client and nobody has asked for yet. The module keeps a loan's
- * record, and its charge, until both sides read what they were told of it. So this reads along whenever the
- * client itself ended something, passes on what the interface knows, and keeps the rest to itself.
- * What it has taken in and not passed on is bounded: beyond that it stays in the module, charged.
- * Caller's lock: the client's.
+ * record, and its charge, until both sides read what they were told of it. So this reads along
+ * whenever the client itself ended something, passes on what the interface knows, and keeps the
+ * rest to itself.
+ *
+ * Whoever asks for no events must not stay charged for what it ended, however much others have to
+ * tell it. So reading never stops for want of a reader: of what was taken in and not asked for, the
+ * oldest is forgotten once there is too much, or no memory, and the next who asks hears how much
+ * that was. What it meant for this client's own tables was noted before. Caller's lock: the client's.
  */
 #include "ledger/kernel.h"
 
@@ -15,6 +19,11 @@
 #include "base/error.h"
 
 #define EVENTS_MAX 1024 /* of a client, taken in and not passed on */
+/*
+ * Read at one go. Others may tell as fast as this reads, so it must end; what they can have waiting
+ * at one client, 4096 offers and 1024 nonces, and an own event behind all that, is less.
+ */
+#define PUMP_MAX 8192
 
 static uint32_t kind_of(const struct otte_module_event *told)
 {
@@ -91,35 +100,51 @@ static void put_into_words(const struct otte_module_event *told, struct otte_eve
 	}
 }
 
-/* One that is to be passed on; -EAGAIN. */
-static int read_next(struct kernel_client *client, struct otte_event *event)
+/* The next one, taken note of: 1 if it is to be passed on, 0 if not; -EAGAIN. */
+static int read_one(struct kernel_client *client, struct otte_module_event *told)
 {
-	struct otte_module_event told;
-	int rc;
+	int rc = otte_module_event(client->fd, kernel_ledger_of(client)->event_bytes, told);
 
-	do {
-		rc = otte_module_event(client->fd, kernel_ledger_of(client)->event_bytes, &told);
-		if (rc)
-			return rc;
-	} while (!note(client, &told));
-	put_into_words(&told, event);
-	return 0;
+	return rc ? rc : note(client, told);
+}
+
+/* The memory of the oldest, or NULL: there is none. */
+static struct kernel_event *forget_oldest(struct kernel_client *client)
+{
+	struct kernel_event *event = TAILQ_FIRST(&client->events);
+
+	client->missed++;
+	if (!event)
+		return NULL;
+	TAILQ_REMOVE(&client->events, event, link);
+	client->event_count--;
+	return event;
+}
+
+static void keep(struct kernel_client *client, const struct otte_module_event *told)
+{
+	struct kernel_event *event = NULL;
+
+	if (client->event_count < EVENTS_MAX)
+		event = malloc(sizeof(*event));
+	if (!event)
+		event = forget_oldest(client);
+	if (!event)
+		return;
+	put_into_words(told, &event->event);
+	TAILQ_INSERT_TAIL(&client->events, event, link);
+	client->event_count++;
 }
 
 void kernel_event_pump(struct kernel_client *client)
 {
-	struct kernel_event *event;
+	struct otte_module_event told;
+	int rc = 0, i;
 
-	while (client->event_count < EVENTS_MAX) {
-		event = malloc(sizeof(*event)); /* first: what was read is gone from the module */
-		if (!event)
-			return;
-		if (read_next(client, &event->event)) {
-			free(event);
-			return;
-		}
-		TAILQ_INSERT_TAIL(&client->events, event, link);
-		client->event_count++;
+	for (i = 0; rc >= 0 && i < PUMP_MAX; i++) {
+		rc = read_one(client, &told);
+		if (rc > 0)
+			keep(client, &told);
 	}
 }
 
@@ -133,16 +158,33 @@ static void take_first(struct kernel_client *client, struct otte_event *out)
 	free(event);
 }
 
+/* What was forgotten is older than all that was kept. */
+static void take_missed(struct kernel_client *client, struct otte_event *event)
+{
+	*event = (struct otte_event){ .kind = OTTE_EVENT_MISSED, .missed = client->missed };
+	client->missed = 0;
+}
+
 int kernel_event_next(struct kernel_client *client, struct otte_event *event)
 {
+	struct otte_module_event told;
 	int rc;
 
+	if (client->missed) {
+		take_missed(client, event);
+		return 0;
+	}
 	if (!TAILQ_EMPTY(&client->events)) {
 		take_first(client, event);
 		return 0;
 	}
-	rc = read_next(client, event);
-	return !rc || rc == -EAGAIN ? rc : kernel_refused(client, rc, "client", client->id);
+	do
+		rc = read_one(client, &told);
+	while (!rc);
+	if (rc < 0)
+		return rc == -EAGAIN ? rc : kernel_refused(client, rc, "client", client->id);
+	put_into_words(&told, event);
+	return 0;
 }
 
 void kernel_event_free_all(struct kernel_client *client)

@@ -186,6 +186,16 @@ static uint32_t module_flags(const struct otte_loan_terms *terms,
 	       (terms->flags & OTTE_LOAN_MAPPABLE ? OTTE_MODULE_MAPPABLE : 0);
 }
 
+/* A module that cannot tell who goes by address from who does not is asked as for the latter. */
+static uint32_t exposure_flags(const struct kernel_client *lender,
+			       const struct otte_loan_terms *terms)
+{
+	bool by_address = kernel_ledger_of(lender)->by_address;
+
+	return (terms->flags & OTTE_LOAN_STANDING ? OTTE_MODULE_STANDING : 0) |
+	       (terms->flags & OTTE_LOAN_BY_ADDRESS && by_address ? OTTE_MODULE_BY_ADDRESS : 0);
+}
+
 static int publish(struct kernel_client *lender, const struct otte_loan_terms *terms,
 		   const struct kernel_region *region, uint64_t *id)
 {
@@ -203,7 +213,7 @@ static int publish(struct kernel_client *lender, const struct otte_loan_terms *t
 		wanted.evidence = terms->accepted >> 1; /* bit n there is bit n + 1 here */
 		return otte_module_loan_offer(lender->fd, &wanted, id);
 	}
-	wanted.flags = terms->flags & OTTE_LOAN_STANDING ? OTTE_MODULE_STANDING : 0;
+	wanted.flags = exposure_flags(lender, terms);
 	wanted.incarnation = terms->borrower.epoch;
 	kernel_peer_encode(&terms->borrower, wanted.peer);
 	return otte_module_loan_expose(lender->fd, &wanted, id);

@@ -31,6 +31,30 @@ static uint32_t module_access(uint32_t access)
 	return access == OTTE_LOCAL_ONLY ? OTTE_MODULE_READ : access;
 }
 
+/* The caller's own limit. What the module says is over has left the table. */
+static int check_room(struct kernel_client *client)
+{
+	uint64_t max = kernel_ledger_of(client)->regions_max;
+
+	if (HASH_COUNT(client->regions) >= max)
+		kernel_event_pump(client);
+	if (HASH_COUNT(client->regions) < max)
+		return 0;
+	return otte_fail(-EDQUOT,
+			 "limits.regions: %u of %" PRIu64 " charged, 1 more asked for",
+			 HASH_COUNT(client->regions), max);
+}
+
+static int refused_add(struct kernel_client *client, int rc)
+{
+	if (rc == -ENOSPC)
+		return otte_fail(-EDQUOT,
+				 "region of client %" PRIu64 ": the module's status page has room "
+				 "for no more than %u",
+				 client->id, HASH_COUNT(client->regions));
+	return kernel_refused(client, rc, "region of client", client->id);
+}
+
 int kernel_region_add(struct kernel_client *client, const struct otte_region_claim *claim,
 		      uint64_t *id)
 {
@@ -45,6 +69,8 @@ int kernel_region_add(struct kernel_client *client, const struct otte_region_cla
 	uint32_t loans, index;
 	int rc = check_claim(claim);
 
+	if (!rc)
+		rc = check_room(client);
 	if (rc)
 		return rc;
 	region = calloc(1, sizeof(*region));
@@ -53,11 +79,7 @@ int kernel_region_add(struct kernel_client *client, const struct otte_region_cla
 	region->claim = *claim;
 	rc = otte_module_region_add(client->fd, &wanted, &region->id, &index);
 	if (rc) {
-		rc = rc == -ENOSPC ? otte_fail(-EDQUOT,
-					       "limits.regions: the status page of client %" PRIu64
-					       " is full",
-					       client->id) :
-				     kernel_refused(client, rc, "region of client", client->id);
+		rc = refused_add(client, rc);
 		goto free_region;
 	}
 	region->word = otte_module_status_word(client->status, index);

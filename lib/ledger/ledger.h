@@ -79,6 +79,12 @@ struct otte_borrower {
  * conflict with them as usual.
  */
 #define OTTE_LOAN_STANDING 4u
+/*
+ * To a remote borrower, which reaches the bytes through the lender alone: it goes by address, and
+ * nobody holds pages. Memory whose pages may have been replaced can be lent so, by a module that
+ * knows of it; by one that does not, as by all others, -ESTALE.
+ */
+#define OTTE_LOAN_BY_ADDRESS 8u
 
 struct otte_loan_terms {
 	uint64_t region;
@@ -139,6 +145,9 @@ struct otte_ledger_limits {
 	uint64_t retained_bytes;
 };
 
+/* Nobody but itself may offer this client a loan: -EACCES. It lends as it likes. */
+#define OTTE_CLIENT_NO_OFFERS 1u
+
 struct otte_ledger_counters {
 	uint64_t clients;
 	uint64_t regions;
@@ -157,6 +166,7 @@ enum otte_event_kind {
 	OTTE_EVENT_REVOKED = 4,     /* to the borrower: by its lender, or FORCED */
 	OTTE_EVENT_OWNER_GONE = 5,  /* to the borrower: the backing is retained for it */
 	OTTE_EVENT_REGION_GONE = 6, /* to the owner: an unregistered region's last loan settled */
+	OTTE_EVENT_MISSED = 7,      /* kernel only: to who was late, see event_next() */
 };
 
 struct otte_event {
@@ -165,6 +175,7 @@ struct otte_event {
 	uint64_t region;
 	uint64_t loan; /* 0 in REGION_GONE */
 	uint64_t tag;
+	uint64_t missed; /* of MISSED: how many events were forgotten */
 };
 
 struct otte_loan_info {
@@ -200,7 +211,8 @@ struct otte_ledger_ops {
 	 */
 	void (*close)(struct otte_ledger *ledger);
 
-	int (*client_open)(struct otte_ledger *ledger, const char *comm,
+	/* `flags`: OTTE_CLIENT_*. */
+	int (*client_open)(struct otte_ledger *ledger, const char *comm, uint32_t flags,
 			   struct otte_ledger_client **client);
 	uint64_t (*client_id)(const struct otte_ledger_client *client);
 	/*
@@ -227,7 +239,8 @@ struct otte_ledger_ops {
 
 	/*
 	 * -EINVAL malformed, -ENOENT region unknown or hidden, -ERANGE, -EACCES right, -EOPNOTSUPP
-	 * flag, -ESRCH no such local borrower, -EKEYREVOKED fenced, -EBUSY conflict, -EDQUOT.
+	 * flag, -ESRCH no such local borrower, -EACCES one that takes no offers, -EKEYREVOKED
+	 * fenced, -EBUSY conflict, -EDQUOT.
 	 * Ranges conflict by address, so aliases of one range do as well; an offer excludes like a
 	 * loan.
 	 */
@@ -271,8 +284,10 @@ struct otte_ledger_ops {
 	int (*hold_drop)(struct otte_ledger_client *client, uint64_t hold);
 
 	/*
-	 * The client's oldest event. -EAGAIN when there is none (no text). Never lost: each lives
-	 * in the object it speaks of.
+	 * The client's oldest event. -EAGAIN when there is none (no text). Each lives in the object
+	 * it speaks of, so none is lost; but the kernel back end, which must read along to have
+	 * what it ended uncharged, keeps only the last 1,024 that nobody asked for. Then the next
+	 * event is MISSED: look at the dumps.
 	 */
 	int (*event_next)(struct otte_ledger_client *client, struct otte_event *event);
 

@@ -20,10 +20,13 @@
 static_assert(OTTE_MODULE_REVISION == OTTE_ABI_REVISION, "module.h speaks the header's revision");
 static_assert(OTTE_MODULE_PEER_LEN == OTTE_PEER_LEN, "peers are as long");
 static_assert(OTTE_MODULE_READ == OTTE_READ && OTTE_MODULE_WRITE == OTTE_WRITE, "directions");
+static_assert(OTTE_MODULE_ALLOWLIST == OTTE_CLIENT_ALLOWLIST, "client flags");
 static_assert(OTTE_MODULE_REVOCABLE == OTTE_LOAN_REVOCABLE, "flags");
 static_assert(OTTE_MODULE_MAPPABLE == OTTE_LOAN_MAPPABLE, "flags");
 static_assert(OTTE_MODULE_STANDING == OTTE_LOAN_STANDING, "flags");
+static_assert(OTTE_MODULE_BY_ADDRESS == OTTE_LOAN_BY_ADDRESS, "flags");
 static_assert(OTTE_MODULE_FEAT_STANDING == OTTE_FEAT_STANDING, "features");
+static_assert(OTTE_MODULE_FEAT_BY_ADDRESS == OTTE_FEAT_BY_ADDRESS, "features");
 static_assert((int)OTTE_MODULE_STATUS_LIVE == (int)OTTE_STATUS_LIVE, "status");
 static_assert((int)OTTE_MODULE_STATUS_SUSPECT == (int)OTTE_STATUS_SUSPECT, "status");
 static_assert((int)OTTE_MODULE_STATUS_STALE == (int)OTTE_STATUS_STALE, "status");
@@ -63,8 +66,8 @@ int otte_module_query(int fd, struct otte_module_facts *facts)
 
 static int lacks(const struct otte_module_facts *facts, uint64_t needed)
 {
-	static const char *const names[] = { "PAGES",  "FILE",	  "CGROUP",  "BOOT_ID",
-					     "DOMAIN", "TIME_NS", "STANDING" };
+	static const char *const names[] = { "PAGES",  "FILE",	  "CGROUP",   "BOOT_ID",
+					     "DOMAIN", "TIME_NS", "STANDING", "BY_ADDRESS" };
 	unsigned bit = (unsigned)__builtin_ctzll(needed & ~facts->features);
 
 	return otte_fail(-EPROTONOSUPPORT,
@@ -91,13 +94,18 @@ int otte_module_check(const struct otte_module_facts *facts, uint64_t needed)
 	return needed & ~facts->features ? lacks(facts, needed) : 0;
 }
 
-int otte_module_client_init(int fd, uint32_t status_regions, uint64_t *client, uint64_t *bytes)
+int otte_module_client_init(int fd, const struct otte_module_init *init, uint64_t *client,
+			    uint64_t *bytes)
 {
-	struct otte_client_init init = { .size = sizeof(init), .status_regions = status_regions };
-	int rc = call(fd, OTTE_IOC_CLIENT_INIT, &init);
+	struct otte_client_init arg = {
+		.size = sizeof(arg),
+		.flags = init->flags,
+		.status_regions = init->status_regions,
+	};
+	int rc = call(fd, OTTE_IOC_CLIENT_INIT, &arg);
 
-	*client = init.client;
-	*bytes = init.status_bytes;
+	*client = arg.client;
+	*bytes = arg.status_bytes;
 	return rc;
 }
 
@@ -311,6 +319,7 @@ int otte_module_event(int fd, uint32_t bytes, struct otte_module_event *event)
 		.other = record->other.client,
 		.level = level_name(record->level),
 		.resource = resource_name(record->resource),
+		.key = record->key,
 		.usage = record->usage,
 		.limit = record->limit,
 		.requested = record->requested,

@@ -25,11 +25,13 @@ enum otte_module_direction {
 enum otte_module_flag {
 	OTTE_MODULE_REVOCABLE = 1u << 0,
 	OTTE_MODULE_MAPPABLE = 1u << 1,
-	OTTE_MODULE_STANDING = 1u << 2, /* of an exposure */
+	OTTE_MODULE_STANDING = 1u << 2, /* of an exposure, and the next */
+	OTTE_MODULE_BY_ADDRESS = 1u << 3,
 };
 
 enum otte_module_feature {
 	OTTE_MODULE_FEAT_STANDING = 1u << 6,
+	OTTE_MODULE_FEAT_BY_ADDRESS = 1u << 7,
 };
 
 /* Evidence n of the ABI is bit n; ledger.h counts from 1. */
@@ -47,6 +49,15 @@ struct otte_module_facts {
 	uint32_t event_bytes; /* of a record, which may have grown at its end */
 	uint64_t features;
 	uint64_t status_regions_max;
+};
+
+enum otte_module_client_flag {
+	OTTE_MODULE_ALLOWLIST = 1u << 0, /* offers of nobody else; this library names no exception */
+};
+
+struct otte_module_init {
+	uint32_t flags; /* enum otte_module_client_flag */
+	uint32_t status_regions;
 };
 
 struct otte_module_region {
@@ -98,6 +109,7 @@ struct otte_module_event {
 	/* QUOTA */
 	const char *level;
 	const char *resource;
+	uint64_t key; /* which cgroup, which user */
 	uint64_t usage, limit, requested;
 };
 
@@ -109,7 +121,8 @@ int otte_module_query(int fd, struct otte_module_facts *facts);
 int otte_module_check(const struct otte_module_facts *facts, uint64_t needed);
 
 /* `bytes`: of the status page. */
-int otte_module_client_init(int fd, uint32_t status_regions, uint64_t *client, uint64_t *bytes);
+int otte_module_client_init(int fd, const struct otte_module_init *init, uint64_t *client,
+			    uint64_t *bytes);
 /* The client lives until the page is unmapped, with otte_module_status_unmap(). */
 int otte_module_status_map(int fd, uint64_t bytes, void **page);
 void otte_module_status_unmap(void *page, uint64_t bytes);

@@ -15,9 +15,9 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/util.h"
 
 #define PATIENCE_S 10 /* for an answer of the kernel, which comes at once */
@@ -176,7 +176,7 @@ static int connect_family(struct otte_netlink *netlink)
 	const struct sockaddr_nl local = { .nl_family = AF_NETLINK };
 	const struct timeval patience = { .tv_sec = PATIENCE_S };
 
-	netlink->fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_GENERIC);
+	netlink->fd = otte_fd_netlink(NETLINK_GENERIC);
 	if (netlink->fd < 0)
 		return -errno;
 	if (bind(netlink->fd, (const struct sockaddr *)&local, sizeof(local)) ||
@@ -187,8 +187,7 @@ static int connect_family(struct otte_netlink *netlink)
 
 static void disconnect(struct otte_netlink *netlink)
 {
-	if (netlink->fd >= 0)
-		close(netlink->fd);
+	otte_fd_close(netlink->fd);
 	netlink->fd = -1;
 }
 
@@ -310,6 +309,8 @@ int otte_netlink_dump(struct otte_netlink *netlink, uint8_t command,
 	int rc, i;
 
 	pthread_mutex_lock(&netlink->lock);
+	if (netlink->fd < 0) /* what was in the way, a descriptor or memory, may be there again */
+		reconnect(netlink);
 	rc = netlink->error;
 	for (i = 0; !rc && !steady && i <= RESTARTS; i++) {
 		sink->restart(sink->arg);

@@ -16,7 +16,7 @@
 
 struct otte_netlink {
 	pthread_mutex_t lock; /* one request at a time */
-	int fd; /* -1: not there, `error` says why */
+	int fd; /* -1: not there, `error` says why; the next dump tries again */
 	int error;
 	uint16_t family;
 	uint32_t seq;
@@ -40,7 +40,7 @@ struct otte_netlink_sink {
 
 /*
  * Finds the family. It lives in the initial network namespace: elsewhere, or without the module,
- * dumps fail with what this found, and all else works.
+ * dumps fail with what this, or a later try, found, and all else works.
  */
 void otte_netlink_open(struct otte_netlink *netlink);
 void otte_netlink_close(struct otte_netlink *netlink);

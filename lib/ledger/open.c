@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "ledger/ledger.h"
 #include "otte/otte.h"
@@ -33,14 +33,14 @@ static int refuse_node(const char *path, int error)
 
 int otte_ledger_node_open(const char *path)
 {
-	int fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+	int fd = otte_fd_open(path, O_RDWR);
 	struct stat st;
 
 	if (fd < 0)
 		return refuse_node(path, errno);
 	if (fstat(fd, &st) == 0 && S_ISCHR(st.st_mode))
 		return fd;
-	close(fd);
+	otte_fd_close(fd);
 	return otte_fail(-ENODEV, "ledger: %s: not a character device", path);
 }
 

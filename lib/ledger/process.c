@@ -59,7 +59,7 @@ static int add_client(struct process_ledger *ledger, struct process_client *clie
 	return 0;
 }
 
-static int client_open(struct otte_ledger *handle, const char *comm,
+static int client_open(struct otte_ledger *handle, const char *comm, uint32_t flags,
 		       struct otte_ledger_client **out)
 {
 	struct process_ledger *ledger = to_ledger(handle);
@@ -70,6 +70,7 @@ static int client_open(struct otte_ledger *handle, const char *comm,
 		return otte_fail(-ENOMEM, "no memory for a ledger client");
 	client->base.ledger = handle;
 	client->pid = (uint64_t)getpid();
+	client->no_offers = flags & OTTE_CLIENT_NO_OFFERS;
 	snprintf(client->comm, sizeof(client->comm), "%s", comm ? comm : "");
 	TAILQ_INIT(&client->regions);
 	TAILQ_INIT(&client->borrowed);

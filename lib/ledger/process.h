@@ -115,6 +115,7 @@ struct process_client {
 	uint64_t id;
 	uint64_t pid;
 	char comm[16];
+	bool no_offers; /* but its own */
 	UT_hash_handle hh;
 	struct process_regions regions;
 	struct process_loans borrowed; /* OFFERED and EXPOSED ones */

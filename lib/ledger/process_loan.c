@@ -83,14 +83,21 @@ static int check_conflict(const struct process_ledger *ledger, const struct otte
 	return 0;
 }
 
-static int find_borrower(const struct process_ledger *ledger, const struct otte_borrower *who,
+static int find_borrower(const struct process_client *lender, const struct otte_borrower *who,
 			 struct process_client **borrower)
 {
+	const struct process_ledger *ledger = process_ledger_of(lender);
+
 	*borrower = NULL;
 	if (!who->client)
 		return 0;
 	HASH_FIND(hh, ledger->clients, &who->client, sizeof(who->client), *borrower);
-	return *borrower ? 0 : otte_fail(-ESRCH, "client %" PRIu64 ": unknown", who->client);
+	if (!*borrower)
+		return otte_fail(-ESRCH, "client %" PRIu64 ": unknown", who->client);
+	if ((*borrower)->no_offers && *borrower != lender)
+		return otte_fail(-EACCES, "client %" PRIu64 ": takes no offers of this lender",
+				 who->client);
+	return 0;
 }
 
 static int charge(struct process_ledger *ledger, uint64_t length)
@@ -165,7 +172,7 @@ static int admit(struct process_client *lender, const struct otte_loan_terms *te
 	rc = otte_terms_check_region(terms, &(*region)->claim);
 	if (rc)
 		return rc;
-	rc = find_borrower(ledger, &terms->borrower, borrower);
+	rc = find_borrower(lender, &terms->borrower, borrower);
 	if (rc)
 		return rc;
 	rc = process_fence_check(lender, &terms->borrower);

@@ -8,7 +8,8 @@
 #include "base/util.h"
 #include "otte/otte.h"
 
-#define FLAGS (OTTE_LOAN_REVOCABLE | OTTE_LOAN_MAPPABLE | OTTE_LOAN_STANDING)
+#define FLAGS \
+	(OTTE_LOAN_REVOCABLE | OTTE_LOAN_MAPPABLE | OTTE_LOAN_STANDING | OTTE_LOAN_BY_ADDRESS)
 #define BIT(e) OTTE_EVIDENCE_BIT(OTTE_EVIDENCE_##e)
 #define ACCEPTABLE (OTTE_EVIDENCE_DEFAULT | BIT(BORROWER_EXITED))
 /* What the lender of a remote borrower can know by itself. */
@@ -49,6 +50,9 @@ int otte_terms_check(const struct otte_loan_terms *terms)
 		return otte_fail(-EINVAL, "loan: right %" PRIu32, terms->right);
 	if (terms->flags & ~FLAGS)
 		return otte_fail(-EINVAL, "loan: flags %" PRIx32, terms->flags);
+	if (terms->flags & OTTE_LOAN_BY_ADDRESS && terms->borrower.client)
+		return otte_fail(-EINVAL, "loan: by address, to client %" PRIu64 " of this host",
+				 terms->borrower.client);
 	if (terms->accepted & ~ACCEPTABLE)
 		return otte_fail(-EINVAL, "loan: accepted evidence %" PRIx32 ", known is %x",
 				 terms->accepted, ACCEPTABLE);

@@ -67,8 +67,11 @@ struct otte_source_ops {
 	 * -ESTALE, and some of that may have been other memory. It does not call the system.
 	 */
 	int (*still)(const struct otte_source_use *use);
-	/* Whether that may come of itself, so that the last byte of a READ must wait for it. */
-	bool (*guarded)(const struct otte_source_use *use);
+	/*
+	 * Whether that may come of itself, so that a READ's verdict must follow its bytes: how to look, valid
+	 * as long as the use, or NULL. Mask and fresh are of the low byte.
+	 */
+	const struct otte_region_watch *(*guarded)(const struct otte_source_use *use);
 	/* The peer is told an error of begin(). */
 	void (*refused)(void *peer);
 	/* The transport will not touch the range again. complete: all bytes moved. */

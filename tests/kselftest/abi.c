@@ -147,7 +147,7 @@ TEST_F(abi, unknown_flags_are_told_from_bad_values)
 	for (i = 0; i < COMMANDS; i++) {
 		for (bit = 2; bit < 32; bit++) {
 			if (commands[i].cmd == OTTE_IOC_LOAN_EXPOSE &&
-			    1U << bit == OTTE_LOAN_STANDING)
+			    1U << bit & (OTTE_LOAN_STANDING | OTTE_LOAN_BY_ADDRESS))
 				continue;
 			memset(self->arg, 0, PAGE);
 			head[0] = commands[i].size;
@@ -219,6 +219,7 @@ TEST_F(abi, query_tells_what_runs)
 	EXPECT_TRUE(query.features & OTTE_FEAT_FILE);
 	EXPECT_TRUE(query.features & OTTE_FEAT_BOOT_ID);
 	EXPECT_TRUE(query.features & OTTE_FEAT_STANDING);
+	EXPECT_TRUE(query.features & OTTE_FEAT_BY_ADDRESS);
 	EXPECT_NE(0, memcmp(query.boot_id, none, 16));
 	EXPECT_NE(0, memcmp(query.load_id, none, 16));
 	EXPECT_NE(0, memcmp(query.load_id, query.boot_id, 16));

@@ -140,7 +140,8 @@ static void fuzz_loan(struct fuzzer *f, int fd)
 	case 7:
 		if (!otte_expose_flags(fd, some_id(f), pick(f, 4) * PAGE, PAGE, 1 + pick(f, 3),
 				       pick(f, 3), 1 + pick(f, 3),
-				       pick(f, 2) ? OTTE_LOAN_STANDING : 0, &loan))
+				       (pick(f, 2) ? OTTE_LOAN_STANDING : 0) |
+				       (pick(f, 2) ? OTTE_LOAN_BY_ADDRESS : 0), &loan))
 			keep_id(f, loan);
 		break;
 	}

@@ -151,6 +151,45 @@ TEST_F(memory, dropping_pages_makes_it_suspect_and_verify_finds_out)
 		EXPECT_STATE(OTTE_STATUS_SUSPECT | OTTE_STATUS_STALE, true);
 }
 
+/* What the owner sees at its addresses is what it registered, as long as they are mapped. */
+TEST_F(memory, what_is_suspect_is_lent_by_address_and_what_is_stale_is_not)
+{
+	const uint32_t both = OTTE_LOAN_BY_ADDRESS | OTTE_LOAN_STANDING;
+	uint64_t loan, other;
+
+	ASSERT_EQ(0, otte_expose_flags(self->fd, self->region, 0, PAGE, 1, 1, OTTE_READ,
+				       OTTE_LOAN_BY_ADDRESS, &loan));
+	ASSERT_EQ(0, otte_settle_as(self->fd, loan, OTTE_EVIDENCE_RETURNED));
+	ASSERT_EQ(0, madvise(self->mem + 2 * PAGE, PAGE, MADV_DONTNEED));
+	ASSERT_EQ(OTTE_STATUS_LIVE | OTTE_STATUS_SUSPECT,
+		  otte_status_word(self->status, self->index) & 0xff);
+	/* Pinned pages are there all the same. */
+	if (variant->backing == OTTE_BACKING_NONE) {
+		EXPECT_EQ(-ESTALE, otte_expose(self->fd, self->region, 0, PAGE, 1, 1, OTTE_READ,
+					       &other));
+		EXPECT_EQ(-ESTALE, otte_expose_flags(self->fd, self->region, 0, PAGE, 1, 1,
+						     OTTE_READ, OTTE_LOAN_STANDING, &other));
+		EXPECT_EQ(-ESTALE, otte_offer(self->fd, self->region, 0, PAGE, self->client,
+					      OTTE_READ, 0, &other));
+	}
+	ASSERT_EQ(0, otte_expose_flags(self->fd, self->region, 0, PAGE, 1, 1, OTTE_READ, both,
+				       &loan));
+	/* It excludes and is charged like any other, and is no offer's. */
+	EXPECT_EQ(-EBUSY, otte_expose_flags(self->fd, self->region, 0, PAGE, 1, 1, OTTE_WRITE,
+					    OTTE_LOAN_BY_ADDRESS, &other));
+	EXPECT_EQ(PAGE, otte_usage(self->fd, OTTE_RES_LENT_BYTES));
+	EXPECT_EQ(-EOPNOTSUPP, otte_offer(self->fd, self->region, PAGE, PAGE, self->client,
+					  OTTE_READ, OTTE_LOAN_BY_ADDRESS, &other));
+	ASSERT_EQ(0, munmap(self->mem + 4 * PAGE, PAGE));
+	EXPECT_EQ(-ESTALE, otte_expose_flags(self->fd, self->region, 0, PAGE, 2, 1, OTTE_READ, both,
+					     &other));
+	EXPECT_EQ(-ESTALE, otte_expose_flags(self->fd, self->region, 0, PAGE, 2, 1, OTTE_READ,
+					     OTTE_LOAN_BY_ADDRESS, &other));
+	/* Settling is as it was. */
+	EXPECT_EQ(0, otte_settle_as(self->fd, loan, OTTE_EVIDENCE_REVOKED));
+	EXPECT_EQ(0, otte_usage(self->fd, OTTE_RES_LENT_BYTES));
+}
+
 TEST_F(memory, an_offer_is_not_accepted_after_its_pages_may_have_changed)
 {
 	uint64_t loan;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the programs of this tree share as command lines: one that finds its command by the first word, how
- * it says that something is wrong, and the exit codes that mean the same in all of them. A program is one
- * table; program_main() is all of its main().
+ * What the programs of this tree share as command lines: how one finds its command by the first
+ * word, how it says that something is wrong, and the exit codes that mean the same in all of them. A
+ * program is one table; program_main() is all of its main().
  */
 #ifndef OTTE_TOOLS_COMMAND_H
 #define OTTE_TOOLS_COMMAND_H
@@ -35,7 +35,7 @@ struct program {
 	void (*print_version)(void);
 };
 
-/* Runs the command that argv names, or what stands in its place; returns the exit code of the process. */
+/* Runs the command that argv names, or what stands in its place; returns the exit code. */
 int program_main(const struct program *program, int argc, char **argv);
 
 /* Print "PROGRAM COMMAND: message" on standard error and return `code`. */

@@ -103,20 +103,6 @@ bool args_duration(const char *option, const char *text, uint64_t *ns)
 	return refuse(option, text, "a duration (such as 5, 5s, 250ms or 2m)");
 }
 
-bool args_number(const char *option, const char *text, uint64_t least, uint64_t most,
-		 uint64_t *number)
-{
-	char *end;
-
-	errno = 0;
-	*number = strtoull(text, &end, 10);
-	if (isdigit((unsigned char)*text) && !*end && !errno && *number >= least && *number <= most)
-		return true;
-	complain(EXIT_USAGE, "%s: \"%s\" is not a number from %llu to %llu", option, text,
-		 (unsigned long long)least, (unsigned long long)most);
-	return false;
-}
-
 bool args_decimal(const char *option, const char *text, double *value)
 {
 	const char *rest;

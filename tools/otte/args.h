@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../common/number.h"
+
 /* 4096, 64K, 1M, 1.5G, 2T; K is 1024. Never 0. */
 bool args_size(const char *option, const char *text, uint64_t *bytes);
 
@@ -19,9 +21,6 @@ bool args_sizes(const char *option, const char *text, uint64_t *sizes, size_t ca
 
 /* 5, 5s, 250ms, 10us, 2m: a bare number is seconds. */
 bool args_duration(const char *option, const char *text, uint64_t *ns);
-
-bool args_number(const char *option, const char *text, uint64_t least, uint64_t most,
-		 uint64_t *number);
 
 /* A decimal such as 0.95 or 10, not negative. */
 bool args_decimal(const char *option, const char *text, double *value);

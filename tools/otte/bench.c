@@ -150,7 +150,7 @@ static bool parse_count(const char *option, const char *text, uint64_t most, uns
 {
 	uint64_t value;
 
-	if (!args_number(option, text, 1, most, &value))
+	if (!option_number(option, text, 1, most, &value))
 		return false;
 	*number = (unsigned)value;
 	return true;
@@ -207,7 +207,7 @@ static bool parse_option(struct bench_options *options, int option, const char *
 	case OPT_DURATION:
 		return args_duration("--duration", text, &options->duration_ns);
 	case OPT_ITERATIONS:
-		return args_number("--iterations", text, 1, UINT32_MAX, &options->iterations);
+		return option_number("--iterations", text, 1, UINT32_MAX, &options->iterations);
 	case OPT_ROUNDS:
 		return parse_count("--rounds", text, BENCH_ROUNDS_MAX, &options->rounds);
 	case OPT_NO_VERIFY:

@@ -60,7 +60,7 @@ static bool parse_ready_fd(struct replay_options *options, const char *text)
 {
 	uint64_t fd;
 
-	if (!args_number("--ready-fd", text, 0, INT32_MAX, &fd))
+	if (!option_number("--ready-fd", text, 0, INT32_MAX, &fd))
 		return false;
 	options->ready_fd = (int)fd;
 	return true;
@@ -80,16 +80,16 @@ static bool parse_option(struct replay_options *options, int option, const char 
 {
 	switch (option) {
 	case OPT_CACHE_BLOCKS:
-		return args_number("--cache-blocks", text, 1, CACHE_BLOCKS_MAX,
-				   &options->cache_blocks);
+		return option_number("--cache-blocks", text, 1, CACHE_BLOCKS_MAX,
+				     &options->cache_blocks);
 	case OPT_BLOCK_BYTES:
 		return parse_block_bytes(options, text);
 	case OPT_TIME_SCALE:
 		return args_decimal("--time-scale", text, &options->time_scale);
 	case OPT_GENERATE:
-		return args_number("--generate", text, 1, GENERATE_MAX, &options->generate);
+		return option_number("--generate", text, 1, GENERATE_MAX, &options->generate);
 	case OPT_SEED:
-		return args_number("--seed", text, 0, UINT64_MAX, &options->seed);
+		return option_number("--seed", text, 0, UINT64_MAX, &options->seed);
 	case OPT_WRITE:
 		options->write = text;
 		return true;

@@ -147,7 +147,7 @@ static bool parse_ready_fd(struct serve *serve, const char *text)
 {
 	uint64_t fd;
 
-	if (!args_number("--ready-fd", text, 0, INT32_MAX, &fd))
+	if (!option_number("--ready-fd", text, 0, INT32_MAX, &fd))
 		return false;
 	serve->ready_fd = (int)fd;
 	if (fcntl(serve->ready_fd, F_GETFD) >= 0)
@@ -198,7 +198,7 @@ static int apply_listen(struct otte_config *config, const char *text)
 		return complain(EXIT_USAGE, "--listen: \"%s\": an IPv6 address needs brackets", text);
 	if (*text == '[' && text[strlen(text) - 1] == ']')
 		length = strlen(text); /* "[v6]" without a port */
-	else if (colon && !args_number("--listen", colon + 1, 0, 65535, &port))
+	else if (colon && !option_number("--listen", colon + 1, 0, 65535, &port))
 		return EXIT_USAGE;
 	if (length > 1 && host[0] == '[' && host[length - 1] == ']') {
 		host++;

@@ -53,7 +53,7 @@ static const char *const loan_states[] = {
 
 /* Names of single bits, from bit 0 on. */
 static const char *const rights[] = { "read", "write" };
-static const char *const loan_flags[] = { "revocable", "mappable" };
+static const char *const loan_flags[] = { "revocable", "mappable", "standing", "by_address" };
 static const char *const evidences[] = { "never_exposed", "returned",	     "unmapped",
 					 "revoked",	  "borrower_exited", "forced" };
 static const char *const word_bits[] = { "live", "suspect", "stale", "fenced" };

@@ -10,20 +10,6 @@
 
 #define YEAR_SECONDS (366 * 86400.0)
 
-bool option_number(const char *option, const char *text, uint64_t least, uint64_t most,
-		   uint64_t *number)
-{
-	char *end;
-
-	errno = 0;
-	*number = strtoull(text, &end, 10);
-	if (isdigit((unsigned char)*text) && !*end && !errno && *number >= least && *number <= most)
-		return true;
-	complain(EXIT_USAGE, "%s: \"%s\" is not a number from %llu to %llu", option, text,
-		 (unsigned long long)least, (unsigned long long)most);
-	return false;
-}
-
 bool option_seconds(const char *option, const char *text, uint64_t *ns)
 {
 	double value;

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "../common/number.h"
+
 /* For getopt_long(): letters of short options are below. */
 enum {
 	OPT_JSON = 256,
@@ -32,10 +34,6 @@ enum {
 	"\nOptions:\n"                               \
 	"      --json          the result as JSON\n" \
 	"  -h, --help          this text\n"
-
-/* A decimal number from `least` to `most`; complains and returns false for anything else. */
-bool option_number(const char *option, const char *text, uint64_t least, uint64_t most,
-		   uint64_t *number);
 
 /* Seconds, with a fraction if need be, as nanoseconds; up to a year. */
 bool option_seconds(const char *option, const char *text, uint64_t *ns);

@@ -153,6 +153,7 @@ enum otte_level {
 #define OTTE_FEAT_DOMAIN	(1ULL << 4)	/* slots, demand and load */
 #define OTTE_FEAT_TIME_NS	(1ULL << 5)	/* time namespaces are accounted for */
 #define OTTE_FEAT_STANDING	(1ULL << 6)	/* exposures can be STANDING */
+#define OTTE_FEAT_BY_ADDRESS	(1ULL << 7)	/* exposures can be BY_ADDRESS */
 
 /**
  * struct otte_query - ioctl(OTTE_IOC_QUERY)
@@ -406,6 +407,7 @@ struct otte_region_verify {
 #define OTTE_LOAN_REVOCABLE	(1U << 0)	/* the lender may revoke it */
 #define OTTE_LOAN_MAPPABLE	(1U << 1)	/* the borrower may map it; PAGES, whole pages */
 #define OTTE_LOAN_STANDING	(1U << 2)	/* LOAN_EXPOSE alone: see there */
+#define OTTE_LOAN_BY_ADDRESS	(1U << 3)	/* LOAN_EXPOSE alone: see there */
 
 /**
  * struct otte_loan_offer - ioctl(OTTE_IOC_LOAN_OFFER)
@@ -521,7 +523,7 @@ struct otte_loan_revoke {
 /**
  * struct otte_loan_expose - ioctl(OTTE_IOC_LOAN_EXPOSE)
  * @size: sizeof(struct otte_loan_expose)
- * @flags: OTTE_LOAN_STANDING
+ * @flags: OTTE_LOAN_STANDING, OTTE_LOAN_BY_ADDRESS
  * @region: id of a NONE or PAGES region of the caller
  * @offset: first byte
  * @length: bytes, not 0
@@ -536,6 +538,11 @@ struct otte_loan_revoke {
  * exposure may stand for many requests of one peer. With %OTTE_LOAN_STANDING the caller states that
  * it orders the requests of all such peers itself: standing exposures exclude nothing among each
  * other, while all other loans conflict with them as with any (EBUSY).
+ *
+ * With %OTTE_LOAN_BY_ADDRESS the caller states that the peer reaches the range through it alone: it
+ * reads and writes at its own addresses for the peer, and nobody holds the pages. What the owner
+ * sees there is what the peer gets, whichever pages these are: so a suspect NONE region can be
+ * lent, where any other loan of it is ESTALE. A stale one cannot.
  */
 struct otte_loan_expose {
 	__u32 size;

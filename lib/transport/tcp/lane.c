@@ -5,8 +5,9 @@
  * Slices are sent in the order of the queue and answered in that order. Sending is done by whoever
  * enqueues or by the loop, under `lock`; receiving by the loop, or by the waiter of a lone request, who sleeps
  * in it for TCP_ALONE_MS at a time, under `rx_lock`, straight into the memory of the slice at the head. A
- * receive reads exactly what is known to belong there: the rest of a payload and then the next answer, or an
- * answer and, if it is the last one expected and so nothing else can follow it, its payload.
+ * receive reads exactly what is known to belong there: the rest of a payload, its verdict (wire.h) where one
+ * was announced, and then the next answer; or an answer and, if it is the last one expected and so nothing else
+ * can follow it, its payload and a verdict.
  *
  * After many lone READs the answer to the next one is asked for bare (control/wire.h): then the payload is
  * `current` from before the request is sent, and in place of its first bytes a refusal may come. Until it is
@@ -364,9 +365,11 @@ static int take_answer(struct tcp_lane *lane, struct tcp_slice *head, uint64_t e
 		return bad(lane, "is to no request of ours");
 	if (answer.status == 0 && answer.length != head->length)
 		return bad(lane, "has another length than was asked for");
-	if (answer.op == OTTE_READ && answer.status == 0) {
+	if (answer.op == OTTE_READ && answer.status == 0 && extra <= head->length + !!answer.mask) {
 		lane->current = head;
 		lane->current_got = extra;
+		lane->mask = answer.mask;
+		lane->fresh = answer.fresh;
 		return 0;
 	}
 	if (extra)
@@ -375,15 +378,23 @@ static int take_answer(struct tcp_lane *lane, struct tcp_slice *head, uint64_t e
 	return 0;
 }
 
+/* Under rx_lock: what is still to come of the current payload, its verdict included. */
+static uint64_t payload_left(const struct tcp_lane *lane)
+{
+	return lane->current->length + !!lane->mask - lane->current_got;
+}
+
 /* Under rx_lock. */
 static void end_payload(struct tcp_lane *lane, struct tcp_slice **done)
 {
 	struct tcp_slice *slice = lane->current;
+	bool stale;
 
-	if (!slice || lane->current_got < slice->length)
+	if (!slice || payload_left(lane))
 		return;
+	stale = lane->mask && (lane->verdict & lane->mask) != lane->fresh;
 	lane->current = NULL;
-	pop(lane, slice, 0, OTTE_EFFECT_NONE, done);
+	pop(lane, slice, stale ? -ESTALE : 0, OTTE_EFFECT_NONE, done);
 }
 
 /* ---- Bare answers ---- */
@@ -405,6 +416,7 @@ static void ask_bare(struct tcp_lane *lane, struct tcp_slice *slice)
 	memcpy(lane->kept, slice->local, sizeof(lane->kept));
 	lane->current = slice;
 	lane->current_got = 0;
+	lane->mask = 0; /* no verdict follows */
 	lane->bare = true;
 }
 
@@ -443,6 +455,17 @@ static void ask_for_headers(struct tcp_lane *lane)
 	lane->bare_pause = (uint32_t)min_u64(2ull * lane->bare_pause, BARE_PAUSE_MAX);
 }
 
+/* Under rx_lock: there is more to say than a payload. The slice goes once more, as if it had not been sent. */
+static void ask_again(struct tcp_lane *lane, struct tcp_slice *slice)
+{
+	unmark(slice);
+	pthread_mutex_lock(&lane->lock);
+	slice->sent = 0;
+	lane->unsent = slice;
+	let_go(lane);
+	pthread_mutex_unlock(&lane->lock);
+}
+
 /* Under rx_lock: more of what may be bare is in. A payload is longer than a refusal, and nothing follows either. */
 static void tell_bare(struct tcp_lane *lane, struct tcp_slice **done)
 {
@@ -465,7 +488,10 @@ static void tell_bare(struct tcp_lane *lane, struct tcp_slice **done)
 		memcpy(slice->local, lane->kept, sizeof(lane->kept));
 	lane->current = NULL;
 	ask_for_headers(lane);
-	pop(lane, slice, answer.status, answer.effect, done);
+	if (answer.status == -EAGAIN && !slice->finished)
+		ask_again(lane, slice);
+	else
+		pop(lane, slice, answer.status, answer.effect, done);
 }
 
 /* As receive_payload(), of a slice that was given up: what may be a refusal is kept for a look at it. */
@@ -498,14 +524,13 @@ static OTTE_FRAMELESS ssize_t receive_bare(struct tcp_lane *lane, struct tcp_sli
 /* Payload of a slice that was given up: the kernel drops it. */
 static ssize_t receive_nothing(struct tcp_lane *lane, bool *emptied)
 {
-	struct tcp_slice *slice = lane->current;
+	uint64_t rest = payload_left(lane);
 	ssize_t n;
 
 	if (lane->bare)
 		return receive_start(lane, emptied);
-	n = otte_sys_recv(lane->watch.fd, NULL, slice->length - lane->current_got,
-		 MSG_DONTWAIT | MSG_TRUNC);
-	*emptied = n > 0 && (uint64_t)n < slice->length - lane->current_got;
+	n = otte_sys_recv(lane->watch.fd, NULL, rest, MSG_DONTWAIT | MSG_TRUNC);
+	*emptied = n > 0 && (uint64_t)n < rest;
 	if (n > 0)
 		lane->current_got += (uint64_t)n;
 	return n;
@@ -514,17 +539,19 @@ static ssize_t receive_nothing(struct tcp_lane *lane, bool *emptied)
 static ssize_t receive_payload(struct tcp_lane *lane, int flags, bool *emptied)
 {
 	struct tcp_slice *slice = lane->current;
-	uint64_t rest = slice->length - lane->current_got;
-	struct iovec iov[2] = {
-		{ slice->local + lane->current_got, rest },
-		{ lane->answer, sizeof(lane->answer) },
-	};
-	struct msghdr message = { .msg_iov = iov, .msg_iovlen = 1 };
+	uint64_t rest = payload_left(lane);
+	struct iovec iov[3];
+	struct msghdr message = { .msg_iov = iov };
 	bool alone;
 	ssize_t n;
 
+	if (lane->current_got < slice->length)
+		iov[message.msg_iovlen++] = (struct iovec){ slice->local + lane->current_got,
+							    slice->length - lane->current_got };
+	if (lane->mask)
+		iov[message.msg_iovlen++] = (struct iovec){ &lane->verdict, 1 };
 	if (answered_next(lane, &alone) && !alone)
-		message.msg_iovlen = 2;
+		iov[message.msg_iovlen++] = (struct iovec){ lane->answer, sizeof(lane->answer) };
 	n = otte_sys_recvmsg(lane->watch.fd, &message, flags);
 	if (n > 0) {
 		uint64_t part = min_u64((uint64_t)n, rest);
@@ -549,7 +576,7 @@ static bool owes_one(const struct tcp_lane *lane)
 static OTTE_FRAMELESS ssize_t receive_into(struct tcp_lane *lane, struct tcp_slice *head, bool held,
 					   int flags, struct tcp_slice **done, bool *emptied)
 {
-	struct iovec iov[2] = {
+	struct iovec iov[3] = {
 		{ lane->answer + lane->answer_got, sizeof(lane->answer) - lane->answer_got },
 	};
 	struct msghdr message = { .msg_iov = iov, .msg_iovlen = 1 };
@@ -559,12 +586,12 @@ static OTTE_FRAMELESS ssize_t receive_into(struct tcp_lane *lane, struct tcp_sli
 	int ret;
 
 	if (held) {
-		iov[1].iov_base = head->local;
-		iov[1].iov_len = head->length;
-		message.msg_iovlen = 2;
+		iov[1] = (struct iovec){ head->local, head->length };
+		iov[2] = (struct iovec){ &lane->verdict, 1 };
+		message.msg_iovlen = 3;
 	}
 	n = otte_sys_recvmsg(lane->watch.fd, &message, flags);
-	if (n < 0 && errno == EFAULT && message.msg_iovlen == 2) {
+	if (n < 0 && errno == EFAULT && message.msg_iovlen == 3) {
 		/* The memory is gone; the answer itself has a place. */
 		message.msg_iovlen = 1;
 		n = otte_sys_recvmsg(lane->watch.fd, &message, flags);
@@ -572,7 +599,8 @@ static OTTE_FRAMELESS ssize_t receive_into(struct tcp_lane *lane, struct tcp_sli
 	if (n <= 0)
 		return n;
 	part = min_u64((uint64_t)n, iov[0].iov_len);
-	*emptied = (uint64_t)n < iov[0].iov_len + (message.msg_iovlen == 2 ? iov[1].iov_len : 0);
+	/* Whether a verdict follows is not known before. Nothing else can. */
+	*emptied = (uint64_t)n < iov[0].iov_len + (message.msg_iovlen == 3 ? iov[1].iov_len : 0);
 	lane->answer_got += (uint32_t)part;
 	if (lane->answer_got < sizeof(lane->answer))
 		return n;

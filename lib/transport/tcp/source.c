@@ -14,9 +14,11 @@
  * request that is in conflict with such a use, and with nothing else, must not be refused for it; its lane is
  * parked until that use has ended.
  *
- * Memory that is the application's to unmap is guarded: of a READ's answer the tail is held back, copied,
- * and sent only if the memory is still there then. So the peer has all of an answer only if every byte of it
- * was of what was registered. Small payloads are all tail: nothing is out yet, and the request alone fails.
+ * Memory that is the application's to unmap is guarded: behind a READ's payload goes the verdict, a byte of
+ * the word that tells of it, read after the payload was. So who has the verdict that it is fresh has only bytes
+ * of what was registered. The word is this process's memory like the payload, and the kernel takes the parts of
+ * one send in their order: that costs no call of its own. Where loads may overtake each other, or the payload is
+ * not copied, the verdict is read and sent on its own.
  *
  * Everything in the struct belongs to the thread of the lane's loop, but for what tcp.lock protects:
  * the list, the descriptor while it is on the list, so that drop() cannot shut down a number that has
@@ -40,6 +42,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/sys.h"
+#include "ledger/ledger.h"
 #include "transport/tcp/tcp.h"
 
 #define ROUND_BYTES (4 * MIB)
@@ -50,8 +53,14 @@
 #define PACE_ROUNDS 8
 /* So many rounds of one request each, and a lane is offered to the express thread. */
 #define LONE_ROUNDS 32
-/* Of a longer payload one byte is held back. */
-#define TAIL_BYTES 4096u
+/* Of a payload whose memory is gone so much is made up, or the lane ends. */
+#define FILL_BYTES (64 * KIB)
+/* Whether the parts of a send are read in their order, and a word's low byte is its first. */
+#if defined(__x86_64__)
+#define ORDERED true
+#else
+#define ORDERED false
+#endif
 
 enum source_state {
 	SOURCE_REQUEST = 0,
@@ -99,9 +108,9 @@ struct source_lane {
 	struct otte_source_use *use;    /* NULL: refused, or between requests */
 	uint8_t *address;
 	uint64_t moved;                 /* of header, payload or answer, by state */
-	uint32_t held;                  /* bytes of the answer's tail; 0: it is not guarded */
-	bool tail_taken;
-	uint8_t tail[TAIL_BYTES];
+	const struct otte_region_watch *guard; /* of a READ that is admitted; NULL: no verdict follows */
+	uint8_t verdict;
+	bool lost;                      /* the payload's memory: the rest is made up */
 	int32_t status;
 	uint8_t effect;
 	uint64_t progress_ns;
@@ -302,6 +311,8 @@ static void prepare_header(struct source_lane *lane)
 		.id = lane->request.id,
 		.status = lane->status,
 		.length = lane->status ? 0 : lane->request.length,
+		.mask = lane->guard ? (uint8_t)lane->guard->mask : 0,
+		.fresh = lane->guard ? (uint8_t)lane->guard->fresh : 0,
 	};
 
 	if (lane->status) {
@@ -388,13 +399,15 @@ static bool park(struct source_lane *lane)
 	return lane->parked;
 }
 
-/* Of a READ. */
-static void hold_tail(struct source_lane *lane)
+/* Of a READ that is admitted: what its verdict is taken from, if one follows. Then the header has to say so. */
+static void take_guard(struct source_lane *lane)
 {
-	lane->tail_taken = false;
-	lane->held = 0;
-	if (lane->use && lane->tcp->env.source.guarded(lane->use))
-		lane->held = lane->request.length > TAIL_BYTES ? 1 : (uint32_t)lane->request.length;
+	lane->guard = lane->tcp->env.source.guarded(lane->use);
+	if (!lane->guard || !is_marked(lane))
+		return;
+	lane->guard = NULL;
+	lane->status = -EAGAIN;
+	end_use(lane, false);
 }
 
 static void admit(struct source_lane *lane)
@@ -410,8 +423,11 @@ static void admit(struct source_lane *lane)
 	lane->park_until_ns = 0;
 	if (lane->status)
 		lane->tcp->env.source.refused(lane->peer);
+	lane->guard = NULL;
+	lane->lost = false;
 	if (lane->request.op == OTTE_READ) {
-		hold_tail(lane);
+		if (lane->use)
+			take_guard(lane);
 		prepare_answer(lane);
 	} else {
 		become(lane, lane->status ? SOURCE_DROP : SOURCE_PAYLOAD);
@@ -531,43 +547,28 @@ static int ask_for_room(struct source_lane *lane, bool want)
 }
 
 /*
- * The memory of a READ went away. Before a byte of its answer is out the request alone fails. Where the
- * header has promised the bytes already, nothing that could follow it is right, and the lane ends.
+ * The memory of a READ went away. Before a byte of its answer is out the request alone fails. So it does where a
+ * verdict will say so of the bytes that the header has promised. Else nothing that could follow it is right, and
+ * the lane ends.
  */
 static int lose_payload(struct source_lane *lane)
 {
-	if (lane->moved) {
-		otte_log(OTTE_LOG_WARNING, "memory of region %lu went away while a peer was reading it",
-			 (unsigned long)lane->request.region);
-		return otte_fail(-ESTALE, "the memory of an answer went away");
-	}
-	end_use(lane, false);
-	lane->status = -ESTALE;
-	lane->tcp->env.source.refused(lane->peer);
-	prepare_answer(lane);
-	return 1;
-}
+	uint64_t left = lane->head + lane->request.length - lane->moved;
 
-/* As send(): what is left of the answer's head and of `payload`, which follows it. */
-static OTTE_FRAMELESS ssize_t send_two(struct source_lane *lane, uint8_t *payload, uint64_t length,
-				       uint64_t into, int flags)
-{
-	struct iovec iov[2];
-	struct msghdr message = { .msg_iov = iov };
-
-	if (lane->moved < lane->head) {
-		iov[message.msg_iovlen].iov_base = lane->answer + lane->moved;
-		iov[message.msg_iovlen++].iov_len = lane->head - lane->moved;
-	} else {
-		/* The short call is cheaper. There is a payload, for else all would have been sent. */
-		return otte_sys_send(lane->watch.fd, payload + into, length - into,
-				     flags | MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (!lane->moved) {
+		end_use(lane, false);
+		lane->status = -ESTALE;
+		lane->guard = NULL;
+		lane->tcp->env.source.refused(lane->peer);
+		prepare_answer(lane);
+		return 1;
 	}
-	if (length) {
-		iov[message.msg_iovlen].iov_base = payload + into;
-		iov[message.msg_iovlen++].iov_len = length - into;
-	}
-	return otte_sys_sendmsg(lane->watch.fd, &message, flags | MSG_DONTWAIT | MSG_NOSIGNAL);
+	lane->lost = lane->guard && left <= FILL_BYTES;
+	if (lane->lost)
+		return 1;
+	otte_log(OTTE_LOG_WARNING, "memory of region %lu went away while a peer was reading it",
+		 (unsigned long)lane->request.region);
+	return otte_fail(-ESTALE, "the memory of an answer went away");
 }
 
 static uint64_t payload_sent(const struct source_lane *lane)
@@ -575,39 +576,56 @@ static uint64_t payload_sent(const struct source_lane *lane)
 	return lane->moved - min_u64(lane->moved, lane->head);
 }
 
-static OTTE_FRAMELESS ssize_t send_copied(struct source_lane *lane, uint64_t payload, bool more)
+static void add_part(struct msghdr *message, const void *base, uint64_t length)
 {
-	return send_two(lane, lane->address, payload, payload_sent(lane), more ? MSG_MORE : 0);
+	struct iovec *part = &message->msg_iov[message->msg_iovlen++];
+
+	part->iov_base = (void *)base; /* sends read it */
+	part->iov_len = length;
 }
 
-/* As send(), by the system, which meets a hole without harm: -1 and EFAULT if the memory is gone. */
-static int take_tail(struct source_lane *lane, uint64_t before)
+/* As send(): what is left of the answer's head and of the payload, and the verdict, where it can be taken so. */
+static OTTE_FRAMELESS ssize_t send_copied(struct source_lane *lane, uint64_t payload)
 {
-	struct iovec to = { lane->tail, lane->held };
-	struct iovec from = { lane->address + before, lane->held };
-	ssize_t n = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
+	struct iovec parts[3];
+	struct msghdr message = { .msg_iov = parts };
+	int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+	uint64_t into = payload_sent(lane);
 
-	if (n < 0) {
-		if (errno != EFAULT)
-			otte_log(OTTE_LOG_ERROR, "process_vm_readv of registered memory: %m");
-		return -1;
-	}
-	lane->tail_taken = (size_t)n == lane->held && !lane->tcp->env.source.still(lane->use);
-	if (lane->tail_taken)
-		return 0;
-	errno = EFAULT;
-	return -1;
+	if (lane->moved >= lane->head && !lane->guard) /* the short call is cheaper */
+		return otte_sys_send(lane->watch.fd, lane->address + into, payload - into, flags);
+	if (lane->moved < lane->head)
+		add_part(&message, lane->answer + lane->moved, lane->head - lane->moved);
+	if (payload > into)
+		add_part(&message, lane->address + into, payload - into);
+	if (lane->guard && ORDERED)
+		add_part(&message, (const void *)lane->guard->word, 1);
+	else if (lane->guard)
+		flags |= MSG_MORE;
+	return otte_sys_sendmsg(lane->watch.fd, &message, flags);
 }
 
-/* All before the tail is out. */
-static ssize_t send_tail(struct source_lane *lane, uint64_t before)
+/* All else is out. Of what was made up it says that it is not fresh. */
+static ssize_t send_verdict(struct source_lane *lane)
 {
-	if (!lane->tail_taken && take_tail(lane, before))
-		return -1;
-	return send_two(lane, lane->tail, lane->held, payload_sent(lane) - before, 0);
+	const struct otte_region_watch *guard = lane->guard;
+
+	lane->verdict = (uint8_t)(lane->lost || !otte_region_is_fresh(guard) ? ~guard->fresh :
+									       guard->fresh);
+	return otte_sys_send(lane->watch.fd, &lane->verdict, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* The same: the answer's head has a place of its own, which is used again at once, and so is copied. */
+/* In place of the payload. */
+static ssize_t send_made_up(struct source_lane *lane, uint64_t payload)
+{
+	static const uint8_t nothing[4 * KIB];
+
+	return otte_sys_send(lane->watch.fd, nothing,
+			     min_u64(payload - payload_sent(lane), sizeof(nothing)),
+			     MSG_MORE | MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* As send() without a copy: the answer's head has a place of its own, which is used again at once, and so is copied. */
 static ssize_t send_zerocopy(struct source_lane *lane, uint64_t payload)
 {
 	uint64_t into = lane->moved - lane->head;
@@ -629,48 +647,69 @@ static bool wants_zerocopy(struct source_lane *lane, uint64_t payload)
 	return lane->sending;
 }
 
+/* Whether the verdict can have been good, to count by: the peer has it. */
+static bool is_good(const struct source_lane *lane)
+{
+	return !lane->guard || (!lane->lost && otte_region_is_fresh(lane->guard));
+}
+
 /* All of the answer is in the socket. */
 static void end_answer(struct source_lane *lane)
 {
+	bool good = is_good(lane);
+
+	if (!good)
+		lane->tcp->env.source.refused(lane->peer);
 	if (lane->sending && lane->sending->claim.left)
-		leave_use(lane, true);
+		leave_use(lane, good);
 	else
-		end_use(lane, true);
+		end_use(lane, good);
 	if (lane->sending)
 		lane->sending->taken = false;
 	lane->sending = NULL;
 	become(lane, SOURCE_REQUEST);
 }
 
+static bool wants_made_up(const struct source_lane *lane)
+{
+	return lane->lost && lane->moved >= lane->head;
+}
+
+/* As send(): of an answer with so much payload, the part that is next. */
+static OTTE_FRAMELESS ssize_t send_part(struct source_lane *lane, uint64_t payload)
+{
+	if (lane->guard && lane->moved == lane->head + payload)
+		return send_verdict(lane);
+	if (wants_made_up(lane))
+		return send_made_up(lane, payload);
+	return wants_zerocopy(lane, payload) ? send_zerocopy(lane, payload) :
+					       send_copied(lane, payload);
+}
+
+/* A part is out, and the next one need not have found the socket full. */
+static bool goes_on(const struct source_lane *lane, uint64_t payload)
+{
+	return lane->lost || lane->moved == lane->head ||
+	       lane->moved == lane->head + payload;
+}
+
 static OTTE_FRAMELESS int send_some(struct source_lane *lane)
 {
 	uint64_t payload = lane->request.op == OTTE_READ && !lane->status ? lane->request.length : 0;
-	uint64_t total = lane->head + payload;
-	uint64_t held = payload ? lane->held : 0, before = payload - held;
-	bool tail = held && payload_sent(lane) >= before;
-	bool zerocopy = !tail && wants_zerocopy(lane, before);
+	uint64_t total = lane->head + payload + (lane->guard ? 1 : 0);
 	ssize_t n;
 	int ret;
 
-	if (tail)
-		n = send_tail(lane, before);
-	else
-		n = zerocopy ? send_zerocopy(lane, before) : send_copied(lane, before, held);
-	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-		ret = ask_for_room(lane, true);
-		return ret;
-	}
+	n = send_part(lane, payload);
+	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+		return ask_for_room(lane, true);
 	if (n < 0 && errno == EFAULT)
 		return lose_payload(lane);
 	if (n < 0)
 		return errno == EINTR ? 1 : otte_fail(-errno, "send: %m");
 	lane->moved += (uint64_t)n;
-	if (zerocopy && lane->moved == lane->head)
-		return 1;
-	if (held && !tail && payload_sent(lane) == before)
-		return 1; /* the tail is next */
-	if (lane->moved < total) /* the socket took what it had room for */
-		return ask_for_room(lane, true);
+	if (lane->moved < total)
+		return goes_on(lane, payload) ? 1 : ask_for_room(lane, true);
 	end_answer(lane);
 	ret = ask_for_room(lane, false);
 	return ret ? ret : 1;

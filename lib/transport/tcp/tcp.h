@@ -137,6 +137,8 @@ struct tcp_lane {
 	uint64_t mark_key[2], marks;     /* random, for each connection; how many marks it has had */
 	uint32_t bare_wait;              /* so many exchanges more, and answers are asked for bare */
 	uint32_t bare_pause;             /* what it is set to by the next refusal in place of one */
+	uint8_t mask, fresh;             /* of its answer: how to take the verdict; 0: none follows */
+	uint8_t verdict;
 	bool garbled;                    /* an answer was none, nor is what comes after; to be killed */
 	_Atomic uint32_t rx_wanted;      /* threads that wait for rx_lock */
 

@@ -415,7 +415,7 @@ static const struct format formats[] = {
 	  { { 4, SAME, 0, NULL },               /* magic */
 	    { 1, SAME, 0, NULL },               /* op: a READ has no effect */
 	    { 1, AT_MOST, OTTE_EFFECT_UNKNOWN, NULL },
-	    { 2, SAME, 0, NULL },               /* reserved */
+	    { 2, SAME, 0, NULL },               /* mask and fresh: of a READ */
 	    { 8, FREE, 0, NULL },               /* id */
 	    { 1, FREE, 0, NULL },               /* status: -256 .. -1 */
 	    { 1, ONE_OF, 0, "\xf0\xf1\xf2\xf3\xf4\xf5\xf6\xf7\xf8\xf9\xfa\xfb\xfc\xfd\xfe\xff" },

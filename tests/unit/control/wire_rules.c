@@ -36,7 +36,7 @@ static int decode_header(const struct otte_frame *frame, uint32_t max_payload)
 static void a_frame_header_stands_on_the_wire_as_documented(void **state)
 {
 	static const uint8_t expected[OTTE_FRAME_HEADER] = {
-		'O',  'T',  'T',  'E',  1,    0,    7,    0,    0x40, 0x30, 0,    0,
+		'O',  'T',  'T',  'E',  2,    0,    7,    0,    0x40, 0x30, 0,    0,
 		0,    0,    0,    0,    0x08, 0x07, 0x06, 0x05, 0x04, 0x03, 0x02, 0x01,
 	};
 	const struct otte_frame frame = {
@@ -56,16 +56,16 @@ static void another_version_is_named_with_ours_whatever_else_is_wrong(void **sta
 
 	(void)state;
 	otte_frame_encode(&frame, bytes);
-	bytes[4] = 2;
+	bytes[4] = 1;
 	bytes[6] = 0xff; /* a type, length and status that we do not know */
 	bytes[11] = 0xff;
 	bytes[12] = 1;
 	assert_int_equal(otte_frame_decode(bytes, MAX_PAYLOAD, &frame), -EPROTONOSUPPORT);
-	assert_string_equal(otte_error_text(), "the peer speaks wire version 2, this library 1");
+	assert_string_equal(otte_error_text(), "the peer speaks wire version 1, this library 2");
 	bytes[4] = 0;
 	bytes[5] = 3;
 	assert_int_equal(otte_frame_decode(bytes, MAX_PAYLOAD, &frame), -EPROTONOSUPPORT);
-	assert_string_equal(otte_error_text(), "the peer speaks wire version 768, this library 1");
+	assert_string_equal(otte_error_text(), "the peer speaks wire version 768, this library 2");
 }
 
 static void something_else_than_otte_is_not_taken_for_another_version(void **state)
@@ -416,6 +416,38 @@ static void an_answer_has_a_length_or_an_error(void **state)
 	assert_string_equal(otte_error_text(), "lane answer: length is 0x1, not 0");
 }
 
+static int decode_verdict(uint8_t op, int32_t status, uint8_t mask, uint8_t fresh)
+{
+	const struct otte_lane_answer answer = {
+		.op = op, .id = 1, .status = status, .length = status ? 0 : 4096, .mask = mask,
+		.fresh = fresh,
+	};
+	uint8_t bytes[OTTE_LANE_ANSWER_BYTES];
+	struct otte_lane_answer got;
+	int rc;
+
+	otte_lane_answer_encode(&answer, bytes);
+	rc = otte_lane_answer_decode(bytes, &got);
+	if (!rc) {
+		assert_int_equal(got.mask, mask);
+		assert_int_equal(got.fresh, fresh);
+	}
+	return rc;
+}
+
+static void a_verdict_follows_the_payload_of_a_read_alone(void **state)
+{
+	(void)state;
+	assert_int_equal(decode_verdict(OTTE_READ, 0, 5, 1), 0);
+	assert_int_equal(decode_verdict(OTTE_READ, 0, 0xff, 0), 0);
+	assert_int_equal(decode_verdict(OTTE_READ, 0, 5, 2), -EPROTO);
+	assert_string_equal(otte_error_text(), "lane answer: fresh is 0x2 with mask 0x5");
+	assert_int_equal(decode_verdict(OTTE_READ, 0, 0, 1), -EPROTO);
+	assert_int_equal(decode_verdict(OTTE_READ, -EIO, 5, 1), -EPROTO);
+	assert_string_equal(otte_error_text(), "lane answer: mask is 0x5 with op 0 and status -5");
+	assert_int_equal(decode_verdict(OTTE_WRITE, 0, 5, 1), -EPROTO);
+}
+
 static void only_a_failed_write_has_an_effect(void **state)
 {
 	(void)state;
@@ -607,6 +639,7 @@ int run_wire_rule_tests(void)
 		cmocka_unit_test(stats_of_an_older_or_newer_peer_are_read_as_far_as_both_know),
 		cmocka_unit_test(an_answer_has_a_length_or_an_error),
 		cmocka_unit_test(only_a_failed_write_has_an_effect),
+		cmocka_unit_test(a_verdict_follows_the_payload_of_a_read_alone),
 		cmocka_unit_test(a_request_has_bytes_to_move),
 		cmocka_unit_test(only_a_read_longer_than_its_refusal_has_a_mark),
 		cmocka_unit_test(only_a_refused_read_has_a_mark),

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "guard.h"
 #include "pair.h"
 
 static const uint64_t sizes[] = { 1, 17, 4095, 4096, 65536, 65537, (1 << 20) + 3, 16 << 20 };
@@ -113,7 +114,7 @@ static void many_small_requests_complete_in_one_batch(void **state)
 	pair_close(&pair);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_read_brings_the_exact_range),
@@ -122,5 +123,7 @@ int main(void)
 		cmocka_unit_test(many_small_requests_complete_in_one_batch),
 	};
 
+	if (argc > 1 && !strcmp(argv[1], "bench"))
+		return guard_bench();
 	return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
 }

@@ -275,6 +275,19 @@ int __real_otte_ledger_node_open(const char *path);
 int __wrap_otte_ledger_node_open(const char *path);
 int __wrap_otte_module_query(int fd, struct otte_module_facts *out);
 
+static int init_code; /* what the module says to a new client */
+
+int __wrap_otte_module_client_init(int fd, const struct otte_module_init *init, uint64_t *client,
+				   uint64_t *bytes);
+int __wrap_otte_module_client_init(int fd, const struct otte_module_init *init, uint64_t *client,
+				   uint64_t *bytes)
+{
+	(void)fd;
+	(void)init;
+	*client = *bytes = 0;
+	return init_code;
+}
+
 int __wrap_otte_ledger_node_open(const char *path)
 {
 	return __real_otte_ledger_node_open(node ? node : path);
@@ -323,6 +336,11 @@ static void a_kernel_ledger_that_cannot_be_had_is_refused_by_name(void **state)
 	facts.event_bytes = 1024;
 	facts.features = ~(uint64_t)OTTE_MODULE_FEAT_STANDING;
 	expect_no_kernel_ledger(-EPROTONOSUPPORT, "lacks feature STANDING (bit 6)");
+	facts.features = ~0ull;
+	init_code = -EDQUOT;
+	expect_no_kernel_ledger(-EDQUOT, "limit_user/clients, limit_cgroup/clients or limit_module");
+	init_code = -ENOSPC; /* of what can be charged */
+	expect_no_kernel_ledger(-EDQUOT, "more cgroups and user namespaces, one inside the other");
 	node = NULL;
 }
 
@@ -690,7 +708,7 @@ static void a_peer_of_another_version_is_refused_and_both_are_named(void **state
 	wrong_peer_start(&peer, WRONG_VERSION);
 	assert_int_equal(otte_segment_open(engine, peer.address, 0, 5 * SECOND, &segment),
 			 -EPROTONOSUPPORT);
-	assert_non_null(strstr(otte_error_text(), "wire version 2, this library 1"));
+	assert_non_null(strstr(otte_error_text(), "wire version 3, this library 2"));
 	wrong_peer_end(&peer);
 	assert_int_equal(otte_engine_destroy(engine), 0);
 }

@@ -5,6 +5,8 @@
  */
 #include "suite.h"
 
+#include "ledger/module.h"
+
 static const struct backend backends[] = {
 	{ "process", otte_ledger_process_open },
 	{ "kernel", otte_ledger_kernel_open },
@@ -27,7 +29,7 @@ void open_world(struct world *w, const struct otte_ledger_limits *limits)
 	assert_int_equal(backend->open(limits, &w->ledger), 0);
 	w->ops = w->ledger->ops;
 	for (i = 0; i < ACTORS; i++) {
-		assert_int_equal(w->ops->client_open(w->ledger, names[i], &w->client[i]), 0);
+		assert_int_equal(w->ops->client_open(w->ledger, names[i], 0, &w->client[i]), 0);
 		assert_ptr_equal(w->client[i]->ledger, w->ledger);
 		w->id[i] = w->ops->client_id(w->client[i]);
 		assert_int_not_equal(w->id[i], 0);
@@ -281,6 +283,45 @@ int __wrap_ioctl(int fd, unsigned long command, void *arg)
 	return __real_ioctl(fd, command, arg);
 }
 
+static uint64_t hidden;
+
+int __real_otte_module_query(int fd, struct otte_module_facts *facts);
+int __wrap_otte_module_query(int fd, struct otte_module_facts *facts);
+
+void hide_features(uint64_t features)
+{
+	hidden = features;
+}
+
+int __wrap_otte_module_query(int fd, struct otte_module_facts *facts)
+{
+	int rc = __real_otte_module_query(fd, facts);
+
+	facts->features &= ~hidden;
+	return rc;
+}
+
+/* ---- Sockets --------------------------------------------------------------------------------- */
+
+static int socket_error;
+
+int __real_socket(int domain, int type, int protocol);
+int __wrap_socket(int domain, int type, int protocol);
+
+void fail_socket(int error)
+{
+	socket_error = error;
+}
+
+int __wrap_socket(int domain, int type, int protocol)
+{
+	if (!socket_error)
+		return __real_socket(domain, type, protocol);
+	errno = socket_error;
+	socket_error = 0;
+	return -1;
+}
+
 /* ---- Running --------------------------------------------------------------------------------- */
 
 static int run(const char *part, const struct CMUnitTest *tests, size_t count)
@@ -306,6 +347,8 @@ static int run_all(void)
 	failed += run("records", records_tests, records_count);
 	if (is_kernel())
 		failed += run("own", kernel_tests, kernel_count_tests);
+	if (is_kernel())
+		failed += run("engine", engine_tests, engine_count);
 	return failed;
 }
 

@@ -45,7 +45,7 @@ static void fill(struct world *w)
 	int i;
 
 	for (i = 0; i < 40; i++)
-		RETRY(w, w->ops->client_open(w->ledger, "more", &more[i]));
+		RETRY(w, w->ops->client_open(w->ledger, "more", 0, &more[i]));
 	for (i = 0; i < MANY; i++) {
 		claim.address = 0x1000000ull + 16ull * (unsigned)i;
 		RETRY(w, w->ops->region_add(w->client[LENDER], &claim, &terms.region));
@@ -92,7 +92,7 @@ static void each_allocation_in_turn_fails_cleanly(void **unused)
 	struct world w;
 
 	(void)unused;
-	PROCESS_ONLY("own: and events that find no memory stay in the module");
+	PROCESS_ONLY("own: and events that find no memory are missed");
 	open_world(&w, NULL);
 	fail_allocation(0);
 	fill(&w);

@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "engine/fork.h"
+#include "ledger/module.h"
 #include "ledger/open.h"
 
 #define BOTH (OTTE_REMOTE_READ | OTTE_REMOTE_WRITE)
@@ -24,6 +26,17 @@ static void write_file(const char *path, const char *text)
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
 	close(fd);
+}
+
+static uint64_t read_number(const char *path)
+{
+	char text[32] = "";
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_true(read(fd, text, sizeof(text) - 1) > 0);
+	close(fd);
+	return strtoull(text, NULL, 10);
 }
 
 /* ---- Which ----------------------------------------------------------------------------------- */
@@ -100,6 +113,13 @@ static void a_limit_of_the_administrators_refuses_by_level_and_resource(void **u
 	close_world(&w);
 }
 
+static int add_lenders(struct world *w, uint64_t *id)
+{
+	struct otte_region_claim claim = { 0x900000, 100, BOTH, OTTE_BACKING_NONE };
+
+	return w->ops->region_add(w->client[LENDER], &claim, id);
+}
+
 static void what_the_lender_settles_is_not_charged_any_more(void **unused)
 {
 	struct otte_loan_terms terms;
@@ -118,22 +138,52 @@ static void what_the_lender_settles_is_not_charged_any_more(void **unused)
 	close_world(&w);
 }
 
-static void the_status_page_has_room_for_the_callers_regions(void **unused)
+static void add_regions(struct world *w, int count)
+{
+	int i;
+
+	for (i = 0; i < count; i++)
+		add_region(w, LENDER, 0x900000, 100, BOTH);
+}
+
+static void the_callers_limit_of_regions_is_exact(void **unused)
 {
 	struct otte_ledger_limits limits = { .regions = 1000 };
-	struct otte_region_claim claim = { 0x900000, 100, BOTH, OTTE_BACKING_NONE };
 	struct world w;
 	uint64_t id;
-	int i, rc = 0;
 
 	(void)unused;
 	open_world(&w, &limits);
-	for (i = 0; i < 1000; i++)
-		assert_int_equal(w.ops->region_add(w.client[LENDER], &claim, &id), 0);
-	for (; !rc && i < 2000; i++) /* whole pages of words */
-		rc = w.ops->region_add(w.client[LENDER], &claim, &id);
-	expect_refused(rc, -EDQUOT, "limits.regions: the status page");
+	add_regions(&w, 1000);
+	expect_refused(add_lenders(&w, &id), -EDQUOT,
+		       "limits.regions: 1000 of 1000 charged, 1 more asked for");
 	close_world(&w);
+	limits.regions = 0;
+	open_world(&w, &limits);
+	expect_refused(add_lenders(&w, &id), -EDQUOT, "limits.regions: 0 of 0 charged");
+	close_world(&w);
+}
+
+/* The caller's may be larger than the module's, which is said once and named where it refuses. */
+static void the_modules_room_for_regions_rules_where_it_is_less(void **unused)
+{
+	struct otte_ledger_limits limits = { .regions = 1 << 24 };
+	struct world w;
+	uint64_t id;
+
+	(void)unused;
+	logged[0] = '\0';
+	otte_log_set(keep, NULL, OTTE_LOG_WARNING);
+	open_world(&w, &limits);
+	otte_log_set(NULL, NULL, OTTE_LOG_ERROR);
+	assert_string_equal(logged, "ledger: limits.regions: of 16777216 regions the module's "
+				    "status page has room for 65536, which rules");
+	write_file(SYSFS "limit_client/regions", "max");
+	add_regions(&w, 65536);
+	expect_refused(add_lenders(&w, &id), -EDQUOT,
+		       "the module's status page has room for no more than 65536");
+	close_world(&w);
+	write_file(SYSFS "limit_client/regions", "65536");
 }
 
 /* ---- Death ----------------------------------------------------------------------------------- */
@@ -202,7 +252,7 @@ static int borrow_and_die(int ids, int loans)
 	uint64_t id, loan;
 
 	if (otte_ledger_kernel_open(NULL, &ledger) ||
-	    ledger->ops->client_open(ledger, "child", &client))
+	    ledger->ops->client_open(ledger, "child", 0, &client))
 		return 1;
 	id = ledger->ops->client_id(client);
 	if (write(ids, &id, sizeof(id)) != sizeof(id) ||
@@ -281,6 +331,77 @@ static void a_child_is_not_its_parents_client(void **unused)
 	close_world(&w);
 }
 
+/* How many of this process's descriptors are the module's; -1: one would outlive an exec(). */
+static int count_nodes(void)
+{
+	char path[64], target[64];
+	int fd, count = 0;
+	ssize_t n;
+
+	for (fd = 0; fd < 64; fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		n = readlink(path, target, sizeof(target));
+		if (n != (ssize_t)strlen(OTTE_LEDGER_NODE) || memcmp(target, OTTE_LEDGER_NODE, (size_t)n))
+			continue;
+		if (!(fcntl(fd, F_GETFD) & FD_CLOEXEC))
+			return -1;
+		count++;
+	}
+	return count;
+}
+
+/* Ends with 0 if it had none of them; it lives until the other end is closed. */
+static pid_t fork_idler(const int *hold)
+{
+	pid_t pid = fork();
+	int nodes;
+	char byte;
+
+	if (pid)
+		return pid;
+	close(hold[1]);
+	nodes = count_nodes();
+	_exit(read(hold[0], &byte, 1) < 0 || nodes);
+}
+
+/* In a child, since who has asked to be told of forks is told of all of them. */
+static int leave_while_a_child_lives(void)
+{
+	struct otte_ledger_client *client;
+	struct otte_ledger *ledger;
+	int hold[2], status, left;
+	pid_t idler;
+
+	if (otte_fork_watch() || pipe(hold) || otte_ledger_kernel_open(NULL, &ledger) ||
+	    ledger->ops->client_open(ledger, "forker", 0, &client))
+		return 1;
+	if (count_nodes() != 1)
+		return 2;
+	idler = fork_idler(hold);
+	usleep(200000); /* the child is out of fork() */
+	ledger->ops->client_close(client);
+	left = (int)read_number(SYSFS "usage/clients");
+	close(hold[1]);
+	if (waitpid(idler, &status, 0) != idler || status)
+		return 3;
+	ledger->ops->close(ledger);
+	return left ? 4 : 0;
+}
+
+static void a_child_that_lives_does_not_keep_its_parents_client(void **unused)
+{
+	int status;
+	pid_t child;
+
+	(void)unused;
+	child = fork();
+	assert_true(child >= 0);
+	if (!child)
+		_exit(leave_while_a_child_lives());
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
 /* ---- Namespaces ------------------------------------------------------------------------------ */
 
 /* In a child: the number of what was wrong, or 0. */
@@ -294,7 +415,7 @@ static int count_without_dumps(void)
 	uint64_t loan, hold;
 
 	if (unshare(CLONE_NEWNET) || otte_ledger_kernel_open(NULL, &ledger) ||
-	    ledger->ops->client_open(ledger, "child", &client) ||
+	    ledger->ops->client_open(ledger, "child", 0, &client) ||
 	    ledger->ops->region_add(client, &claim, &terms.region) ||
 	    ledger->ops->loan_offer(client, &terms, &loan) ||
 	    ledger->ops->loan_expose(client, loan) || ledger->ops->hold(client, 7, "held", &hold))
@@ -347,6 +468,89 @@ static void of_an_offer_that_was_read_its_end_is_told(void **unused)
 	expect_event(&w, LENDER, OTTE_EVENT_WITHDRAWN, 0, declined);
 	expect_no_event(&w, LENDER);
 	assert_int_equal(state_of(&w, declined), NOTHING);
+	close_world(&w);
+}
+
+#define KEPT 1024 /* events that nobody asked for */
+#define ROUNDS 560 /* of an offer and its withdrawal: more than are kept */
+
+/* Somebody else's loan to it, told, and taken back, told. */
+static uint64_t bother(struct world *w, enum actor whom, uint64_t region)
+{
+	struct otte_loan_terms terms = usual_terms(w, local(w, whom));
+	uint64_t loan;
+
+	terms.region = region;
+	assert_int_equal(w->ops->loan_offer(w->client[STRANGER], &terms, &loan), 0);
+	return loan;
+}
+
+/* Exposed to a peer and settled: charged to the lender until what the module says of it was read. */
+static void lend_and_settle(struct world *w)
+{
+	struct otte_loan_terms terms = usual_terms(w, remote(1));
+
+	assert_int_equal(
+		w->ops->loan_settle(w->client[LENDER], expose(w, &terms), OTTE_EVIDENCE_RETURNED),
+		0);
+}
+
+static void what_others_tell_keeps_no_loan_of_ours_charged(void **unused)
+{
+	uint64_t region, loan[ROUNDS], missed = 2 * ROUNDS - KEPT, i;
+	struct otte_event event;
+	struct world w;
+
+	(void)unused;
+	open_world(&w, NULL);
+	region = add_region(&w, STRANGER, REGION_ADDRESS, REGION_LENGTH, BOTH);
+	write_file(SYSFS "limit_client/loans", "2");
+	for (i = 0; i < ROUNDS; i++) {
+		loan[i] = bother(&w, LENDER, region);
+		lend_and_settle(&w);
+		assert_int_equal(w.ops->loan_withdraw(w.client[STRANGER], loan[i]), 0);
+		lend_and_settle(&w);
+	}
+	write_file(SYSFS "limit_client/loans", "131072");
+	assert_int_equal(counters_of(&w).loans, 0);
+	/* The oldest were forgotten, which is said once and first. */
+	assert_int_equal(w.ops->event_next(w.client[LENDER], &event), 0);
+	assert_int_equal(event.kind, OTTE_EVENT_MISSED);
+	assert_int_equal(event.missed, missed);
+	for (i = missed; i < 2 * ROUNDS; i++) {
+		assert_int_equal(w.ops->event_next(w.client[LENDER], &event), 0);
+		assert_int_equal(event.kind,
+				 i % 2 ? OTTE_EVENT_WITHDRAWN : OTTE_EVENT_OFFERED);
+		assert_int_equal(event.loan, loan[i / 2]);
+		assert_int_equal(event.missed, 0);
+	}
+	expect_no_event(&w, LENDER);
+	close_world(&w);
+}
+
+/* The news is lost, and said to be; what it means for the lender's charge is not. */
+static void an_event_that_finds_no_memory_is_missed_and_its_loan_not_charged(void **unused)
+{
+	struct otte_loan_terms terms;
+	struct otte_event event;
+	struct world w;
+	uint64_t region, mine;
+
+	(void)unused;
+	open_world(&w, NULL);
+	region = add_region(&w, STRANGER, REGION_ADDRESS, REGION_LENGTH, BOTH);
+	terms = usual_terms(&w, remote(1));
+	mine = expose(&w, &terms);
+	bother(&w, LENDER, region);
+	fail_allocation(1);
+	assert_int_equal(w.ops->loan_settle(w.client[LENDER], mine, OTTE_EVIDENCE_RETURNED), 0);
+	assert_int_equal(allocations, 1);
+	fail_allocation(0);
+	assert_int_equal(read_number(SYSFS "usage/loans"), 1); /* the offer */
+	assert_int_equal(w.ops->event_next(w.client[LENDER], &event), 0);
+	assert_int_equal(event.kind, OTTE_EVENT_MISSED);
+	assert_int_equal(event.missed, 1);
+	expect_no_event(&w, LENDER);
 	close_world(&w);
 }
 
@@ -518,7 +722,7 @@ static void a_client_that_the_module_refuses_leaves_nothing(void **unused)
 	fd = dup(0);
 	close(fd);
 	fail_ioctl(1, EIO);
-	expect_refused(w.ops->client_open(w.ledger, "", &client), -EIO, "the module says");
+	expect_refused(w.ops->client_open(w.ledger, "", 0, &client), -EIO, "the module says");
 	again = dup(0); /* no descriptor was left open */
 	assert_int_equal(again, fd);
 	close(again);
@@ -591,14 +795,21 @@ static char *add_memory(struct world *w, int touched, uint64_t *region,
 	return memory;
 }
 
-static void expect_not_lent(struct world *w, uint64_t region, const char *why)
+static int lend_one_byte(struct world *w, uint64_t region, uint32_t flags, uint64_t *loan)
 {
 	struct otte_loan_terms terms = usual_terms(w, remote(1));
-	uint64_t id;
 
 	terms.region = region;
 	terms.length = 1;
-	expect_refused(offer(w, &terms, &id), -ESTALE, why);
+	terms.flags = flags;
+	return offer(w, &terms, loan);
+}
+
+static void expect_not_lent(struct world *w, uint64_t region, uint32_t flags, const char *why)
+{
+	uint64_t id;
+
+	expect_refused(lend_one_byte(w, region, flags, &id), -ESTALE, why);
 }
 
 /* By unmapping any page of it, by mapping something else there, by moving it away. */
@@ -626,7 +837,9 @@ static void memory_that_goes_is_seen_when_the_call_returns(void **unused)
 			assert_true(mremap(memory, PAGES * PAGE, 64 * PAGE, MREMAP_MAYMOVE) !=
 				    (void *)memory);
 		assert_false(otte_region_is_fresh(&watch));
-		expect_not_lent(&w, region, "was unmapped or replaced: register it anew");
+		expect_not_lent(&w, region, 0, "was unmapped or replaced: register it anew");
+		expect_not_lent(&w, region, OTTE_LOAN_BY_ADDRESS,
+				"was unmapped or replaced: register it anew");
 		close_world(&w);
 	}
 }
@@ -656,12 +869,16 @@ static void memory_that_stays_is_fresh(void **unused)
 	munmap(memory, PAGES * PAGE);
 }
 
-/* Pages under the same addresses: who goes by address may go on; nobody new is lent them. */
-static void memory_whose_pages_may_be_others_is_not_lent_and_the_text_says_so(void **unused)
+#define REPLACED                                                      \
+	"pages of its memory may have been replaced (copy on write, " \
+	"madvise, swap): register it anew"
+
+/* Pages under the same addresses: who holds pages is lent it no more, who goes by address is. */
+static void memory_whose_pages_may_be_others_is_lent_by_address_alone(void **unused)
 {
 	struct otte_region_watch watch;
 	struct world w;
-	uint64_t region;
+	uint64_t region, loan;
 	char *memory;
 	int way;
 
@@ -674,9 +891,11 @@ static void memory_whose_pages_may_be_others_is_not_lent_and_the_text_says_so(vo
 		else
 			memory[0] = 1; /* it was the page of zeros */
 		assert_true(otte_region_is_fresh(&watch));
-		expect_not_lent(&w, region,
-				"pages of its memory may have been replaced (copy on write, "
-				"madvise, swap): register it anew");
+		expect_not_lent(&w, region, 0, REPLACED);
+		expect_not_lent(&w, region, OTTE_LOAN_STANDING, REPLACED);
+		assert_int_equal(lend_one_byte(&w, region, OTTE_LOAN_BY_ADDRESS, &loan), 0);
+		assert_int_equal(state_of(&w, loan), OTTE_LOAN_OFFERED);
+		assert_int_equal(w.ops->loan_withdraw(w.client[LENDER], loan), 0);
 		assert_int_equal(w.ops->region_del(w.client[LENDER], region), 0);
 		region = add_region(&w, LENDER, (uintptr_t)memory, PAGES * PAGE, BOTH);
 		assert_int_equal(w.ops->region_watch(w.client[LENDER], region, &watch), 0);
@@ -684,6 +903,29 @@ static void memory_whose_pages_may_be_others_is_not_lent_and_the_text_says_so(vo
 		close_world(&w);
 		munmap(memory, PAGES * PAGE);
 	}
+}
+
+static void a_module_that_knows_no_loans_by_address_lends_fresh_memory_so(void **unused)
+{
+	struct otte_region_watch watch;
+	struct world w;
+	uint64_t region, loan;
+	char *memory;
+
+	(void)unused;
+	hide_features(OTTE_MODULE_FEAT_BY_ADDRESS);
+	otte_log_set(keep, NULL, OTTE_LOG_INFO);
+	open_world(&w, NULL);
+	otte_log_set(NULL, NULL, OTTE_LOG_ERROR);
+	hide_features(0);
+	assert_non_null(strstr(logged, "may have been replaced (copy on write, swap) to no new peer"));
+	memory = add_memory(&w, 0, &region, &watch);
+	assert_int_equal(lend_one_byte(&w, region, OTTE_LOAN_BY_ADDRESS, &loan), 0);
+	assert_int_equal(w.ops->loan_withdraw(w.client[LENDER], loan), 0);
+	memory[0] = 1;
+	expect_not_lent(&w, region, OTTE_LOAN_BY_ADDRESS, REPLACED);
+	close_world(&w);
+	munmap(memory, PAGES * PAGE);
 }
 
 /* ---- Offers to peers ------------------------------------------------------------------------- */
@@ -723,13 +965,17 @@ const struct CMUnitTest kernel_tests[] = {
 	cmocka_unit_test(without_permission_kernel_is_refused_and_auto_says_why_not),
 	cmocka_unit_test(a_limit_of_the_administrators_refuses_by_level_and_resource),
 	cmocka_unit_test(what_the_lender_settles_is_not_charged_any_more),
-	cmocka_unit_test(the_status_page_has_room_for_the_callers_regions),
+	cmocka_unit_test(the_callers_limit_of_regions_is_exact),
+	cmocka_unit_test(the_modules_room_for_regions_rules_where_it_is_less),
 	cmocka_unit_test(what_a_leaving_owner_lent_is_retained_for_its_borrower),
 	cmocka_unit_test(a_borrower_that_closes_leaves_a_record_until_the_lender_revokes),
 	cmocka_unit_test(a_borrowers_exit_is_evidence_where_the_lender_accepts_it),
 	cmocka_unit_test(a_child_is_not_its_parents_client),
+	cmocka_unit_test(a_child_that_lives_does_not_keep_its_parents_client),
 	cmocka_unit_test(in_another_network_namespace_a_ledger_lends_and_counts_its_own),
 	cmocka_unit_test(of_an_offer_that_was_read_its_end_is_told),
+	cmocka_unit_test(what_others_tell_keeps_no_loan_of_ours_charged),
+	cmocka_unit_test(an_event_that_finds_no_memory_is_missed_and_its_loan_not_charged),
 	cmocka_unit_test(an_allocation_that_fails_leaves_nothing_in_the_module),
 	cmocka_unit_test(an_acceptance_that_finds_no_memory_leaves_the_offer),
 	cmocka_unit_test(a_call_that_the_module_refuses_leaves_nothing),
@@ -739,7 +985,8 @@ const struct CMUnitTest kernel_tests[] = {
 	cmocka_unit_test(a_standing_loan_of_a_local_borrower_excludes_like_any_other),
 	cmocka_unit_test(memory_that_goes_is_seen_when_the_call_returns),
 	cmocka_unit_test(memory_that_stays_is_fresh),
-	cmocka_unit_test(memory_whose_pages_may_be_others_is_not_lent_and_the_text_says_so),
+	cmocka_unit_test(memory_whose_pages_may_be_others_is_lent_by_address_alone),
+	cmocka_unit_test(a_module_that_knows_no_loans_by_address_lends_fresh_memory_so),
 	cmocka_unit_test(an_offer_to_a_peer_counts_as_exposed_in_the_module),
 };
 const size_t kernel_count_tests = ARRAY_SIZE(kernel_tests);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "ledger/netlink.h"
+#include "ledger/open.h"
 
 #define FAMILY 77
 #define SEQ 1u /* of the first request */
@@ -359,7 +360,33 @@ static void random_answers_end(void **unused)
 	}
 }
 
+/* ---- No socket ------------------------------------------------------------------------------- */
+
+/* Where the module is not there, nor the family is; but that is another answer. */
+static void what_kept_one_dump_from_its_socket_is_not_said_of_the_next(void **unused)
+{
+	struct taken taken = { 0 };
+	const struct otte_netlink_sink sink = { restart, take, &taken };
+	struct otte_netlink netlink;
+	int i, rc;
+
+	(void)unused;
+	fail_socket(EMFILE);
+	otte_netlink_open(&netlink);
+	assert_int_equal(netlink.error, -EMFILE);
+	for (i = 0; i < 2; i++) {
+		fail_socket(ENOBUFS);
+		expect_refused(otte_netlink_dump(&netlink, OTTE_NL_LOANS, &sink), -ENOBUFS,
+			       "dump of the netlink");
+	}
+	rc = otte_netlink_dump(&netlink, OTTE_NL_LOANS, &sink);
+	assert_int_equal(rc, access(OTTE_LEDGER_NODE, F_OK) ? -ENOENT : 0);
+	assert_int_equal(netlink.error, rc);
+	otte_netlink_close(&netlink);
+}
+
 const struct CMUnitTest netlink_tests[] = {
+	cmocka_unit_test(what_kept_one_dump_from_its_socket_is_not_said_of_the_next),
 	cmocka_unit_test(rows_come_out_as_they_were_put),
 	cmocka_unit_test(what_is_no_answer_is_refused),
 	cmocka_unit_test(attributes_end_where_their_message_does),

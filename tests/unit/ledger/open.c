@@ -119,7 +119,7 @@ static void closing_with_something_retained_is_logged(void **unused)
 
 	(void)unused;
 	assert_int_equal(otte_ledger_process_open(NULL, &ledger), 0);
-	assert_int_equal(ledger->ops->client_open(ledger, NULL, &client), 0);
+	assert_int_equal(ledger->ops->client_open(ledger, NULL, 0, &client), 0);
 	assert_int_equal(ledger->ops->hold(client, 10, "held", &hold), 0);
 	otte_log_set(keep, NULL, OTTE_LOG_WARNING);
 	ledger->ops->close(ledger); /* with a client still open */

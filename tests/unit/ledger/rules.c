@@ -90,7 +90,9 @@ static void an_offer_is_refused_by_the_first_rule_that_it_breaks(void **unused)
 	REFUSED(t.length = 0, -EINVAL, "length 0");
 	REFUSED(t.reserved = 1, -EINVAL, "reserved 1");
 	REFUSED(t.right = 2, -EINVAL, "right 2");
-	REFUSED(t.flags = 8, -EINVAL, "flags 8");
+	REFUSED(t.flags = 16, -EINVAL, "flags 10");
+	REFUSED((t.flags = OTTE_LOAN_BY_ADDRESS, t.borrower = local(&w, BORROWER)), -EINVAL,
+		"by address, to client");
 	REFUSED(t.region = 0, -ENOENT, "region 0");
 	REFUSED(t.region = w.id[LENDER], -ENOENT, "unknown");
 	REFUSED(t.offset = REGION_LENGTH, -ERANGE, "outside");
@@ -104,6 +106,36 @@ static void an_offer_is_refused_by_the_first_rule_that_it_breaks(void **unused)
 	REFUSED(t.borrower.client = UINT64_MAX, -ESRCH, "client");
 	REFUSED(t.borrower.client = w.region, -ESRCH, "client");
 #undef REFUSED
+	close_world(&w);
+}
+
+static void who_takes_no_offers_is_lent_by_nobody_but_itself_and_lends(void **unused)
+{
+	struct otte_region_claim claim = { 0x900000, 100, OTTE_REMOTE_READ, OTTE_BACKING_NONE };
+	struct otte_ledger_client *picky;
+	static struct picture before;
+	struct otte_loan_terms terms;
+	struct world w;
+	uint64_t id;
+
+	(void)unused;
+	open_world(&w, NULL);
+	assert_int_equal(w.ops->client_open(w.ledger, "picky", OTTE_CLIENT_NO_OFFERS, &picky), 0);
+	terms = usual_terms(&w, local(&w, BORROWER));
+	terms.borrower.client = w.ops->client_id(picky);
+	take_picture(&w, &before);
+	expect_refused(offer(&w, &terms, &id), -EACCES, "takes no offers");
+	expect_same(&w, &before);
+	assert_int_equal(w.ops->region_add(picky, &claim, &terms.region), 0);
+	terms.length = 100;
+	terms.right = OTTE_LOAN_READ;
+	assert_int_equal(w.ops->loan_offer(picky, &terms, &id), 0);
+	assert_int_equal(w.ops->loan_accept(picky, id), 0);
+	assert_int_equal(w.ops->loan_settle(picky, id, OTTE_EVIDENCE_RETURNED), 0);
+	terms.borrower.client = w.id[BORROWER];
+	assert_int_equal(w.ops->loan_offer(picky, &terms, &id), 0);
+	assert_int_equal(w.ops->loan_withdraw(picky, id), 0);
+	w.ops->client_close(picky);
 	close_world(&w);
 }
 
@@ -460,7 +492,7 @@ static void a_client_id_is_never_borrowed_by_after_it_left(void **unused)
 	open_world(&w, NULL);
 	terms = usual_terms(&w, local(&w, BORROWER));
 	close_client(&w, BORROWER);
-	assert_int_equal(w.ops->client_open(w.ledger, "next", &w.client[BORROWER]), 0);
+	assert_int_equal(w.ops->client_open(w.ledger, "next", 0, &w.client[BORROWER]), 0);
 	assert_int_not_equal(w.ops->client_id(w.client[BORROWER]), w.id[BORROWER]);
 	expect_refused(offer(&w, &terms, &loan), -ESRCH, "unknown");
 	close_world(&w);
@@ -733,6 +765,7 @@ static void evidence_has_a_name(void **unused)
 }
 
 const struct CMUnitTest rules_tests[] = {
+	cmocka_unit_test(who_takes_no_offers_is_lent_by_nobody_but_itself_and_lends),
 	cmocka_unit_test(an_owner_watches_its_region_until_it_unregisters_it),
 	cmocka_unit_test(malformed_claims_are_refused),
 	cmocka_unit_test(the_process_ledger_has_no_backing_of_its_own),

@@ -112,11 +112,15 @@ void fail_allocation(uint64_t nth); /* 1: the next; 0: none */
 
 /* The nth call of the module from now on fails, once. Only where no other thread runs. */
 void fail_ioctl(uint64_t nth, int error);
+/* The module says of none of these features that it has them. */
+void hide_features(uint64_t features);
+/* The next socket cannot be had, once. */
+void fail_socket(int error);
 
 extern const struct CMUnitTest matrix_tests[], rules_tests[], limits_tests[], walk_tests[],
 	faults_tests[], threads_tests[], open_tests[], netlink_tests[], records_tests[],
-	kernel_tests[];
+	kernel_tests[], engine_tests[];
 extern const size_t matrix_count, rules_count, limits_count, walk_count, faults_count,
-	threads_count, open_count, netlink_count, records_count, kernel_count_tests;
+	threads_count, open_count, netlink_count, records_count, kernel_count_tests, engine_count;
 
 #endif

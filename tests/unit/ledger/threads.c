@@ -69,7 +69,7 @@ static void *work(void *arg)
 	struct otte_loan_info rows[8];
 
 	for (i = 0; i < rounds; i++) {
-		if (w.ops->client_open(w.ledger, "thread", &client)) {
+		if (w.ops->client_open(w.ledger, "thread", 0, &client)) {
 			check(0);
 			continue;
 		}

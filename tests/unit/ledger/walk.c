@@ -237,7 +237,7 @@ static void step_open(struct m_client *c)
 {
 	if (c->handle)
 		return;
-	assert_int_equal(m.ops->client_open(m.ledger, "walker", &c->handle), 0);
+	assert_int_equal(m.ops->client_open(m.ledger, "walker", 0, &c->handle), 0);
 	c->id = m.ops->client_id(c->handle);
 	c->head = c->tail = 0;
 	fresh_id(c->id);

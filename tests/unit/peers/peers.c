@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/log_limit.h"
+#include "engine/engine.h"
 #include "unit/engine/pair.h"
 #include "seen.h"
 
@@ -53,6 +54,56 @@ static int open_and_close(struct otte_engine *engine, const char *where)
 	if (!ret)
 		assert_int_equal(otte_segment_close(segment), 0);
 	return ret;
+}
+
+/* ---- Counters ---- */
+
+static _Atomic unsigned counted;
+static const struct otte_ledger_ops *counters_ops;
+
+static void count_counting(struct otte_ledger *ledger, struct otte_ledger_counters *counters)
+{
+	counted++;
+	counters_ops->counters(ledger, counters);
+}
+
+static uint64_t regions_of_peer(const struct pair *pair)
+{
+	struct otte_stats stats = { .size = sizeof(stats) };
+
+	assert_int_equal(otte_segment_stats(pair->segment, 5 * SECOND, &stats), 0);
+	return stats.regions;
+}
+
+/* With the kernel's ledger that is three dumps of the node. */
+static void a_peer_that_asks_a_thousand_times_has_the_ledger_counted_ten_times_a_second(void **state)
+{
+	struct otte_ledger_ops counting;
+	struct otte_region_desc desc;
+	struct otte_region *region;
+	uint64_t began_ns, took_ns;
+	struct pair pair;
+	int i;
+
+	(void)state;
+	pair_open(&pair, SIZE, NULL);
+	counters_ops = pair.source->ledger->ops;
+	counting = *counters_ops;
+	counting.counters = count_counting;
+	pair.source->ledger->ops = &counting;
+	began_ns = otte_now_ns();
+	for (i = 0; i < 1000; i++)
+		assert_int_equal(regions_of_peer(&pair), 1);
+	took_ns = otte_now_ns() - began_ns;
+	assert_in_range(counted, 1, 1 + took_ns / (100 * NSEC_PER_MSEC));
+	/* But it is counted: who asks later hears of what is new. */
+	desc = (struct otte_region_desc){ .mem = pair.remote_mem, .length = 1 };
+	assert_int_equal(otte_region_register(pair.source, &desc, 1, &region), 0);
+	usleep(110000);
+	assert_int_equal(regions_of_peer(&pair), 2);
+	assert_int_equal(otte_region_unregister(&region, 1, SECOND, NULL), 0);
+	pair.source->ledger->ops = counters_ops;
+	pair_close(&pair);
 }
 
 /* ---- Addresses ---- */
@@ -702,6 +753,7 @@ static void adopted_memory_belongs_to_one_object_at_a_time(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_peer_that_asks_a_thousand_times_has_the_ledger_counted_ten_times_a_second),
 		cmocka_unit_test(ipv6_has_brackets_and_carries_bytes),
 		cmocka_unit_test(what_is_advertised_is_what_peers_are_told),
 		cmocka_unit_test(a_descriptor_names_one_engine_and_no_other_on_its_address),

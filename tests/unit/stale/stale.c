@@ -10,11 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #include "engine/region.h"
 #include "engine/source.h"
+#include "transport/tcp/zerocopy.h"
 #include "unit/engine/pair.h"
 
 #define KIB 1024u
@@ -80,23 +82,116 @@ int __wrap_otte_source_begin(void *arg, const struct otte_lane_request *request,
 /* The memory goes just before the last look: all that was copied is in question. */
 static _Atomic bool goes_last;
 static _Atomic unsigned looks;
-static _Atomic(const uint8_t *) last_byte; /* of a READ, at the requester: must not be there yet */
-static _Atomic uint8_t came_early;
 
 int __real_otte_source_still(const struct otte_source_use *use);
 int __wrap_otte_source_still(const struct otte_source_use *use);
 int __wrap_otte_source_still(const struct otte_source_use *use)
 {
-	const uint8_t *last = atomic_load(&last_byte);
-
 	atomic_fetch_add(&looks, 1);
-	if (last) {
-		usleep(20000);
-		atomic_store(&came_early, *last);
-	}
 	if (atomic_load(&goes_last))
 		atomic_store(&remote_word, 1);
 	return __real_otte_source_still(use);
+}
+
+/* ---- What the kernel does ---- */
+
+/* Bytes that one send takes of a payload before the socket is full, once; 0: all. */
+static _Atomic size_t room;
+/* The payload is found gone behind so many bytes of an answer; negative: it is there. */
+static _Atomic int gap = -1;
+static _Atomic unsigned verdicts;
+
+typedef ssize_t (*sendmsg_call)(int fd, const struct msghdr *message, int flags);
+
+/* At most the first `bytes` of the message. */
+static ssize_t send_first(sendmsg_call call, int fd, const struct msghdr *message, size_t bytes,
+			  int flags)
+{
+	struct iovec parts[8];
+	struct msghdr first = { .msg_iov = parts };
+	size_t length;
+
+	for (; bytes && first.msg_iovlen < message->msg_iovlen; bytes -= length) {
+		struct iovec *part = &parts[first.msg_iovlen];
+
+		*part = message->msg_iov[first.msg_iovlen++];
+		length = part->iov_len = part->iov_len < bytes ? part->iov_len : bytes;
+	}
+	return call(fd, &first, flags);
+}
+
+static size_t bytes_of(const struct msghdr *message, size_t parts)
+{
+	size_t bytes = 0, i;
+
+	for (i = 0; i < parts; i++)
+		bytes += message->msg_iov[i].iov_len;
+	return bytes;
+}
+
+/* Part by part, as the kernel does it: what happens between the payload and its verdict is this test's. */
+static ssize_t send_in_order(sendmsg_call call, int fd, const struct msghdr *message, int flags)
+{
+	size_t last = message->msg_iovlen - 1;
+	size_t before = bytes_of(message, last), full = atomic_exchange(&room, 0);
+	int there = atomic_load(&gap);
+	ssize_t n;
+
+	if (there >= 0) {
+		/* The kernel sends what is before a hole, and says so of the next call. */
+		atomic_store(&gap, there ? 0 : -1);
+		errno = EFAULT;
+		return there ? send_first(call, fd, message, (size_t)there, flags) : -1;
+	}
+	if (full)
+		return send_first(call, fd, message, full, flags);
+	n = send_first(call, fd, message, before, flags | MSG_MORE);
+	if (n < 0 || (size_t)n < before)
+		return n;
+	if (atomic_load(&goes_last))
+		atomic_store(&remote_word, 1);
+	atomic_fetch_add(&verdicts, 1);
+	return call(fd, &(struct msghdr){ .msg_iov = message->msg_iov + last, .msg_iovlen = 1 },
+		    flags) == 1 ? n + 1 : n;
+}
+
+static ssize_t watched_sendmsg(sendmsg_call call, int fd, const struct msghdr *message, int flags)
+{
+	size_t last = message->msg_iovlen - 1;
+
+	if (message->msg_iov[last].iov_base != (void *)&remote_word)
+		return call(fd, message, flags);
+	return send_in_order(call, fd, message, flags);
+}
+
+ssize_t __real_otte_sys_sendmsg(int fd, const struct msghdr *message, int flags)
+	__attribute__((weak));
+ssize_t __wrap_otte_sys_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t __wrap_otte_sys_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+	return watched_sendmsg(__real_otte_sys_sendmsg, fd, message, flags);
+}
+
+ssize_t __real_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *message, int flags)
+{
+	return watched_sendmsg(__real_sendmsg, fd, message, flags);
+}
+
+/* Its verdict is read by the source, after. */
+ssize_t __real_tcp_zerocopy_send(struct tcp_zerocopy *zerocopy, struct tcp_claim *claim,
+				 const void *bytes, uint64_t length);
+ssize_t __wrap_tcp_zerocopy_send(struct tcp_zerocopy *zerocopy, struct tcp_claim *claim,
+				 const void *bytes, uint64_t length);
+ssize_t __wrap_tcp_zerocopy_send(struct tcp_zerocopy *zerocopy, struct tcp_claim *claim,
+				 const void *bytes, uint64_t length)
+{
+	ssize_t n = __real_tcp_zerocopy_send(zerocopy, claim, bytes, length);
+
+	if (n == (ssize_t)length && atomic_load(&goes_last))
+		atomic_store(&remote_word, 1);
+	return n;
 }
 
 static void expect_task(struct otte_batch *batch, uint32_t index, int code, uint32_t effect)
@@ -285,8 +380,16 @@ static void a_write_into_memory_that_goes_may_have_gone_elsewhere(void **state)
 
 static const uint32_t lengths[] = { 1, PIECE, 4095, 4096, 4097, 64 * KIB, SIZE };
 
-/* A small one fails alone; a larger one's connection ends, and the retry is refused. */
-static void a_read_of_memory_that_goes_never_has_all_its_bytes(void **state)
+static uint64_t lanes_lost(const struct pair *pair)
+{
+	struct otte_stats stats = { .size = sizeof(stats) };
+
+	assert_int_equal(otte_engine_stats(pair->requester, &stats), 0);
+	return stats.retries + stats.reconnects;
+}
+
+/* Whatever came: it fails alone, and its connection goes on. */
+static void a_read_of_memory_that_goes_fails_whatever_came(void **state)
 {
 	static void (*const ways[])(struct otte_config *) = { NULL, zerocopy };
 	struct pair pair;
@@ -294,21 +397,93 @@ static void a_read_of_memory_that_goes_never_has_all_its_bytes(void **state)
 
 	(void)state;
 	for (way = 0; way < 2; way++) {
+		open_watched(&pair, ways[way]);
 		for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
-			open_watched(&pair, ways[way]);
-			pair.local_bytes[lengths[i] - 1] = 0xee;
-			pair.remote_bytes[lengths[i] - 1] = 0x11;
-			atomic_store(&last_byte, pair.local_bytes + lengths[i] - 1);
 			atomic_store(&goes_last, true);
 			run(&pair, OTTE_READ, lengths[i]);
 			atomic_store(&goes_last, false);
-			atomic_store(&last_byte, NULL);
 			expect_task(pair.batch, 0, -ESTALE, OTTE_EFFECT_NONE);
-			assert_int_equal(atomic_load(&came_early), 0xee);
-			assert_int_equal(pair.local_bytes[lengths[i] - 1], 0xee);
-			close_watched(&pair);
+			atomic_store(&remote_word, 0);
+			run(&pair, OTTE_READ, lengths[i]);
+			expect_task(pair.batch, 0, 0, OTTE_EFFECT_NONE);
+			expect_filled(pair.local_bytes, lengths[i], 2);
+		}
+		assert_int_equal(lanes_lost(&pair), 0);
+		close_watched(&pair);
+	}
+}
+
+/* The same where the socket was full in between, at each kind of place. */
+static void a_verdict_that_finds_no_room_follows_later(void **state)
+{
+	static const size_t rooms[] = { 1, 63, 64, 65, 64 + 4095, 64 + 4096 };
+	struct pair pair;
+	size_t i;
+	int gone;
+
+	(void)state;
+	open_watched(&pair, NULL);
+	for (gone = 0; gone < 2; gone++) {
+		for (i = 0; i < sizeof(rooms) / sizeof(rooms[0]); i++) {
+			pair_fill(pair.local_bytes, SIZE, 1);
+			atomic_store(&remote_word, 0);
+			atomic_store(&room, rooms[i]);
+			/* Nothing of ours is asked for the last byte alone: it looks by itself. */
+			atomic_store(&goes_last, gone && rooms[i] < 64 + 4096);
+			run(&pair, OTTE_READ, 4096);
+			atomic_store(&goes_last, false);
+			expect_task(pair.batch, 0, gone && rooms[i] < 64 + 4096 ? -ESTALE : 0,
+				    OTTE_EFFECT_NONE);
+			if (!gone)
+				expect_filled(pair.local_bytes, 4096, 2);
 		}
 	}
+	assert_int_equal(lanes_lost(&pair), 0);
+	close_watched(&pair);
+}
+
+/* A hole in the middle: the rest is made up, and the verdict says that it is. */
+static void a_read_that_meets_a_hole_fails_alone(void **state)
+{
+	static const int holes[] = { 0, 64, 65, 64 + 100, 64 + 4095 };
+	struct otte_stats stats = { .size = sizeof(stats) };
+	struct pair pair;
+	size_t i;
+
+	(void)state;
+	open_watched(&pair, NULL);
+	for (i = 0; i < sizeof(holes) / sizeof(holes[0]); i++) {
+		atomic_store(&gap, holes[i]);
+		run(&pair, OTTE_READ, 16 * KIB);
+		expect_task(pair.batch, 0, -ESTALE, OTTE_EFFECT_NONE);
+		run(&pair, OTTE_READ, 16 * KIB);
+		expect_task(pair.batch, 0, 0, OTTE_EFFECT_NONE);
+		expect_filled(pair.local_bytes, 16 * KIB, 2);
+	}
+	assert_int_equal(lanes_lost(&pair), 0);
+	/* What has left is counted after it. */
+	for (i = 0; i < 5000 && stats.served_requests < sizeof(holes) / sizeof(holes[0]); i++) {
+		usleep(1000);
+		assert_int_equal(otte_engine_stats(pair.source, &stats), 0);
+	}
+	assert_int_equal(stats.refused_requests, sizeof(holes) / sizeof(holes[0]));
+	assert_int_equal(stats.served_requests, sizeof(holes) / sizeof(holes[0]));
+	close_watched(&pair);
+}
+
+/* Nobody makes up so much: the connection ends, and what is there by then is read again. */
+static void a_hole_with_much_behind_it_costs_the_connection_and_the_retry_gets_it(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_watched(&pair, NULL);
+	atomic_store(&gap, 64);
+	run(&pair, OTTE_READ, SIZE);
+	expect_task(pair.batch, 0, 0, OTTE_EFFECT_NONE);
+	expect_filled(pair.local_bytes, SIZE, 2);
+	assert_true(lanes_lost(&pair) > 0);
+	close_watched(&pair);
 }
 
 static void what_is_guarded_arrives_as_it_was(void **state)
@@ -323,12 +498,12 @@ static void what_is_guarded_arrives_as_it_was(void **state)
 	for (way = 0; way < 2; way++) {
 		open_watched(&pair, ways[way]);
 		for (i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
-			atomic_store(&looks, 0);
+			atomic_store(&verdicts, 0);
 			pair_fill(pair.local_bytes, SIZE, 1);
 			run(&pair, OTTE_READ, lengths[i]);
 			expect_task(pair.batch, 0, 0, OTTE_EFFECT_NONE);
 			assert_memory_equal(pair.local_bytes, pair.remote_bytes, lengths[i]);
-			assert_true(atomic_load(&looks) > 0);
+			assert_true(atomic_load(&verdicts) > 0 || way);
 			run(&pair, OTTE_WRITE, lengths[i]);
 			expect_task(pair.batch, 0, 0, OTTE_EFFECT_NONE);
 		}
@@ -348,7 +523,7 @@ static void what_is_guarded_arrives_as_it_was(void **state)
 	}
 }
 
-/* It holds nothing back, and looks after a WRITE all the same. */
+/* No verdict follows, and it looks after a WRITE all the same. */
 static void what_the_engine_mapped_is_served_without_a_guard(void **state)
 {
 	struct pair pair;
@@ -356,9 +531,11 @@ static void what_the_engine_mapped_is_served_without_a_guard(void **state)
 	(void)state;
 	open_watched(&pair, NULL);
 	pair.remote_mem->kind = OTTE_MEM_OWNED;
+	atomic_store(&verdicts, 0);
 	atomic_store(&looks, 0);
 	run(&pair, OTTE_READ, SIZE);
 	expect_task(pair.batch, 0, 0, OTTE_EFFECT_NONE);
+	assert_int_equal(atomic_load(&verdicts), 0);
 	assert_int_equal(atomic_load(&looks), 0);
 	atomic_store(&goes_last, true);
 	run(&pair, OTTE_WRITE, PIECE);
@@ -375,7 +552,10 @@ int main(void)
 		cmocka_unit_test(what_is_found_gone_is_out_of_reach_of_a_cancel),
 		cmocka_unit_test(a_source_serves_nothing_of_memory_that_is_gone),
 		cmocka_unit_test(a_write_into_memory_that_goes_may_have_gone_elsewhere),
-		cmocka_unit_test(a_read_of_memory_that_goes_never_has_all_its_bytes),
+		cmocka_unit_test(a_read_of_memory_that_goes_fails_whatever_came),
+		cmocka_unit_test(a_verdict_that_finds_no_room_follows_later),
+		cmocka_unit_test(a_read_that_meets_a_hole_fails_alone),
+		cmocka_unit_test(a_hole_with_much_behind_it_costs_the_connection_and_the_retry_gets_it),
 		cmocka_unit_test(what_is_guarded_arrives_as_it_was),
 		cmocka_unit_test(what_the_engine_mapped_is_served_without_a_guard),
 	};

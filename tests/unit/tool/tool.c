@@ -102,12 +102,12 @@ static void numbers_are_within_their_limits(void **state)
 	uint64_t number;
 
 	(void)state;
-	assert_true(args_number("--n", "16", 1, 16, &number));
+	assert_true(option_number("--n", "16", 1, 16, &number));
 	assert_int_equal(number, 16);
-	assert_false(args_number("--n", "17", 1, 16, &number));
-	assert_false(args_number("--n", "0", 1, 16, &number));
-	assert_false(args_number("--n", "+1", 1, 16, &number));
-	assert_false(args_number("--n", "99999999999999999999", 0, UINT64_MAX, &number));
+	assert_false(option_number("--n", "17", 1, 16, &number));
+	assert_false(option_number("--n", "0", 1, 16, &number));
+	assert_false(option_number("--n", "+1", 1, 16, &number));
+	assert_false(option_number("--n", "99999999999999999999", 0, UINT64_MAX, &number));
 }
 
 /* ---- Samples --------------------------------------------------------------------------------- */
