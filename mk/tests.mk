@@ -16,7 +16,8 @@ LDFLAGS_unit_zerocopy := $(addprefix -Wl$(comma)--wrap=,setsockopt send recv rec
 	otte_sys_send otte_sys_recv otte_sys_recvmsg)
 
 # Who sleeps in a receive, and for how long a source does not answer.
-LDFLAGS_unit_alone := $(addprefix -Wl$(comma)--wrap=,recv recvmsg otte_sys_recv otte_sys_recvmsg)
+LDFLAGS_unit_alone := $(addprefix -Wl$(comma)--wrap=,recv recvmsg otte_sys_recv otte_sys_recvmsg \
+	send otte_sys_send otte_loop_wake)
 
 # The end of a request stops where the test wants it to, and so does who waits for a peer.
 LDFLAGS_unit_ends := $(addprefix -Wl$(comma)--wrap=,otte_access_end otte_notify_send_list otte_batch_start \

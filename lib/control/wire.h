@@ -193,7 +193,12 @@ int otte_stats_decode(const uint8_t *in, size_t length, struct otte_stats *stats
 
 /*
  * magic u32, op u8, priority u8, intent u8, reserved u8, id u64, epoch u64, region u64, offset u64,
- * length u64, reserved u64[2]. Behind a WRITE follow `length` bytes of payload.
+ * length u64, mark u64[2]. Behind a WRITE follow `length` bytes of payload.
+ *
+ * A READ with a mark has its success answered by the payload alone, whose header would cost both sides more than
+ * anything else at 64 KiB. A refusal is an answer as always, and carries the mark. The requester tells them apart
+ * because it has chosen a mark that no memory can hold yet, and asks nothing else on the lane until it has seen
+ * more than OTTE_LANE_ANSWER_BYTES of the one or all of the other.
  */
 struct otte_lane_request {
 	uint8_t op;       /* enum otte_op */
@@ -204,16 +209,18 @@ struct otte_lane_request {
 	uint64_t region;
 	uint64_t offset;
 	uint64_t length;  /* never 0 */
+	uint64_t mark[2]; /* 0, 0: none. With one it is a READ of more than OTTE_LANE_ANSWER_BYTES */
 };
 
 /*
  * magic u32, op u8, effect u8, mask u8, fresh u8, id u64, status i32, reserved u32, length u64,
- * reserved u64[4]. Behind the answer to a READ with status 0 follow `length` bytes: on both sides the kernel
- * copies them faster where they begin at a multiple of 64. Answers come in the order of requests.
+ * mark u64[2], reserved u64[2]. Behind the answer to a READ with status 0 follow `length` bytes: on both sides the
+ * kernel copies them faster where they begin at a multiple of 64. Answers come in the order of requests.
  *
  * Where `mask` is not 0 one byte more follows, the verdict, which was read after all of them: they are what
  * was asked for if it is `fresh` in the bits of `mask`. Otherwise the memory went away while it was sent, and
- * the READ has failed with -ESTALE.
+ * the READ has failed with -ESTALE. A READ with a mark whose answer would have a verdict is refused with -EAGAIN:
+ * it is to be asked again, without a mark.
  */
 struct otte_lane_answer {
 	uint8_t op;
@@ -223,12 +230,16 @@ struct otte_lane_answer {
 	uint64_t id;
 	int32_t status;   /* 0 or a negative errno */
 	uint64_t length;  /* status 0: as asked; else 0 */
+	uint64_t mark[2]; /* status not 0: of a READ that had one; else 0, 0 */
 };
 
 void otte_lane_request_encode(const struct otte_lane_request *request,
 			      uint8_t out[OTTE_LANE_REQUEST_BYTES]);
 int otte_lane_request_decode(const uint8_t in[OTTE_LANE_REQUEST_BYTES],
 			     struct otte_lane_request *request);
+/* Into an encoded request: from OTTE_LANE_MARK_AT on. */
+#define OTTE_LANE_MARK_AT 48
+void otte_lane_request_mark(uint8_t out[OTTE_LANE_REQUEST_BYTES], const uint64_t mark[2]);
 void otte_lane_answer_encode(const struct otte_lane_answer *answer,
 			     uint8_t out[OTTE_LANE_ANSWER_BYTES]);
 int otte_lane_answer_decode(const uint8_t in[OTTE_LANE_ANSWER_BYTES],

@@ -343,13 +343,12 @@ static int admit(struct source_peer *peer, const struct otte_lane_request *reque
 		free(keep_spare(peer, use));
 		return ret;
 	}
-	*use = (struct otte_source_use){
-		.peer = peer,
-		.region = standing->region,
-		.standing = standing,
-		.op = request->op,
-		.length = request->length,
-	};
+	zero_bytes(use, sizeof(*use));
+	use->peer = peer;
+	use->region = standing->region;
+	use->standing = standing;
+	use->op = request->op;
+	use->length = request->length;
 	standing->begun++;
 	peer->busy++;
 	*out = use;

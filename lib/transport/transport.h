@@ -39,6 +39,7 @@ struct otte_work {
 	uint64_t region;
 	uint64_t offset;
 	uint32_t retries;        /* of a READ that is proven drained */
+	bool firm;               /* `local` cannot go away: it is memory of the engine's own */
 	void (*done)(struct otte_work *work);
 
 	/*

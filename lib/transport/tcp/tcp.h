@@ -131,6 +131,12 @@ struct tcp_lane {
 	uint32_t answer_got;
 	struct tcp_slice *current;       /* READ whose payload is coming in */
 	uint64_t current_got;
+	bool bare;                       /* or a refusal of it: too little of it is in to tell */
+	uint8_t kept[OTTE_LANE_ANSWER_BYTES]; /* what its first bytes are written to held before */
+	uint64_t mark[2];                /* what that refusal would bear */
+	uint64_t mark_key[2], marks;     /* random, for each connection; how many marks it has had */
+	uint32_t bare_wait;              /* so many exchanges more, and answers are asked for bare */
+	uint32_t bare_pause;             /* what it is set to by the next refusal in place of one */
 	uint8_t mask, fresh;             /* of its answer: how to take the verdict; 0: none follows */
 	uint8_t verdict;
 	bool garbled;                    /* an answer was none, nor is what comes after; to be killed */
@@ -144,7 +150,7 @@ struct tcp_lane {
 	struct tcp_zerocopy *zerocopy;   /* READY, perhaps; NULL: every send is copied */
 	bool wants_room;                 /* EPOLLOUT is asked for */
 	uint32_t exchanges;              /* in a row; the watch is set aside for many */
-	bool held;                       /* nothing is sent: receive_answer() says why */
+	bool held;                       /* nothing is sent: receive_answer() says why, or `bare` */
 	bool broken;                     /* shut down; the loop takes it apart */
 	uint64_t retry_at_ns;            /* DOWN: when to connect again */
 	uint64_t backoff_ns;

@@ -413,6 +413,36 @@ static void a_read_of_memory_that_goes_fails_whatever_came(void **state)
 	}
 }
 
+/*
+ * After many lone READs the next is asked for without a header, which has to say how a verdict is taken; so it is asked
+ * again with one.
+ */
+static void many_lone_reads_have_their_verdicts_too(void **state)
+{
+	struct otte_request request;
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	open_watched(&pair, NULL);
+	request = pair_request(&pair, OTTE_READ, 0, 0, 4096);
+	for (i = 0; i < 600; i++) {
+		bool goes = i % 3 == 2;
+
+		memset(pair.local_bytes, 0, 4096);
+		atomic_store(&goes_last, goes);
+		assert_int_equal(otte_batch_run(pair.batch, &request, 1, 20 * SECOND), goes);
+		atomic_store(&goes_last, false);
+		expect_task(pair.batch, 0, goes ? -ESTALE : 0, OTTE_EFFECT_NONE);
+		if (!goes)
+			expect_filled(pair.local_bytes, 4096, 2);
+		atomic_store(&remote_word, 0);
+	}
+	assert_int_equal(lanes_lost(&pair), 0);
+	assert_int_equal(otte_batch_reset(pair.batch), 0);
+	close_watched(&pair);
+}
+
 /* The same where the socket was full in between, at each kind of place. */
 static void a_verdict_that_finds_no_room_follows_later(void **state)
 {
@@ -553,6 +583,7 @@ int main(void)
 		cmocka_unit_test(a_source_serves_nothing_of_memory_that_is_gone),
 		cmocka_unit_test(a_write_into_memory_that_goes_may_have_gone_elsewhere),
 		cmocka_unit_test(a_read_of_memory_that_goes_fails_whatever_came),
+		cmocka_unit_test(many_lone_reads_have_their_verdicts_too),
 		cmocka_unit_test(a_verdict_that_finds_no_room_follows_later),
 		cmocka_unit_test(a_read_that_meets_a_hole_fails_alone),
 		cmocka_unit_test(a_hole_with_much_behind_it_costs_the_connection_and_the_retry_gets_it),
