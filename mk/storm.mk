@@ -3,7 +3,7 @@
 # Processes that are killed, stopped, forked, cut off, restarted or lied to: tests/e2e/NAME.c makes one
 # cmocka program, which starts itself again for the other processes that it needs.
 
-STORM_NAMES := storm fork cancel restart close hostile descriptors notify
+STORM_NAMES := storm fork cancel restart close hostile descriptors notify local
 STORM_COMMON := process side proxy
 STORM_WITH_storm := witness
 STORM_BIN = $(STORM_NAMES:%=$(B)/e2e/%)

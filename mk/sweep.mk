@@ -39,7 +39,7 @@ bench-guard: $(B)/unit/engine ## what it costs that a verdict follows a READ of 
 	@$(B)/unit/engine bench
 
 # Unit programs that work on the engine's pair.
-$(foreach n,alone batch ends gate peers stale threads zerocopy,$(eval UNIT_WITH_$(n) := tests/unit/engine/pair.o))
+$(foreach n,alone batch ends gate local peers stale threads zerocopy,$(eval UNIT_WITH_$(n) := tests/unit/engine/pair.o))
 
 # The same under the sanitizers, every fifth fault in the library's threads.
 CHECK_LONG_PARTS += sweep-san

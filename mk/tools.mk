@@ -44,9 +44,16 @@ bench: tools ## speed and latency beside plain sockets, fails below the bars; RE
 bench-ledger: $(B)/bench/ledger ## the kernel ledger beside the process ledger over TCP, fails below its bar
 	@tests/bench/ledger.sh $(BENCH_FLAGS) $<
 
+# Transport local beside TCP, process_vm_readv() and memcpy() from shared memory.
+.PHONY: bench-local
+bench-local: $(B)/bench/local ## READs within this host beside memcpy() and the others, fails below the bars
+	@$(B)/bench/local --check
+
 $(B)/bench/ledger: $(B)/tests/bench/ledger.o $(B)/libotte.a
+$(B)/bench/local: $(B)/tests/bench/local.o $(B)/libotte.a
+$(B)/bench/ledger $(B)/bench/local:
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE)
 	@mv $@.tmp $@
 
--include $(B)/tests/bench/ledger.d
+-include $(B)/tests/bench/ledger.d $(B)/tests/bench/local.d

@@ -160,6 +160,10 @@ struct otte_config {
 	uint32_t tcp_zerocopy;                  /* tcp.zerocopy: enum otte_zerocopy; auto */
 	uint32_t tcp_zerocopy_bytes;            /* tcp.zerocopy_bytes: 65536; shorter ones are copied */
 
+	/* Peers of this host. */
+	uint32_t local_trusted;                 /* local.trusted: false; they may map our memory */
+	uint32_t local_maps;                    /* local.maps: 256 regions of one peer mapped at a time */
+
 	/* Requests outstanding at each priority, refused with -EDQUOT when full; what waits moves up. */
 	uint32_t max_high_requests;             /* priority.high_requests: 65536 */
 	uint32_t max_medium_requests;           /* priority.medium_requests: 65536 */
@@ -492,7 +496,7 @@ struct otte_task {
 	uint32_t transport;      /* enum otte_transport_kind: the route taken */
 	uint32_t reserved;
 	uint64_t user_data;
-	uint64_t latency_ns;     /* submission to terminal state; 0 before */
+	uint64_t latency_ns;     /* submission to terminal state; 0 before, and where it was not measured */
 };
 
 /* A first run of failed requests of a batch, in submission order. */

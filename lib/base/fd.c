@@ -11,10 +11,16 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77 /* from Linux 6.5 on */
+#endif
 
 #define WORD_BITS 64
 
@@ -104,6 +110,59 @@ int otte_fd_timer(void)
 	fd = mark(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
 	pthread_mutex_unlock(&lock);
 	return fd;
+}
+
+int otte_fd_memfd(const char *name, uint64_t length)
+{
+	int fd, code;
+
+	pthread_mutex_lock(&lock);
+	fd = mark(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+	pthread_mutex_unlock(&lock);
+	if (fd < 0)
+		return -1;
+	if (ftruncate(fd, (off_t)length) == 0 &&
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+		return fd;
+	code = errno;
+	otte_fd_close(fd);
+	errno = code;
+	return -1;
+}
+
+/* Older kernels have the number only, which is good while the process has not been waited for. */
+static int open_pid(int socket)
+{
+	struct ucred credentials;
+	socklen_t length = sizeof(int);
+	int fd;
+
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &length) == 0)
+		return fd;
+	length = sizeof(credentials);
+	if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) < 0)
+		return -1;
+	return (int)syscall(SYS_pidfd_open, credentials.pid, 0);
+}
+
+int otte_fd_peer_pid(int socket)
+{
+	int fd;
+
+	pthread_mutex_lock(&lock);
+	fd = mark(open_pid(socket));
+	pthread_mutex_unlock(&lock);
+	return fd;
+}
+
+int otte_fd_dup(int fd)
+{
+	int copy;
+
+	pthread_mutex_lock(&lock);
+	copy = mark(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+	pthread_mutex_unlock(&lock);
+	return copy;
 }
 
 int otte_fd_open(const char *path, int flags)

@@ -14,12 +14,19 @@
 #ifndef OTTE_BASE_FD_H
 #define OTTE_BASE_FD_H
 
+#include <stdint.h>
+
 int otte_fd_socket(int domain, int type);
 int otte_fd_accept(int listener);
 int otte_fd_eventfd(unsigned count);
 int otte_fd_epoll(void);
 /* On CLOCK_MONOTONIC. */
 int otte_fd_timer(void);
+/* A memfd of `length` bytes that can neither shrink nor grow. */
+int otte_fd_memfd(const char *name, uint64_t length);
+/* The process that opened the other end of a UNIX socket: readable once it has ended. */
+int otte_fd_peer_pid(int socket);
+int otte_fd_dup(int fd);
 int otte_fd_open(const char *path, int flags);
 /* Of a netlink protocol; who asks limits its waiting. */
 int otte_fd_netlink(int protocol);

@@ -600,11 +600,20 @@ static void turn_away(struct otte_control_server *server, int fd, int code)
 	otte_fd_close(fd);
 }
 
+void otte_control_server_adopt(struct otte_control_server *server, int fd)
+{
+	int ret;
+
+	ret = server->greeting < server->max_connections ? add_connection(server, fd) : full(server);
+	if (ret)
+		turn_away(server, fd, ret);
+}
+
 static void listener_ready(struct otte_watch *watch, uint32_t events)
 {
 	struct otte_control_server *server =
 		container_of(watch, struct otte_control_server, listener);
-	int fd, ret;
+	int fd;
 
 	(void)events;
 	fd = otte_fd_accept(watch->fd);
@@ -613,9 +622,7 @@ static void listener_ready(struct otte_watch *watch, uint32_t events)
 			pause_listener(server);
 		return;
 	}
-	ret = server->greeting < server->max_connections ? add_connection(server, fd) : full(server);
-	if (ret)
-		turn_away(server, fd, ret);
+	otte_control_server_adopt(server, fd);
 }
 
 int otte_control_server_open(struct otte_control_server *server, int fd)

@@ -102,6 +102,9 @@ struct otte_control_server {
  */
 int otte_control_server_open(struct otte_control_server *server, int fd);
 
+/* A connection that another listener of the engine's accepted: taken, or turned away. The loop's thread calls it. */
+void otte_control_server_adopt(struct otte_control_server *server, int fd);
+
 /* Ends overdue connections and pauses. To be called from due_ns on. */
 void otte_control_server_tick(struct otte_control_server *server, uint64_t now_ns);
 

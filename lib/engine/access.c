@@ -2,14 +2,30 @@
 #include "engine/access.h"
 
 #include <errno.h>
+#include <time.h>
 
 #include "base/error.h"
+
+#define WAIT_NS 20000
+
+/* Of `alone`: a number that grows with each use, above its state. */
+enum {
+	IDLE = 0,
+	READS = 1,
+	WRITES = 2,
+	STATE = 3,
+	NEXT = 4,
+};
 
 void otte_access_map_init(struct otte_access_map *map)
 {
 	pthread_mutex_init(&map->lock, NULL);
 	map->tree = (struct otte_itree){ 0 };
-	map->live = 0;
+	atomic_init(&map->live, 0);
+	atomic_init(&map->shared, NULL);
+	atomic_init(&map->alone, IDLE);
+	atomic_init(&map->alone_start, 0);
+	atomic_init(&map->alone_end, 0);
 }
 
 void otte_access_map_fini(struct otte_access_map *map)
@@ -23,25 +39,98 @@ static bool writes(const struct otte_inode *node, void *arg)
 	return container_of(node, struct otte_access, range)->write;
 }
 
+/* Under lock. */
+static int enter(struct otte_access_map *map, struct otte_access *access, bool check)
+{
+	access->slot = otte_uses_lend(atomic_load(&map->shared), access->range.start, access->range.end,
+				      access->write, check);
+	return access->slot == OTTE_USES_CONFLICT ?
+		       otte_fail(-EBUSY, "bytes [%lu, %lu) are being transferred by a peer of this host",
+				 (unsigned long)access->range.start,
+				 (unsigned long)access->range.end) :
+		       0;
+}
+
+/* Told of every live range, of which it never wants one. */
+static bool enter_live(const struct otte_inode *node, void *arg)
+{
+	enter(arg, (struct otte_access *)container_of(node, struct otte_access, range), false);
+	return false;
+}
+
+/*
+ * For one copy of 64 KiB at the most. Asleep: who only yields to it, at a realtime priority above its own, would
+ * keep it from its CPU for ever. To be woken by it would cost each copy more than this costs the few who wait.
+ */
+void otte_access_wait_alone(struct otte_access_map *map)
+{
+	const struct timespec step = { .tv_nsec = WAIT_NS };
+	uint64_t word = atomic_load(&map->alone);
+
+	while (word & STATE && atomic_load(&map->alone) == word)
+		nanosleep(&step, NULL);
+}
+
+void otte_access_share(struct otte_access_map *map, struct otte_uses *shared)
+{
+	pthread_mutex_lock(&map->lock);
+	/* Who is alone now does not know of the table, and is done in some microseconds; no other begins so. */
+	atomic_fetch_add(&map->live, 1);
+	otte_access_wait_alone(map);
+	atomic_store(&map->shared, shared);
+	otte_itree_find(&map->tree, 0, UINT64_MAX, enter_live, map);
+	atomic_fetch_sub(&map->live, 1);
+	pthread_mutex_unlock(&map->lock);
+}
+
+/* The range of the use without lock is in the way. One that changes meanwhile has begun anew, and sees ours. */
+static bool meets_alone(struct otte_access_map *map, const struct otte_access *access)
+{
+	uint64_t word = atomic_load(&map->alone);
+
+	if ((word & STATE) == IDLE || (!access->write && (word & STATE) == READS))
+		return false;
+	if (atomic_load(&map->alone_start) >= access->range.end ||
+	    access->range.start >= atomic_load(&map->alone_end))
+		return false;
+	return atomic_load(&map->alone) == word;
+}
+
+/* Under lock: nothing in the tree is in the way. */
+static int join(struct otte_access_map *map, struct otte_access *access)
+{
+	int ret = 0;
+
+	atomic_fetch_add(&map->live, 1);
+	if (meets_alone(map, access))
+		ret = otte_fail(-EBUSY, "bytes [%lu, %lu) are being transferred",
+				(unsigned long)access->range.start, (unsigned long)access->range.end);
+	else if (atomic_load(&map->shared))
+		ret = enter(map, access, true);
+	if (ret)
+		atomic_fetch_sub(&map->live, 1);
+	else
+		otte_itree_insert(&map->tree, &access->range);
+	return ret;
+}
+
 int otte_access_begin(struct otte_access_map *map, struct otte_access *access, uint64_t offset,
 		      uint64_t length, bool write)
 {
 	struct otte_inode *other;
-	int ret = 0;
+	int ret;
 
 	access->range.start = offset;
 	access->range.end = offset + length;
 	access->write = write;
 	pthread_mutex_lock(&map->lock);
 	other = otte_itree_find(&map->tree, offset, offset + length, write ? NULL : writes, NULL);
-	if (other) {
+	if (other)
 		ret = otte_fail(-EBUSY, "bytes [%lu, %lu) are being %s", (unsigned long)other->start,
 				(unsigned long)other->end,
 				writes(other, NULL) ? "written" : "read");
-	} else {
-		otte_itree_insert(&map->tree, &access->range);
-		map->live++;
-	}
+	else
+		ret = join(map, access);
 	pthread_mutex_unlock(&map->lock);
 	return ret;
 }
@@ -50,8 +139,53 @@ void otte_access_end(struct otte_access_map *map, struct otte_access *access)
 {
 	pthread_mutex_lock(&map->lock);
 	otte_itree_remove(&map->tree, &access->range);
-	map->live--;
+	atomic_fetch_sub(&map->live, 1);
+	if (atomic_load(&map->shared))
+		otte_uses_unlend(atomic_load(&map->shared), access->slot, access->write);
 	pthread_mutex_unlock(&map->lock);
+}
+
+static void leave_alone(struct otte_access_map *map)
+{
+	uint64_t word = atomic_load_explicit(&map->alone, memory_order_relaxed);
+
+	atomic_store_explicit(&map->alone, word & ~(uint64_t)STATE, memory_order_release);
+}
+
+bool otte_access_begin_alone(struct otte_access_map *map, struct otte_access *access, uint64_t offset,
+			     uint64_t length, bool write)
+{
+	uint64_t word = atomic_load_explicit(&map->alone, memory_order_relaxed);
+	struct otte_uses *shared;
+
+	access->range.start = offset;
+	access->range.end = offset + length;
+	access->write = write;
+	access->slot = OTTE_USES_NONE;
+	/* Released: who sees them sees that the use before has ended, and does not take them for its range. */
+	atomic_store_explicit(&map->alone_start, offset, memory_order_release);
+	atomic_store_explicit(&map->alone_end, offset + length, memory_order_release);
+	atomic_store(&map->alone, word + NEXT + (write ? WRITES : READS));
+	if (atomic_load(&map->live))
+		goto busy;
+	shared = atomic_load(&map->shared);
+	if (shared)
+		access->slot = otte_uses_lend(shared, offset, offset + length, write, true);
+	if (access->slot == OTTE_USES_CONFLICT)
+		goto busy;
+	return true;
+
+busy:
+	leave_alone(map);
+	return false;
+}
+
+void otte_access_end_alone(struct otte_access_map *map, const struct otte_access *access)
+{
+	/* OTTE_USES_NONE: there was no table when it began, and there will be none before it ends. */
+	if (access->slot != OTTE_USES_NONE)
+		otte_uses_unlend(atomic_load(&map->shared), access->slot, access->write);
+	leave_alone(map);
 }
 
 bool otte_access_any(struct otte_access_map *map)
@@ -59,7 +193,7 @@ bool otte_access_any(struct otte_access_map *map)
 	bool any;
 
 	pthread_mutex_lock(&map->lock);
-	any = map->live != 0;
+	any = atomic_load(&map->live) || atomic_load(&map->alone) & STATE;
 	pthread_mutex_unlock(&map->lock);
 	return any;
 }

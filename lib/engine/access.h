@@ -1,25 +1,37 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Who touches which bytes of an allocation now: readers share, a writer excludes. Every view of an
- * allocation, and every request of ours and of peers, goes through the allocation's one map.
+ * allocation, and every request of ours and of peers, goes through the allocation's one map. Once processes of
+ * this host have the memory mapped, what they touch stands in a table that is shared with them, and so does what
+ * we touch.
+ *
+ * One use at a time, whose owner sees to that, may do without the lock and the tree (`alone`): it states its range,
+ * and then looks whether anything is live; others count as live, and then look at its range. All of that is
+ * sequentially consistent, so of two that conflict at least one sees the other.
  */
 #ifndef OTTE_ENGINE_ACCESS_H
 #define OTTE_ENGINE_ACCESS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "base/itree.h"
+#include "base/uses.h"
 
 struct otte_access {
 	struct otte_inode range;
 	bool write;
+	int slot; /* of the shared table, while there is one */
 };
 
 struct otte_access_map {
 	pthread_mutex_t lock;
 	struct otte_itree tree;
-	uint64_t live;
+	_Atomic uint64_t live;              /* in the tree, or about to be; written under lock */
+	_Atomic(struct otte_uses *) shared; /* NULL: nobody else has the memory mapped, nor has ever had */
+	_Atomic uint64_t alone;             /* READS or WRITES, or 0, and a number that grows */
+	_Atomic uint64_t alone_start, alone_end;
 };
 
 void otte_access_map_init(struct otte_access_map *map);
@@ -28,7 +40,18 @@ void otte_access_map_fini(struct otte_access_map *map);
 /* Offsets are of the allocation. -EBUSY names the range in the way. */
 int otte_access_begin(struct otte_access_map *map, struct otte_access *access, uint64_t offset,
 		      uint64_t length, bool write);
+/* From now on the table is kept: what is live is entered. It must be the map's only one. */
+void otte_access_share(struct otte_access_map *map, struct otte_uses *shared);
 void otte_access_end(struct otte_access_map *map, struct otte_access *access);
+/*
+ * The same for the one use that needs no lock. False: not now, and perhaps otherwise; nothing has changed. The caller
+ * sees to it that there is only one at a time.
+ */
+bool otte_access_begin_alone(struct otte_access_map *map, struct otte_access *access, uint64_t offset,
+			     uint64_t length, bool write);
+void otte_access_end_alone(struct otte_access_map *map, const struct otte_access *access);
+/* Who is alone now has ended. */
+void otte_access_wait_alone(struct otte_access_map *map);
 bool otte_access_any(struct otte_access_map *map);
 
 #endif

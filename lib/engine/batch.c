@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "engine/direct.h"
 #include "engine/engine.h"
 #include "engine/notify.h"
 #include "engine/segment.h"
@@ -342,8 +343,10 @@ static int begin_anew(struct otte_batch *batch, struct otte_waiter *waiter)
 	otte_waiter_init(waiter);
 	pthread_mutex_lock(&batch->lock);
 	ret = reset(batch);
-	if (!ret)
+	if (!ret) {
 		DL_APPEND(batch->waiters, waiter);
+		atomic_store_explicit(&batch->admitting, true, memory_order_relaxed);
+	}
 	pthread_mutex_unlock(&batch->lock);
 	return ret;
 }
@@ -383,6 +386,8 @@ int otte_batch_run(struct otte_batch *batch, const struct otte_request *requests
 		return otte_fail(-EINVAL, "otte_batch_run: NULL, or no requests");
 	ret = otte_batch_check_open(batch);
 	if (ret)
+		return ret;
+	if (count == 1 && otte_direct_run(batch, requests, &ret))
 		return ret;
 	pthread_mutex_lock(&batch->submit_lock);
 	ret = begin_anew(batch, &waiter);

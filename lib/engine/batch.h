@@ -76,7 +76,13 @@ struct otte_batch {
 	struct otte_task_record *tasks;
 
 	pthread_mutex_t submit_lock;     /* one submission at a time; outermost */
-	struct otte_region_memo memo;    /* under submit_lock */
+	/*
+	 * A submission is at the memo and the tasks. Where anybody moves requests inside their call (direct.c), set
+	 * under both locks, so that who has `lock` alone and sees it clear may be at them instead; cleared under
+	 * submit_lock, once `submitted` is raised or stays.
+	 */
+	_Atomic bool admitting;
+	struct otte_region_memo memo;
 	/*
 	 * `lock`: the rest, and the tasks' last four fields. Of these, `submitted` is written under submit_lock
 	 * and, once there is an eventfd, under `lock` too; `finished` is the last thing that is written under
@@ -110,6 +116,8 @@ void otte_batch_start(struct otte_batch *batch, size_t count, bool sleeps);
 /* One request by itself: everything but budgets and conflicts. `index` is for the text. */
 int otte_request_check(struct otte_engine *engine, const struct otte_request *request, size_t index,
 		       struct otte_region_memo *memo);
+/* What of that needs no look at the peer, and no lock. */
+int otte_request_check_ours(struct otte_engine *engine, const struct otte_request *request, size_t index);
 /* Send what the peer's window allows. */
 void otte_batch_dispatch(struct otte_peer *peer);
 /* Likewise, by the engine's thread, which asks all peers in turn. True: there was something. */

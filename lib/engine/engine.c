@@ -13,6 +13,7 @@
 #include "engine/attestor.h"
 #include "engine/batch.h"
 #include "engine/config.h"
+#include "engine/direct.h"
 #include "engine/fork.h"
 #include "engine/keep.h"
 #include "engine/notify.h"
@@ -161,16 +162,29 @@ static int open_transport(struct otte_engine *engine)
 			.end = otte_source_end,
 			.retain = otte_source_retain,
 			.lane_closed = otte_source_lane_closed,
+			.grant = otte_source_grant,
+			.give_back = otte_source_give_back,
+			.granted = otte_source_granted,
+			.fresh = otte_source_fresh,
+			.retain_grant = otte_source_retain_grant,
+			.count = otte_source_count,
+			.connected = otte_source_connected,
+			.engine = engine,
 		},
 		.keep = {
 			.keep = otte_keep,
 			.let_go = otte_keep_let_go,
 		},
+		.identity = &engine->identity,
+		.next = &otte_tcp_transport,
 	};
+	const struct otte_transport_ops *ops = &otte_tcp_transport;
 	int ret;
 
+	if (engine->config.local_trusted)
+		ops = &otte_local_transport;
 	ret = otte_tcp_transport.probe(&engine->config);
-	return ret ? ret : otte_tcp_transport.create(&env, &engine->tcp);
+	return ret ? ret : ops->create(&env, &engine->tcp);
 }
 
 static void init_locks(struct otte_engine *engine)
@@ -255,6 +269,7 @@ int otte_engine_create(const struct otte_config *config, struct otte_engine **ou
 	ret = otte_gate_open(engine);
 	if (ret)
 		goto stop_progress;
+	otte_direct_open(engine);
 	ret = otte_serve_start(engine);
 	if (ret)
 		goto stop_progress;
@@ -330,8 +345,10 @@ static int close_directions(struct otte_engine *engine, unsigned directions, uin
 
 	if (directions & OTTE_CLOSE_REQUESTER)
 		atomic_store(&engine->requester_closed, true);
-	if (directions & OTTE_CLOSE_SOURCE && !atomic_exchange(&engine->source_closed, true))
+	if (directions & OTTE_CLOSE_SOURCE && !atomic_exchange(&engine->source_closed, true)) {
 		otte_serve_say_bye(engine);
+		otte_source_recall(engine, 0);
+	}
 	ret = drain(engine, directions, until_ns);
 	if (ret)
 		return ret;

@@ -11,10 +11,12 @@
  *   register_lock              the order of region ids
  *   peer_lock                  the table of peers
  *   source_lock                the table of sessions
+ *   (transport, source side: tcp.sending; local.lock, local_lane.lock)
  *   source_peer.lock           standing loans
  *   otte_peer.lock             state, window, live tasks
- *   (transport: tcp_peer.lock, rx_lock, lane lock; otte_control_client.lock)
- *   batch.lock
+ *   (transport: tcp_peer.lock, rx_lock, lane lock)
+ *   batch.lock                 results; held while a request is moved inside its call (direct.c)
+ *   (transport: local_peer.lock; otte_control_client.lock)
  *   region_lock, memory_lock, region_wait_lock, access maps, notify_lock, progress.lock, gate.lock, ledger,
  *   and the transport's tcp.lock, tcp_express.lock, tcp_zerocopies.lock, the loops' locks
  */
@@ -56,8 +58,20 @@ struct otte_serve_thread {
 };
 
 struct otte_engine {
-	struct otte_config config;
+	/* What every request looks at, in as few lines of the cache as it takes. */
+	struct otte_transport *tcp;
 	unsigned generation;             /* of fork, see fork.h */
+	bool bounded;                    /* some priority has less room than all together */
+	_Atomic bool source_closed, requester_closed;
+	uint64_t direct_bytes;           /* the longest request that is moved inside its call; 0: none is */
+	_Atomic uint64_t requests, bytes; /* budgets, charged at submission */
+	/* Of requests that were moved so: written by the one that is alone, read by anybody. */
+	struct {
+		_Atomic uint64_t completed, failed, read_bytes, write_bytes;
+		_Atomic(struct otte_segment *) segment; /* of the one that moves now, or NULL */
+	} direct;
+
+	struct otte_config config;
 	struct otte_identity identity;
 	struct otte_keys keys;
 	char address[OTTE_ADDRESS_MAX];  /* as peers are told; "" without a listener */
@@ -65,7 +79,6 @@ struct otte_engine {
 	struct otte_ledger *ledger;
 	struct otte_ledger_client *client;
 	struct otte_attestor attestor;   /* its client 0 without the module */
-	struct otte_transport *tcp;
 
 	struct otte_progress progress;
 
@@ -104,13 +117,10 @@ struct otte_engine {
 
 	pthread_mutex_t close_lock;
 	bool closing;
-	_Atomic bool source_closed, requester_closed;
 
-	/* Budgets, charged at submission. */
-	_Atomic uint64_t requests, bytes;
+	/* Budgets. */
 	_Atomic uint64_t segments, batches, block_lists;
 	_Atomic uint64_t by_priority[OTTE_PRIORITIES]; /* of requests, where bounded */
-	bool bounded;                    /* some priority has less room than all together */
 	_Atomic uint64_t tick_due_ns;    /* peers want to be looked at then */
 	struct otte_gate gate;
 	_Atomic uint64_t describe_stamp;

@@ -13,6 +13,7 @@
 
 /* What the ledger's records say, for requests of ours and of peers alike. */
 #define OTTE_KEEP_REASON "tcp: sent without a copy, and the kernel has not released it"
+#define OTTE_MAPPED_REASON "local: mapped by a process of which nothing is heard any more"
 
 int otte_keep(struct otte_work *work, const uint8_t *address, uint64_t length, void **kept);
 void otte_keep_let_go(void *kept);

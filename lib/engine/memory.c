@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fd.h"
+#include "base/log.h"
 #include "engine/engine.h"
 
 static uint64_t page_bytes(void)
@@ -36,7 +38,7 @@ static int publish(struct otte_mem *mem)
 }
 
 static int create(struct otte_engine *engine, enum otte_mem_kind kind, void *address,
-		  uint64_t length, unsigned flags, struct otte_mem **out)
+		  uint64_t length, unsigned flags, int fd, struct otte_mem **out)
 {
 	struct otte_mem *mem;
 	int ret;
@@ -49,9 +51,13 @@ static int create(struct otte_engine *engine, enum otte_mem_kind kind, void *add
 	mem->flags = flags;
 	mem->address = address;
 	mem->length = length;
+	mem->fd = fd;
+	mem->uses_fd = -1;
 	otte_access_map_init(&mem->access);
+	pthread_mutex_init(&mem->share_lock, NULL);
 	ret = publish(mem);
 	if (ret) {
+		pthread_mutex_destroy(&mem->share_lock);
 		otte_access_map_fini(&mem->access);
 		free(mem);
 		return ret;
@@ -61,7 +67,7 @@ static int create(struct otte_engine *engine, enum otte_mem_kind kind, void *add
 }
 
 static int map(struct otte_engine *engine, enum otte_mem_kind kind, int fd, uint64_t offset,
-	       uint64_t length, unsigned flags, struct otte_mem **out)
+	       uint64_t length, unsigned flags, int shared, struct otte_mem **out)
 {
 	int protection = PROT_READ | (flags & OTTE_MEM_READONLY ? 0 : PROT_WRITE);
 	int how = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
@@ -73,9 +79,26 @@ static int map(struct otte_engine *engine, enum otte_mem_kind kind, int fd, uint
 		return otte_fail(-errno, "mmap of %lu bytes: %m", (unsigned long)length);
 	if (flags & OTTE_MEM_HUGE)
 		madvise(address, length, MADV_HUGEPAGE); /* a wish; the kernel may refuse it */
-	ret = create(engine, kind, address, length, flags, out);
+	ret = create(engine, kind, address, length, flags, shared, out);
 	if (ret)
 		munmap(address, length);
+	return ret;
+}
+
+/* Whoever is trusted may map what is ours; where that cannot be, it is memory like any other. */
+static int alloc_shared(struct otte_engine *engine, uint64_t length, unsigned flags, struct otte_mem **mem)
+{
+	int fd, ret;
+
+	fd = otte_fd_memfd("otte-memory", (length + page_bytes() - 1) / page_bytes() * page_bytes());
+	if (fd < 0) {
+		otte_log(OTTE_LOG_WARNING, "memory of %lu bytes cannot be mapped by peers of this host: %m",
+			 (unsigned long)length);
+		return map(engine, OTTE_MEM_OWNED, -1, 0, length, flags, -1, mem);
+	}
+	ret = map(engine, OTTE_MEM_OWNED, fd, 0, length, flags, fd, mem);
+	if (ret)
+		otte_fd_close(fd);
 	return ret;
 }
 
@@ -93,7 +116,9 @@ int otte_mem_alloc(struct otte_engine *engine, uint64_t length, unsigned flags,
 		return otte_fail(-EINVAL, "otte_mem_alloc: unknown flags 0x%x", flags);
 	if (length == 0 || length > INT64_MAX - page_bytes())
 		return otte_fail(-EINVAL, "otte_mem_alloc: a length of %lu", (unsigned long)length);
-	return map(engine, OTTE_MEM_OWNED, -1, 0, length, flags, mem);
+	if (engine->config.local_trusted)
+		return alloc_shared(engine, length, flags, mem);
+	return map(engine, OTTE_MEM_OWNED, -1, 0, length, flags, -1, mem);
 }
 
 int otte_mem_adopt(struct otte_engine *engine, void *address, uint64_t length,
@@ -108,7 +133,7 @@ int otte_mem_adopt(struct otte_engine *engine, void *address, uint64_t length,
 		return ret;
 	if (length == 0 || length > UINTPTR_MAX - (uintptr_t)address)
 		return otte_fail(-EINVAL, "otte_mem_adopt: a length of %lu", (unsigned long)length);
-	return create(engine, OTTE_MEM_ADOPTED, address, length, 0, mem);
+	return create(engine, OTTE_MEM_ADOPTED, address, length, 0, -1, mem);
 }
 
 /* The bytes to map: what was asked for, or up to the file's end. */
@@ -149,7 +174,7 @@ int otte_mem_map_file(struct otte_engine *engine, int fd, uint64_t offset, uint6
 	ret = file_extent(fd, offset, &length);
 	if (ret)
 		return ret;
-	return map(engine, OTTE_MEM_FILE, fd, offset, length, flags, mem);
+	return map(engine, OTTE_MEM_FILE, fd, offset, length, flags, -1, mem);
 }
 
 /* One byte of ours, copied by the kernel: what would be a SIGBUS here is an error there. */
@@ -162,6 +187,39 @@ bool otte_mem_present(const struct otte_mem *mem, uint64_t at)
 		return true;
 	to = (struct iovec){ &byte, 1 };
 	return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1 || errno != EFAULT;
+}
+
+/* Under share_lock. */
+static int open_uses(struct otte_mem *mem)
+{
+	int fd;
+
+	fd = otte_fd_memfd("otte-uses", sizeof(*mem->uses));
+	if (fd < 0)
+		return otte_fail(-errno, "memfd_create: %m");
+	mem->uses = mmap(NULL, sizeof(*mem->uses), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (mem->uses == MAP_FAILED) {
+		mem->uses = NULL;
+		otte_fail(-errno, "mmap of a table of uses: %m");
+		otte_fd_close(fd);
+		return -ENOMEM;
+	}
+	mem->uses_fd = fd;
+	otte_access_share(&mem->access, mem->uses);
+	return 0;
+}
+
+int otte_mem_share(struct otte_mem *mem)
+{
+	int ret = 0;
+
+	if (mem->fd < 0)
+		return otte_fail(-EOPNOTSUPP, "only memory that the engine allocated can be mapped by peers");
+	pthread_mutex_lock(&mem->share_lock);
+	if (!mem->uses)
+		ret = open_uses(mem);
+	pthread_mutex_unlock(&mem->share_lock);
+	return ret;
 }
 
 void *otte_mem_address(const struct otte_mem *mem)
@@ -196,6 +254,11 @@ int otte_mem_release(struct otte_mem *mem)
 	pthread_mutex_unlock(&engine->memory_lock);
 	if (mem->kind != OTTE_MEM_ADOPTED)
 		munmap(mem->address, mem->length);
+	if (mem->uses)
+		munmap(mem->uses, sizeof(*mem->uses));
+	otte_fd_close(mem->uses_fd);
+	otte_fd_close(mem->fd);
+	pthread_mutex_destroy(&mem->share_lock);
 	otte_access_map_fini(&mem->access);
 	free(mem);
 	return 0;

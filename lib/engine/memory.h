@@ -27,9 +27,19 @@ struct otte_mem {
 	struct otte_inode place;      /* engine->memories, under engine->memory_lock */
 	_Atomic uint64_t views;       /* regions registered on it */
 	struct otte_access_map access;
+	/* With local.trusted, so that peers of this host can map it too; -1: they cannot. */
+	int fd;
+	pthread_mutex_t share_lock;
+	int uses_fd;                  /* the table of uses; -1: nobody has mapped the memory yet */
+	struct otte_uses *uses;
 };
 
 /* Whether the byte at `at` still has a page behind it: a file may have been truncated since it was mapped. */
 bool otte_mem_present(const struct otte_mem *mem, uint64_t at);
+
+/*
+ * The memory is to be lent to a process that maps it: have its table of uses. -EOPNOTSUPP: nobody else can map it.
+ */
+int otte_mem_share(struct otte_mem *mem);
 
 #endif

@@ -456,13 +456,11 @@ static bool recall(struct otte_peer *peer, uint64_t id, struct otte_region_memo 
 	return region;
 }
 
-int otte_peer_check_region(struct otte_peer *peer, const struct otte_request *request,
-			   struct otte_region_memo *memo)
+/* What the memo says of it. */
+static int check_region(const struct otte_request *request, const struct otte_region_memo *memo)
 {
 	uint32_t right = request->op == OTTE_READ ? OTTE_REMOTE_READ : OTTE_REMOTE_WRITE;
 
-	if (!recall(peer, request->remote_region, memo))
-		return 0;
 	if (!range_inside(request->remote_offset, request->length, memo->length))
 		return otte_fail(-ERANGE,
 				 "[%lu, +%lu) is not inside remote region %lu of %lu bytes",
@@ -473,6 +471,35 @@ int otte_peer_check_region(struct otte_peer *peer, const struct otte_request *re
 		return otte_fail(-EACCES, "remote region %lu does not grant it",
 				 (unsigned long)memo->id);
 	return 0;
+}
+
+int otte_peer_check_region(struct otte_peer *peer, const struct otte_request *request,
+			   struct otte_region_memo *memo)
+{
+	return recall(peer, request->remote_region, memo) ? check_region(request, memo) : 0;
+}
+
+bool otte_peer_admits(struct otte_peer *peer, const struct otte_request *request,
+		      const struct otte_region_memo *memo)
+{
+	uint64_t stamp = atomic_load(&peer->described);
+
+	if (peer->state != OTTE_PEER_READY || peer->said_bye)
+		return false;
+	return !stamp || (memo->stamp == stamp && memo->id == request->remote_region &&
+			  check_region(request, memo) == 0);
+}
+
+static void add_direct(struct otte_request_counts *sum, struct otte_engine *engine)
+{
+	uint64_t completed = atomic_load(&engine->direct.completed);
+	uint64_t failed = atomic_load(&engine->direct.failed);
+
+	sum->submitted += completed + failed;
+	sum->completed += completed;
+	sum->failed += failed;
+	sum->read_bytes += atomic_load(&engine->direct.read_bytes);
+	sum->write_bytes += atomic_load(&engine->direct.write_bytes);
 }
 
 void otte_peer_sum(struct otte_engine *engine, struct otte_request_counts *sum)
@@ -489,6 +516,7 @@ void otte_peer_sum(struct otte_engine *engine, struct otte_request_counts *sum)
 		pthread_mutex_unlock(&peer->lock);
 	}
 	pthread_mutex_unlock(&engine->peer_lock);
+	add_direct(sum, engine);
 }
 
 uint64_t otte_peer_tick(struct otte_peer *peer, uint64_t now_ns)

@@ -60,15 +60,18 @@ struct otte_peer {
 	char endpoint[OTTE_ADDRESS_MAX];
 	_Atomic uint64_t refs;           /* segments and tasks that end; the last one takes it down */
 	struct otte_control_client control;
+
+	/* What every request looks at, side by side; the atomics are written under lock. */
 	struct otte_transport_peer *tcp;
+	_Atomic enum otte_peer_state state;
+	_Atomic bool said_bye;           /* it admits no new requests */
+	_Atomic uint64_t described;      /* stamp of what is in regions; 0: nothing */
 
 	pthread_mutex_t lock;            /* the rest */
 	pthread_cond_t changed;
-	_Atomic enum otte_peer_state state; /* written under lock */
 	int code;                        /* LOST, STALE: why; until the next time */
 	char text[OTTE_TEXT_MAX];
 	uint64_t losses;                 /* how often it became LOST */
-	_Atomic bool said_bye;           /* it admits no new requests */
 	bool closing;                    /* taken down; changes mean nothing any more */
 	struct otte_identity identity;   /* epoch 0 until first READY or given */
 	bool authenticated;
@@ -81,7 +84,6 @@ struct otte_peer {
 	bool served;                     /* the last tick found something that its gate lets go; the thread's */
 	struct otte_known_region *regions;
 	uint64_t describes;
-	_Atomic uint64_t described;      /* stamp of what is in regions; 0: nothing */
 	struct otte_request_counts counts;
 };
 
@@ -102,6 +104,13 @@ int otte_peer_check(struct otte_peer *peer);
 /* What a request may ask of a region, as far as it was described; 0 if it was not. */
 int otte_peer_check_region(struct otte_peer *peer, const struct otte_request *request,
 			   struct otte_region_memo *memo);
+
+/*
+ * Both of these without a lock, and without a text. False: it is refused, or cannot be told so, as the memo is of
+ * another region.
+ */
+bool otte_peer_admits(struct otte_peer *peer, const struct otte_request *request,
+		      const struct otte_region_memo *memo);
 
 /* Over all peers there are and were. */
 void otte_peer_sum(struct otte_engine *engine, struct otte_request_counts *sum);

@@ -246,6 +246,17 @@ void otte_progress_unattend(struct otte_progress *progress)
 	atomic_fetch_sub(&progress->attention, 1);
 }
 
+static bool is_late(struct otte_progress *progress)
+{
+	return otte_coarse_ns() - atomic_load_explicit(&progress->ran_ns, memory_order_relaxed) > ALONE_NS;
+}
+
+void otte_progress_catch_up(struct otte_progress *progress)
+{
+	if (is_late(progress))
+		otte_progress_poll(progress);
+}
+
 bool otte_progress_alone(struct otte_progress *progress, uint64_t mine)
 {
 	uint64_t rounds = atomic_load_explicit(&progress->rounds, memory_order_relaxed);
@@ -253,7 +264,7 @@ bool otte_progress_alone(struct otte_progress *progress, uint64_t mine)
 	if (atomic_load(progress->live) != mine || atomic_load(&progress->follower_count) ||
 	    atomic_load(&progress->attention))
 		return false;
-	if (otte_coarse_ns() - atomic_load_explicit(&progress->ran_ns, memory_order_relaxed) > ALONE_NS)
+	if (is_late(progress))
 		return false;
 	/* One that is lost to another's is no loss: they only have to change. */
 	atomic_store_explicit(&progress->rounds, rounds + 1, memory_order_relaxed);

@@ -90,6 +90,8 @@ void otte_progress_poll(struct otte_progress *progress);
  * for these, may sleep in a connection instead of leading. Counts as a round led.
  */
 bool otte_progress_alone(struct otte_progress *progress, uint64_t mine);
+/* Who is not alone, and may never come to lead, since a request can end where it is started: a round, if one is due. */
+void otte_progress_catch_up(struct otte_progress *progress);
 
 void otte_waiter_init(struct otte_waiter *waiter);
 

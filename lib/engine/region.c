@@ -186,6 +186,8 @@ static void hide(struct otte_region *region)
 		HASH_DEL(engine->regions, region);
 	}
 	pthread_rwlock_unlock(&engine->region_lock);
+	/* Who does not count its use (direct.c) has ended, or sees the mark. */
+	otte_access_wait_alone(&region->mem->access);
 }
 
 static bool wait_idle(struct otte_region *region, uint64_t until_ns)
@@ -243,6 +245,10 @@ int otte_region_unregister(struct otte_region **regions, size_t count, int64_t t
 		return ret;
 	for (i = 0; i < count; i++)
 		hide(regions[i]);
+	/* All are asked for before any is waited for. */
+	for (i = 0; i < count; i++)
+		if (in_use(regions[i]))
+			otte_source_recall(regions[i]->engine, regions[i]->id);
 	for (i = 0; i < count; i++) {
 		if (wait_idle(regions[i], until_ns)) {
 			otte_source_forget(regions[i]->engine, regions[i]->id);

@@ -141,7 +141,7 @@ int otte_segment_close(struct otte_segment *segment)
 		return ret;
 	engine = segment->engine;
 	pthread_mutex_lock(&segment->peer->lock);
-	uses = segment->uses;
+	uses = segment->uses + (atomic_load(&engine->direct.segment) == segment);
 	pthread_mutex_unlock(&segment->peer->lock);
 	if (uses)
 		return otte_fail(-EBUSY, "%lu requests hold the segment", (unsigned long)uses);

@@ -4,7 +4,7 @@
 
 #include "engine/peer.h"
 
-/* A caller's handle on a peer. Fixed but for the count of requests that hold it. */
+/* A caller's handle on a peer. Fixed but for the requests that hold it; one more is engine->direct's. */
 struct otte_segment {
 	struct otte_engine *engine;
 	struct otte_peer *peer;

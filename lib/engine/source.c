@@ -2,7 +2,10 @@
 #include "engine/source.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <utlist.h>
 
 #include "base/clock.h"
@@ -41,7 +44,7 @@ struct source_peer {
 	pthread_mutex_t lock; /* the rest, and the counts of the loans */
 	struct standing *loans;
 	struct standing *last; /* of them: the one that was last asked for, or NULL */
-	uint64_t busy; /* uses that are not retained */
+	uint64_t busy; /* uses that are not retained, and grants */
 	struct otte_source_counts counts;
 	struct otte_source_use *spares;
 	unsigned spare_count;
@@ -57,6 +60,14 @@ struct otte_source_use {
 	bool retained;
 	uint64_t hold;                  /* the ledger's record, where retained */
 	uint64_t length;
+};
+
+struct otte_source_grant {
+	struct source_peer *peer;
+	struct otte_region *region;
+	uint64_t loan;
+	bool retained; /* under peer->lock */
+	uint64_t hold;
 };
 
 /* Under peer->lock, or nobody else knows the peer. */
@@ -150,11 +161,13 @@ int otte_source_lane(void *arg, struct otte_session *session, int fd)
 {
 	struct otte_engine *engine = arg;
 	struct source_peer *peer = session->user;
+	/* One more where the peer may be of this host. */
+	unsigned max = OTTE_SOURCE_LANES_MAX + engine->config.local_trusted;
 	int ret;
 
-	if (atomic_fetch_add(&peer->lanes, 1) >= OTTE_SOURCE_LANES_MAX) {
+	if (atomic_fetch_add(&peer->lanes, 1) >= max) {
 		atomic_fetch_sub(&peer->lanes, 1);
-		return otte_fail(-EDQUOT, "a session has %d lanes already", OTTE_SOURCE_LANES_MAX);
+		return otte_fail(-EDQUOT, "a session has %u lanes already", max);
 	}
 	atomic_fetch_add(&peer->refs, 1);
 	ret = engine->tcp->ops->accept_lane(engine->tcp, peer, fd);
@@ -184,24 +197,31 @@ static void say_quota(struct otte_engine *engine)
 		otte_log(OTTE_LOG_WARNING, "a peer is lent nothing: %s", otte_error_text());
 }
 
-/* Under peer->lock. */
-static int expose(struct source_peer *peer, struct otte_region *region, uint8_t op,
-		  struct standing **out)
+static void fill_terms(const struct source_peer *peer, const struct otte_region *region, uint8_t op,
+		       struct otte_loan_terms *terms)
 {
-	struct otte_engine *engine = peer->engine;
-	const struct otte_ledger_ops *ops = engine->ledger->ops;
-	struct otte_loan_terms terms = {
+	*terms = (struct otte_loan_terms){
 		.region = region->id,
 		.length = region->length,
 		.right = op == OTTE_READ ? OTTE_LOAN_READ : OTTE_LOAN_WRITE,
 		.flags = OTTE_LOAN_STANDING,
 		.borrower.epoch = peer->identity.epoch,
 	};
+	memcpy(terms->borrower.incarnation, peer->identity.incarnation,
+	       sizeof(terms->borrower.incarnation));
+}
+
+/* Under peer->lock. */
+static int expose(struct source_peer *peer, struct otte_region *region, uint8_t op,
+		  struct standing **out)
+{
+	struct otte_engine *engine = peer->engine;
+	const struct otte_ledger_ops *ops = engine->ledger->ops;
+	struct otte_loan_terms terms;
 	struct standing *standing;
 	int ret;
 
-	memcpy(terms.borrower.incarnation, peer->identity.incarnation,
-	       sizeof(terms.borrower.incarnation));
+	fill_terms(peer, region, op, &terms);
 	standing = calloc(1, sizeof(*standing));
 	if (!standing)
 		return otte_fail(-ENOMEM, "no memory for a loan");
@@ -247,19 +267,34 @@ static struct standing *find_standing(struct source_peer *peer, uint64_t region,
 	return standing;
 }
 
-static int check(const struct otte_region *region, const struct otte_lane_request *request)
+static int published(const struct otte_region *region)
 {
-	uint32_t right = request->op == OTTE_READ ? OTTE_REMOTE_READ : OTTE_REMOTE_WRITE;
-	int ret;
-
 	if (region->access == OTTE_LOCAL_ONLY)
 		return otte_fail(-ENOENT, "region %lu is not published", (unsigned long)region->id);
+	return 0;
+}
+
+static int check_right(const struct otte_region *region, uint8_t op)
+{
+	if (!(region->access & (op == OTTE_READ ? OTTE_REMOTE_READ : OTTE_REMOTE_WRITE)))
+		return otte_fail(-EACCES, "region %lu does not grant it", (unsigned long)region->id);
+	return 0;
+}
+
+static int check(const struct otte_region *region, const struct otte_lane_request *request)
+{
+	int ret;
+
+	ret = published(region);
+	if (ret)
+		return ret;
 	if (!range_inside(request->offset, request->length, region->length))
 		return otte_fail(-ERANGE, "[%lu, +%lu) is not inside region %lu of %lu bytes",
 				 (unsigned long)request->offset, (unsigned long)request->length,
 				 (unsigned long)region->id, (unsigned long)region->length);
-	if (!(region->access & right))
-		return otte_fail(-EACCES, "region %lu does not grant it", (unsigned long)region->id);
+	ret = check_right(region, request->op);
+	if (ret)
+		return ret;
 	ret = otte_region_check_fresh(region);
 	if (ret)
 		return ret;
@@ -449,6 +484,177 @@ int otte_source_retain(struct otte_source_use *use)
 	peer->busy--;
 	pthread_mutex_unlock(&peer->lock);
 	return 0;
+}
+
+/* ---- Peers that map the memory ---- */
+
+/*
+ * The loan ends with a receipt or with the process that has the mapping: local.trusted accepts that. It is a loan of
+ * its own: what goes over lanes ends with them, and so with other evidence.
+ */
+static int lend(struct source_peer *peer, struct otte_region *region, uint8_t op, uint64_t *loan)
+{
+	struct otte_engine *engine = peer->engine;
+	const struct otte_ledger_ops *ops = engine->ledger->ops;
+	struct otte_loan_terms terms;
+	int ret;
+
+	fill_terms(peer, region, op, &terms);
+	terms.accepted = OTTE_EVIDENCE_DEFAULT | OTTE_EVIDENCE_BIT(OTTE_EVIDENCE_BORROWER_EXITED);
+	ret = ops->loan_offer(engine->client, &terms, loan);
+	if (ret)
+		return ret;
+	ret = ops->loan_expose(engine->client, *loan);
+	if (ret)
+		ops->loan_withdraw(engine->client, *loan);
+	return ret;
+}
+
+/* A descriptor of the memory for `op`: what is to be read cannot be mapped for writing through it. */
+static int open_for(const struct otte_mem *mem, uint8_t op, int *fd)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", mem->fd);
+	*fd = open(path, (op == OTTE_READ ? O_RDONLY : O_RDWR) | O_CLOEXEC);
+	return *fd < 0 ? otte_fail(-errno, "%s: %m", path) : 0;
+}
+
+/* With a use of the region. */
+static int grant_region(struct source_peer *peer, struct otte_region *region, uint8_t op,
+			struct otte_source_lent *lent)
+{
+	struct otte_source_grant *grant;
+	int ret;
+
+	ret = published(region);
+	if (!ret)
+		ret = check_right(region, op);
+	if (!ret)
+		ret = otte_region_check_fresh(region);
+	if (!ret)
+		ret = otte_mem_share(region->mem);
+	if (ret)
+		return ret;
+	grant = calloc(1, sizeof(*grant));
+	if (!grant)
+		return otte_fail(-ENOMEM, "no memory for a grant");
+	grant->peer = peer;
+	grant->region = region;
+	ret = open_for(region->mem, op, &lent->fd);
+	if (ret)
+		goto free_grant;
+	pthread_mutex_lock(&peer->lock);
+	if (atomic_load(&peer->engine->source_closed))
+		ret = otte_fail(-ESHUTDOWN, "this engine is closed as a source");
+	if (!ret)
+		ret = lend(peer, region, op, &grant->loan);
+	if (!ret)
+		peer->busy++;
+	pthread_mutex_unlock(&peer->lock);
+	if (ret)
+		goto close_fd;
+	lent->grant = grant;
+	lent->uses_fd = region->mem->uses_fd;
+	lent->offset = region->offset;
+	lent->length = region->length;
+	return 0;
+
+close_fd:
+	close(lent->fd);
+free_grant:
+	free(grant);
+	return ret;
+}
+
+int otte_source_grant(void *arg, uint64_t id, uint8_t op, struct otte_source_lent *lent)
+{
+	struct source_peer *peer = arg;
+	struct otte_region *region;
+	int ret;
+
+	ret = otte_region_use_id(peer->engine, id, &region);
+	if (ret)
+		return ret;
+	ret = grant_region(peer, region, op, lent);
+	if (ret)
+		otte_region_unuse(region);
+	return ret;
+}
+
+void otte_source_give_back(struct otte_source_grant *grant, bool returned, uint32_t owner)
+{
+	struct source_peer *peer = grant->peer;
+	struct otte_engine *engine = peer->engine;
+	struct otte_region *region = grant->region;
+	int ret;
+
+	if (!returned)
+		otte_uses_clear(region->mem->uses, owner);
+	pthread_mutex_lock(&peer->lock);
+	ret = engine->ledger->ops->loan_settle(engine->client, grant->loan,
+					       returned ? OTTE_EVIDENCE_RETURNED :
+							  OTTE_EVIDENCE_BORROWER_EXITED);
+	if (grant->retained)
+		engine->ledger->ops->hold_drop(engine->client, grant->hold);
+	else
+		peer->busy--;
+	pthread_mutex_unlock(&peer->lock);
+	if (ret)
+		otte_log(OTTE_LOG_ERROR, "loan %lu cannot be settled: %s", (unsigned long)grant->loan,
+			 otte_error_text());
+	free(grant);
+	otte_region_unuse(region);
+}
+
+int otte_source_retain_grant(struct otte_source_grant *grant)
+{
+	struct source_peer *peer = grant->peer;
+	struct otte_engine *engine = peer->engine;
+	int ret;
+
+	pthread_mutex_lock(&peer->lock);
+	ret = engine->ledger->ops->hold(engine->client, grant->region->length, OTTE_MAPPED_REASON,
+					&grant->hold);
+	if (!ret) {
+		grant->retained = true;
+		peer->busy--;
+	}
+	pthread_mutex_unlock(&peer->lock);
+	return ret;
+}
+
+bool otte_source_fresh(const struct otte_source_grant *grant)
+{
+	return otte_region_is_fresh(&grant->region->watch);
+}
+
+uint64_t otte_source_granted(const struct otte_source_grant *grant)
+{
+	return grant->region->id;
+}
+
+void otte_source_count(void *arg, uint64_t requests, uint64_t read_bytes, uint64_t write_bytes)
+{
+	const struct otte_source_counts more = { requests, read_bytes, write_bytes };
+	struct source_peer *peer = arg;
+
+	pthread_mutex_lock(&peer->lock);
+	add_counts(&peer->counts, &more);
+	pthread_mutex_unlock(&peer->lock);
+}
+
+void otte_source_connected(void *arg, int fd)
+{
+	struct otte_engine *engine = arg;
+
+	otte_control_server_adopt(&engine->server, fd);
+}
+
+void otte_source_recall(struct otte_engine *engine, uint64_t region)
+{
+	if (engine->tcp->ops->recall)
+		engine->tcp->ops->recall(engine->tcp, region);
 }
 
 /* ---- The end of loans ---- */

@@ -7,6 +7,9 @@
  * are gone, which is exact. Unregistering a region settles the loans on it the same way, after the last
  * request on it has ended.
  *
+ * A grant is a standing loan of a peer of this host that has the region mapped: a use of the region that lasts
+ * until its receipt is here, or its process is proven to have ended.
+ *
  * A use whose end the transport cannot prove is retained: it has a record in the ledger, holds its range and
  * its loan like any other, but nobody waits for it any more.
  */
@@ -31,6 +34,16 @@ const struct otte_region_watch *otte_source_guarded(const struct otte_source_use
 void otte_source_end(struct otte_source_use *use, bool complete);
 int otte_source_retain(struct otte_source_use *use);
 void otte_source_lane_closed(void *peer);
+int otte_source_grant(void *peer, uint64_t region, uint8_t op, struct otte_source_lent *lent);
+void otte_source_give_back(struct otte_source_grant *grant, bool returned, uint32_t owner);
+uint64_t otte_source_granted(const struct otte_source_grant *grant);
+bool otte_source_fresh(const struct otte_source_grant *grant);
+int otte_source_retain_grant(struct otte_source_grant *grant);
+void otte_source_count(void *peer, uint64_t requests, uint64_t read_bytes, uint64_t write_bytes);
+void otte_source_connected(void *engine, int fd);
+
+/* Ask peers for what they have mapped of the region; 0: of every one. */
+void otte_source_recall(struct otte_engine *engine, uint64_t region);
 
 /* No use of the region is left: settle every standing loan on it. */
 void otte_source_forget(struct otte_engine *engine, uint64_t region);
@@ -42,7 +55,7 @@ struct otte_source_counts {
 
 void otte_source_sum(struct otte_engine *engine, struct otte_source_counts *sum);
 
-/* Requests of peers under way, without retained ones. */
+/* Requests of peers under way, without retained ones, and what they have mapped. */
 uint64_t otte_source_busy(struct otte_engine *engine);
 /* Settle every standing loan that no retained use needs; none can be used any more. */
 void otte_source_settle_all(struct otte_engine *engine);

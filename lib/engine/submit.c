@@ -51,13 +51,13 @@ static int check_fields(const struct otte_request *request, size_t i)
 		return otte_fail(-EINVAL, "request %zu: length 0", i);
 	if (request->transport > OTTE_TRANSPORT_NVLINK)
 		return otte_fail(-EINVAL, "request %zu: transport %u", i, request->transport);
-	if (request->transport > OTTE_TRANSPORT_TCP)
-		return otte_fail(-ENOSYS, "request %zu: this build has no such transport, only tcp", i);
+	if (request->transport > OTTE_TRANSPORT_LOCAL)
+		return otte_fail(-ENOSYS, "request %zu: this build has no such transport, only tcp and local",
+				 i);
 	return 0;
 }
 
-int otte_request_check(struct otte_engine *engine, const struct otte_request *request, size_t i,
-		       struct otte_region_memo *memo)
+int otte_request_check_ours(struct otte_engine *engine, const struct otte_request *request, size_t i)
 {
 	const struct otte_region *local = request->local;
 	int ret;
@@ -65,6 +65,8 @@ int otte_request_check(struct otte_engine *engine, const struct otte_request *re
 	ret = check_fields(request, i);
 	if (ret)
 		return ret;
+	if (request->transport == OTTE_TRANSPORT_LOCAL && !engine->config.local_trusted)
+		return otte_fail(-ENOSYS, "request %zu: transport local needs local.trusted", i);
 	if (!request->segment || request->segment->engine != engine)
 		return otte_fail(-EINVAL, "request %zu: segment is not of this engine", i);
 	if (!local || local->engine != engine)
@@ -77,6 +79,17 @@ int otte_request_check(struct otte_engine *engine, const struct otte_request *re
 	if (request->op == OTTE_READ && local->mem->flags & OTTE_MEM_READONLY)
 		return otte_fail(-EACCES, "request %zu: local memory is mapped for reading only",
 				 i);
+	return 0;
+}
+
+int otte_request_check(struct otte_engine *engine, const struct otte_request *request, size_t i,
+		       struct otte_region_memo *memo)
+{
+	int ret;
+
+	ret = otte_request_check_ours(engine, request, i);
+	if (ret)
+		return ret;
 	ret = otte_peer_check_region(request->segment->peer, request, memo);
 	return ret ? otte_fail_within(ret, "request %zu: ", i) : 0;
 }
@@ -161,7 +174,8 @@ static void fill_task(struct otte_batch *batch, uint32_t index, const struct ott
 	task->user_data = request->user_data;
 	task->submitted_ns = now_ns;
 	task->deadline_ns = absolute_deadline(batch->engine, request, now_ns);
-	task->transport = OTTE_TRANSPORT_TCP;
+	task->transport = OTTE_TRANSPORT_TCP; /* until it has ended */
+	task->work.wanted = request->transport;
 	task->work.op = request->op;
 	task->work.priority = request->priority;
 	task->work.intent = request->intent;
@@ -188,7 +202,8 @@ static bool continues(const struct otte_task_record *head, const struct otte_tas
 
 	return head->segment == task->segment && head->region == task->region &&
 	       head->work.op == task->work.op && head->work.priority == task->work.priority &&
-	       head->work.intent == task->work.intent && head->deadline_ns == task->deadline_ns &&
+	       head->work.intent == task->work.intent && head->work.wanted == task->work.wanted &&
+	       head->deadline_ns == task->deadline_ns &&
 	       head->work.region == task->work.region &&
 	       head->work.offset + length == task->work.offset &&
 	       head->access.range.start + length == task->access.range.start &&
@@ -353,6 +368,7 @@ static void set_results(struct otte_task_record *head, int code, uint8_t effect,
 
 		task->ended_ns = now_ns;
 		task->code = code;
+		task->transport = head->work.carrier ? head->work.carrier : OTTE_TRANSPORT_TCP;
 		task->effect = effect;
 		task->drained = drained;
 		task->state = terminal_state(code);
@@ -628,7 +644,13 @@ static void start_alone(struct otte_batch *batch, struct otte_task_record *head,
 		otte_progress_stir(progress);
 	pthread_mutex_unlock(&batch->submit_lock);
 	if (queued == ENTERED) {
-		if (!start(head, sleeps && otte_progress_alone(progress, requests)))
+		bool straight = sleeps && otte_progress_alone(progress, requests);
+
+		head->work.alone = true;
+		/* A copy of our own takes no look at the lanes, so that somebody has to. */
+		if (sleeps && !straight && batch->engine->config.local_trusted)
+			otte_progress_catch_up(progress);
+		if (!start(head, straight))
 			end_group(head, -ESTALE, OTTE_EFFECT_NONE, true, true);
 	} else if (queued == WAITS) {
 		otte_batch_dispatch(peer);
@@ -720,7 +742,7 @@ static int check_all(struct otte_batch *batch, const struct otte_submission *fro
 	return 0;
 }
 
-int otte_batch_admit(struct otte_batch *batch, const struct otte_submission *from, size_t count)
+static int admit(struct otte_batch *batch, const struct otte_submission *from, size_t count)
 {
 	struct otte_engine *engine = batch->engine;
 	uint64_t bytes, counts[OTTE_PRIORITIES];
@@ -757,6 +779,14 @@ uncharge:
 	return ret;
 }
 
+int otte_batch_admit(struct otte_batch *batch, const struct otte_submission *from, size_t count)
+{
+	int ret = admit(batch, from, count);
+
+	atomic_store_explicit(&batch->admitting, false, memory_order_release);
+	return ret;
+}
+
 int otte_batch_check_open(struct otte_batch *batch)
 {
 	int ret;
@@ -788,6 +818,11 @@ int otte_batch_add(struct otte_batch *batch, const struct otte_submission *from,
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&batch->submit_lock);
+	if (batch->engine->direct_bytes) {
+		pthread_mutex_lock(&batch->lock);
+		atomic_store_explicit(&batch->admitting, true, memory_order_relaxed);
+		pthread_mutex_unlock(&batch->lock);
+	}
 	ret = otte_batch_admit(batch, from, count);
 	if (ret)
 		pthread_mutex_unlock(&batch->submit_lock);

@@ -39,7 +39,9 @@ struct otte_work {
 	uint64_t region;
 	uint64_t offset;
 	uint32_t retries;        /* of a READ that is proven drained */
+	uint32_t wanted;         /* enum otte_transport_kind that the caller named; ANY */
 	bool firm;               /* `local` cannot go away: it is memory of the engine's own */
+	bool alone;              /* started by who submitted it, and nothing came with it */
 	void (*done)(struct otte_work *work);
 
 	/*
@@ -49,12 +51,32 @@ struct otte_work {
 	int code;
 	uint8_t effect;          /* enum otte_remote_effect */
 	bool drained;
+	uint32_t carrier;        /* enum otte_transport_kind: which transport moved it */
 
 	void *native;            /* from plan() until done() */
+	/* Of a transport that moves the bytes itself, in the order of its queue. */
+	struct {
+		struct otte_work *prev, *next;
+		const struct otte_transport_ops *planner; /* whose `native` is */
+		void *way;
+		uint64_t moved;
+		int slot;
+		_Atomic int abandon;
+	} own;
 };
 
 /* What a source promised to a transport for one request: an admitted range. */
 struct otte_source_use;
+
+struct otte_source_grant;
+
+/* What is lent to a process that maps it: the range of a region in its memory, for one direction. */
+struct otte_source_lent {
+	struct otte_source_grant *grant;
+	int fd;                  /* the memory, to be closed; for READ it is open for reading only */
+	int uses_fd;             /* the table of its uses, base/uses.h; stays the engine's */
+	uint64_t offset, length; /* of the region in `fd` */
+};
 
 struct otte_source_ops {
 	/*
@@ -84,6 +106,25 @@ struct otte_source_ops {
 	int (*retain)(struct otte_source_use *use);
 	/* A lane that accept_lane() took is closed, and no use of it is left. */
 	void (*lane_closed)(void *peer);
+
+	/* Lend a whole region for `op`, until it is given back with evidence. Errors are those of begin(). */
+	int (*grant)(void *peer, uint64_t region, uint8_t op, struct otte_source_lent *lent);
+	/*
+	 * returned: by the peer's receipt; else its process has ended, and what `owner` was about to do with
+	 * the memory it will not do.
+	 */
+	void (*give_back)(struct otte_source_grant *grant, bool returned, uint32_t owner);
+	/* Region of a grant. */
+	uint64_t (*granted)(const struct otte_source_grant *grant);
+	/* Whether its memory is still what was registered; else it is to be asked for back. */
+	bool (*fresh)(const struct otte_source_grant *grant);
+	/* Nobody can say when it will be given back: recorded as retained until then. As retain(). */
+	int (*retain_grant)(struct otte_source_grant *grant);
+	/* What a peer says that it did by itself. */
+	void (*count)(void *peer, uint64_t requests, uint64_t read_bytes, uint64_t write_bytes);
+	/* A connection to this engine, accepted by the transport, in the thread of serve_loops[0]. Taken. */
+	void (*connected)(void *engine, int fd);
+	void *engine;
 };
 
 /*
@@ -106,6 +147,9 @@ struct otte_transport_env {
 	struct otte_loop *serve_loops;   /* source side: config->tcp_workers of them */
 	struct otte_source_ops source;
 	struct otte_keep_ops keep;
+	const struct otte_identity *identity;
+	/* For a transport that does what it can and leaves the rest to another: that other. */
+	const struct otte_transport_ops *next;
 };
 
 struct otte_transport_ops {
@@ -139,7 +183,7 @@ struct otte_transport_ops {
 	void (*peer_close)(struct otte_transport_peer *peer);
 
 	int (*plan)(struct otte_transport_peer *peer, struct otte_work *work);
-	/* Undo plan() of a work that will not be started. */
+	/* Undo plan() of a work that will not be started; of it only `native` counts. */
 	void (*unplan)(struct otte_work *work);
 	void (*start)(struct otte_transport_peer *peer, struct otte_work *work);
 	/*
@@ -154,6 +198,12 @@ struct otte_transport_ops {
 	 */
 	bool (*exchange)(struct otte_transport_peer *peer, struct otte_work *work);
 	/*
+	 * For a short work whose local range is firm, and which was not planned: move it here and now, at once and as
+	 * a whole, without done(). True: it is moved. False: not so, whatever the reason, and nothing has happened.
+	 * NULL: this transport never moves anything so.
+	 */
+	bool (*direct)(struct otte_transport_peer *peer, struct otte_work *work);
+	/*
 	 * End a work early. pin() is called under a lock that keeps the work from being told, cancel()
 	 * later without it; the work may be done by then. `code` -ECANCELED: end soon, harming no other
 	 * work. -ETIMEDOUT: end now, even if a connection has to be given up for it.
@@ -161,6 +211,11 @@ struct otte_transport_ops {
 	void *(*pin)(struct otte_work *work);
 	void (*cancel)(struct otte_transport_peer *peer, void *pinned, int code);
 
+	/*
+	 * Source: ask for what was lent of `region` (0: of all); give_back() follows for each. NULL: nothing is
+	 * ever lent.
+	 */
+	void (*recall)(struct otte_transport *transport, uint64_t region);
 	/* Source: serve an accepted lane on `fd`. 0: the descriptor is the transport's. */
 	int (*accept_lane)(struct otte_transport *transport, void *peer, int fd);
 	/* Shut down the lanes of `peer`; lane_closed() follows for each. */
@@ -180,5 +235,7 @@ struct otte_transport_peer {
 };
 
 extern const struct otte_transport_ops otte_tcp_transport;
+/* Memory of this host, and `env.next` for all that is not. */
+extern const struct otte_transport_ops otte_local_transport;
 
 #endif

@@ -24,7 +24,8 @@ static void set_key(struct otte_config *config, const char *word)
 		return;
 	}
 	MUST(sscanf(word, "%31[^.].%31[^=]=%63s", group, key, value) == 3, "\"%s\"", word);
-	quote = strspn(value, "0123456789") == strlen(value) ? "" : "\"";
+	quote = strspn(value, "0123456789") == strlen(value) || !strcmp(value, "true") ||
+		!strcmp(value, "false") ? "" : "\"";
 	snprintf(json, sizeof(json), "{\"%s\":{\"%s\":%s%s%s}}", group, key, quote, value, quote);
 	OK(otte_config_load_json(config, json, strlen(json)));
 }

@@ -253,10 +253,11 @@ int tcp_peer_plan(struct otte_transport_peer *base, struct otte_work *work)
 void tcp_peer_unplan(struct otte_work *work)
 {
 	struct tcp_plan *plan = work->native;
+	uint32_t count = plan->count;
 
 	work->native = NULL;
-	/* No slice of it was placed; a pin may outlive that. */
-	if (atomic_fetch_sub(&plan->refs, plan->count) == plan->count)
+	/* No slice of it was placed; who has it pinned may outlive that, and free it as soon as these are given up. */
+	if (atomic_fetch_sub(&plan->refs, count) == count)
 		free(plan);
 }
 

@@ -98,5 +98,6 @@ void tcp_slice_finish(struct tcp_slice *slice, int code, uint8_t effect)
 	work->effect = work->code && atomic_load(&plan->touched) ? OTTE_EFFECT_UNKNOWN :
 								   OTTE_EFFECT_NONE;
 	work->drained = !atomic_load(&plan->undrained);
+	work->carrier = OTTE_TRANSPORT_TCP;
 	work->done(work);
 }

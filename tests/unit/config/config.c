@@ -90,6 +90,8 @@ static void defaults_are_those_of_the_header(void **state)
 	assert_int_equal(c.tcp_stall_ns, 10 * NSEC_PER_SEC);
 	assert_int_equal(c.tcp_zerocopy, OTTE_ZEROCOPY_AUTO);
 	assert_int_equal(c.tcp_zerocopy_bytes, 65536);
+	assert_int_equal(c.local_trusted, 0);
+	assert_int_equal(c.local_maps, 256);
 	assert_int_equal(c.stats_socket, 1);
 	assert_int_equal(c.max_high_requests, 65536);
 	assert_int_equal(c.max_medium_requests, 65536);
@@ -119,6 +121,7 @@ static void every_json_key_reaches_its_field(void **state)
 		"\"max_slices\":17,"
 		"\"send_buffer_bytes\":180000,\"receive_buffer_bytes\":190000,\"stall_timeout_ms\":20,"
 		"\"zerocopy\":\"always\",\"zerocopy_bytes\":21},"
+		"\"local\":{\"trusted\":true,\"maps\":22},"
 		"\"priority\":{\"high_requests\":22,\"medium_requests\":23,\"low_requests\":24,"
 		"\"aging_per_entry\":true,\"aging_ms\":25},"
 		"\"slots\":{\"domain\":\"default\",\"pattern\":\"high,low\",\"interval_us\":126,"
@@ -161,6 +164,8 @@ static void every_json_key_reaches_its_field(void **state)
 	assert_int_equal(c.tcp_stall_ns, 20 * NSEC_PER_MSEC);
 	assert_int_equal(c.tcp_zerocopy, OTTE_ZEROCOPY_ALWAYS);
 	assert_int_equal(c.tcp_zerocopy_bytes, 21);
+	assert_int_equal(c.local_trusted, 1);
+	assert_int_equal(c.local_maps, 22);
 	assert_int_equal(c.stats_socket, 0);
 	assert_int_equal(c.max_high_requests, 22);
 	assert_int_equal(c.max_medium_requests, 23);
@@ -571,7 +576,7 @@ static void check_names_every_key_that_was_set_out_of_range(void **state)
 		assert_int_equal(otte_config_check(&c), -EINVAL);
 		assert_int_equal(strncmp(otte_error_text(), key.key, strlen(key.key)), 0);
 	}
-	assert_int_equal(named, 42);
+	assert_int_equal(named, 44);
 	fresh(&c);
 	memcpy(c.slots_pattern, "low,no", 7);
 	assert_int_equal(otte_config_check(&c), -EINVAL);

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A table of uses in shared memory: which bytes of one allocation are touched now, by which of the processes that
+ * have it mapped. Readers share, a writer excludes.
+ *
+ * A slot is claimed by CAS, gets its range, is made LIVE, and only then its owner looks at the others. All of
+ * that is sequentially consistent, so of two uses that conflict at least one sees the other; both may, and then
+ * both are refused. A slot that changes while it is looked at is of a use that began after ours was to be seen,
+ * and will see it.
+ *
+ *   FREE -> CLAIMED -> READS or WRITES -> FREE        one word: state, owner, and a number that grows
+ *
+ * Where every slot is taken, the owner of the memory counts its uses as `coarse`: each is one of all bytes.
+ *
+ * The table is written by processes that may be wrong: whatever stands in it, every call ends, and touches
+ * nothing but the table.
+ */
+#ifndef OTTE_BASE_USES_H
+#define OTTE_BASE_USES_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define OTTE_USES_SLOTS 1024
+#define OTTE_USES_NONE (-1)     /* no slot: every one is taken */
+#define OTTE_USES_CONFLICT (-2) /* no slot: another's use is in the way */
+#define OTTE_USES_COARSE (-3)   /* counted, of all bytes; the owner of the memory only */
+
+#define OTTE_USES_LENDER 1u /* the owner of the memory, whose uses do not exclude each other here */
+
+struct otte_uses_slot {
+	_Atomic uint64_t word;
+	_Atomic uint64_t start, end;
+};
+
+struct otte_uses {
+	_Atomic uint32_t top; /* no slot from here on was ever claimed */
+	_Atomic uint32_t coarse_readers, coarse_writers;
+	uint32_t reserved[13];
+	struct otte_uses_slot slots[OTTE_USES_SLOTS];
+};
+
+/* A slot, or OTTE_USES_NONE or _CONFLICT. `owner`: 1 to 2^30 - 1. */
+int otte_uses_begin(struct otte_uses *uses, uint32_t owner, uint64_t start, uint64_t end, bool write);
+void otte_uses_end(struct otte_uses *uses, int slot);
+
+/* By the lender: a slot or COARSE, or CONFLICT. `check` false: what conflicts is not looked for. */
+int otte_uses_lend(struct otte_uses *uses, uint64_t start, uint64_t end, bool write, bool check);
+void otte_uses_unlend(struct otte_uses *uses, int slot, bool write);
+
+/* `owner` is proven to be gone: free what it left behind. */
+void otte_uses_clear(struct otte_uses *uses, uint32_t owner);
+
+#endif

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "transport/local/local.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "base/error.h"
+
+static struct local *to_local(struct otte_transport *transport)
+{
+	return container_of(transport, struct local, base);
+}
+
+static struct otte_transport_peer *next_of(struct otte_transport_peer *peer)
+{
+	return container_of(peer, struct local_peer, base)->next;
+}
+
+static int create(const struct otte_transport_env *env, struct otte_transport **transport)
+{
+	struct local *local;
+	int ret;
+
+	local = calloc(1, sizeof(*local));
+	if (!local)
+		return otte_fail(-ENOMEM, "no memory for the local transport");
+	local->base.ops = &otte_local_transport;
+	local->env = *env;
+	local->owners = OTTE_USES_LENDER;
+	pthread_mutex_init(&local->lock, NULL);
+	ret = env->next->create(env, &local->next);
+	if (ret)
+		goto free_local;
+	ret = local_source_open(local);
+	if (ret)
+		goto destroy_next;
+	*transport = &local->base;
+	return 0;
+
+destroy_next:
+	local->next->ops->destroy(local->next);
+free_local:
+	pthread_mutex_destroy(&local->lock);
+	free(local);
+	return ret;
+}
+
+static void destroy(struct otte_transport *transport)
+{
+	struct local *local = to_local(transport);
+
+	local_source_close(local);
+	local->next->ops->destroy(local->next);
+	pthread_mutex_destroy(&local->lock);
+	free(local);
+}
+
+static int peer_ready(struct otte_transport_peer *peer)
+{
+	struct otte_transport_peer *next = next_of(peer);
+
+	return next->ops->peer_ready(next);
+}
+
+/* Everything is planned for the other transport, too: handing on must not fail. */
+static int plan(struct otte_transport_peer *peer, struct otte_work *work)
+{
+	struct otte_transport_peer *next = next_of(peer);
+
+	work->own.planner = next->ops;
+	return next->ops->plan(next, work);
+}
+
+static void unplan(struct otte_work *work)
+{
+	work->own.planner->unplan(work);
+}
+
+static void *pin(struct otte_work *work)
+{
+	return work->own.planner->pin(work);
+}
+
+static int accept_lane(struct otte_transport *transport, void *peer, int fd)
+{
+	struct local *local = to_local(transport);
+	int domain = AF_INET;
+	socklen_t length = sizeof(domain);
+
+	getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length);
+	if (domain == AF_UNIX)
+		return local_source_accept(local, peer, fd);
+	return local->next->ops->accept_lane(local->next, peer, fd);
+}
+
+static void drop_lanes(struct otte_transport *transport, void *peer)
+{
+	struct local *local = to_local(transport);
+
+	local_source_drop(local, peer);
+	local->next->ops->drop_lanes(local->next, peer);
+}
+
+static void recall(struct otte_transport *transport, uint64_t region)
+{
+	local_source_recall(to_local(transport), region);
+}
+
+static void source_tick(struct otte_transport *transport, unsigned index, uint64_t now_ns)
+{
+	struct local *local = to_local(transport);
+
+	if (index == 0)
+		local_source_tick(local, now_ns);
+	local->next->ops->source_tick(local->next, index, now_ns);
+}
+
+static void counters(struct otte_transport *transport, struct otte_stats *stats)
+{
+	struct local *local = to_local(transport);
+
+	local->next->ops->counters(local->next, stats);
+	stats->bad_frames += atomic_load(&local->bad_frames);
+}
+
+const struct otte_transport_ops otte_local_transport = {
+	.name = "local",
+	.kind = OTTE_TRANSPORT_LOCAL,
+	.create = create,
+	.destroy = destroy,
+	.peer_open = local_peer_open,
+	.peer_connect = local_peer_connect,
+	.peer_ready = peer_ready,
+	.peer_stop = local_peer_stop,
+	.peer_tick = local_peer_tick,
+	.peer_close = local_peer_close,
+	.plan = plan,
+	.unplan = unplan,
+	.start = local_copy_start,
+	.receive_alone = local_copy_alone,
+	.exchange = local_copy_exchange,
+	.direct = local_copy_direct,
+	.pin = pin,
+	.cancel = local_copy_cancel,
+	.recall = recall,
+	.accept_lane = accept_lane,
+	.drop_lanes = drop_lanes,
+	.source_tick = source_tick,
+	.counters = counters,
+};

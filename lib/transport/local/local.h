@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Memory of this host: the requester maps what the source lends and copies by itself.
+ *
+ * The transport stands before another one (env.next, TCP): it takes what it can move, and hands on, before a byte
+ * of it has moved, whatever it cannot: a peer of another host or network namespace, memory that cannot be mapped,
+ * a range that somebody else touches, a region that is called back. So every error that a request gets of a source
+ * is the other transport's, and a request is refused here only where its caller wants this transport and no other.
+ *
+ *   requester (peer.c, copy.c)                        source (source.c)
+ *   connects to the source's abstract UNIX socket --> same user or root, or closed
+ *   LANE of its session, as for any lane          --> the control server checks it
+ *   ASK region, direction                         --> a standing loan; GRANT with two descriptors: the memory,
+ *                                                     and the table of its uses (base/uses.h)
+ *   copies, each copy in the table                    looks into the table before it admits others
+ *   COUNT what it did                             --> statistics
+ *   unmaps, RETURN, when asked to (RECALL),       --> the loan settles as RETURNED
+ *   when it has too many mappings, or at the end
+ *   dies                                          --> its pidfd says so: BORROWER_EXITED
+ *
+ * What a lent descriptor gives is the whole allocation that the region is in; who is not trusted with that is not
+ * to be lent it, which is why local.trusted says so.
+ *
+ * A grant of another kind (the module's mappings or copies) is another way to fill a `struct local_grant`, and to
+ * let go of one: ways.c has them.
+ */
+#ifndef OTTE_TRANSPORT_LOCAL_LOCAL_H
+#define OTTE_TRANSPORT_LOCAL_LOCAL_H
+
+#include <pthread.h>
+
+#include "base/hash.h"
+#include "base/log_limit.h"
+#include "base/uses.h"
+#include "control/stream.h"
+#include "transport/transport.h"
+
+/* ---- What is said over the socket; both ends are of one host ---- */
+
+#define LOCAL_MAGIC 0x4d54544fu /* "OTTM" */
+#define LOCAL_FDS 2
+
+enum local_type {
+	LOCAL_ASK = 1,    /* op, region */
+	LOCAL_GRANT = 2,  /* op, region, status; 0: id, owner, offset, length, and LOCAL_FDS descriptors */
+	LOCAL_RECALL = 3, /* id */
+	LOCAL_RETURN = 4, /* id; 0: of everything that ever came, by earlier connections of the session too */
+	LOCAL_COUNT = 5,  /* id: requests, offset: bytes read, length: bytes written */
+};
+
+struct local_message {
+	uint32_t magic;
+	uint16_t type;
+	uint16_t op;
+	int32_t status;
+	uint32_t owner;
+	uint64_t id;
+	uint64_t region;
+	uint64_t offset;
+	uint64_t length;
+	uint64_t reserved[2];
+};
+_Static_assert(sizeof(struct local_message) == 64, "a message has 64 bytes");
+
+/* 0, -EAGAIN: no room; else the connection is dead. */
+int local_send(int fd, const struct local_message *message, const int *fds);
+/*
+ * 1: *message is there; its descriptors, which are the caller's, are in fds, else -1. 0: nothing yet. -ECONNRESET:
+ * nothing will come any more; -EIO: nothing has come; -EPROTO: something else has. All with the text set.
+ */
+int local_receive(int fd, struct local_message *message, int fds[LOCAL_FDS]);
+
+/* Whether the process at the other end is of our user, or root's. -EPERM names it. */
+int local_check_user(int fd);
+/* The name that an engine listens on; returns the length of the address. */
+struct sockaddr_un;
+unsigned local_address(const struct otte_identity *identity, struct sockaddr_un *address);
+
+/* ---- The transport ---- */
+
+struct local_lane;
+
+struct local {
+	struct otte_transport base;
+	struct otte_transport_env env;
+	struct otte_transport *next;
+
+	/* Source. Lanes belong to the thread of serve_loops[0]; others find them under `lock`. */
+	struct otte_watch listener; /* fd -1: none */
+	uint64_t paused_until_ns;   /* the listener, for want of descriptors; 0: it is not */
+	struct otte_log_limit said;
+	pthread_mutex_t lock;
+	struct local_lane *lanes;
+	uint32_t owners;
+
+	/* Its connections carry no payload, and are not counted as lanes. */
+	_Atomic uint64_t bad_frames;
+};
+
+/* ---- Requester ---- */
+
+enum local_state {
+	LOCAL_DOWN = 0,  /* requests are handed on */
+	LOCAL_HELLO = 1, /* they wait */
+	LOCAL_READY = 2,
+};
+
+enum local_grant_state {
+	LOCAL_ASKED = 0,
+	LOCAL_LIVE = 1,
+	LOCAL_REFUSED = 2, /* for a while */
+};
+
+/* A region of the peer's for one direction. `leaving` ones are out of the table and go with their last user. */
+struct local_grant {
+	struct {
+		uint64_t region;
+		uint64_t op;
+	} key;
+	enum local_grant_state state;
+	uint32_t users;
+	uint32_t owner;
+	bool leaving;
+	uint64_t used;          /* the peer's count of uses at the last one */
+	uint64_t epoch;         /* of the source that gave it */
+	uint64_t offset, length; /* of the region in the allocation */
+	uint8_t *bytes;         /* of the region */
+	struct otte_uses *uses;
+	int fd;                 /* of the allocation */
+	int code;               /* REFUSED: why */
+	uint64_t since_ns;      /* ASKED, REFUSED */
+	uint64_t id;
+	void *map;
+	uint64_t map_length;
+	UT_hash_handle hh;
+};
+
+/*
+ * `lock` protects all from `state` on. Works are queued until they can run, and running while somebody copies;
+ * own.way is the grant of one that has begun.
+ */
+struct local_peer {
+	struct otte_transport_peer base;
+	struct local *local;
+	struct otte_transport_peer *next;
+	struct otte_control_client *control;
+	struct otte_watch lane;
+	struct otte_watch kick; /* an eventfd: the queue is to be looked at */
+
+	/* What every request looks at, side by side. */
+	pthread_mutex_t lock;
+	_Atomic enum local_state state;
+	bool stopped;           /* until the next connect */
+	bool said;              /* why the peer is not reached by this transport */
+	bool kicked;
+	struct otte_work *queue, *running;
+	struct local_grant *last; /* of the grants: the one that was last found, or NULL */
+	uint64_t uses;
+	uint64_t requests, read_bytes, write_bytes; /* not told yet */
+
+	struct local_grant *grants;
+	uint32_t leaving;       /* grants that are; with none left and DOWN the connection is closed */
+	uint64_t since_ns;      /* HELLO: begun; DOWN: tried again from then on */
+	struct otte_stream hello;
+};
+
+int local_peer_open(struct otte_transport *transport, struct otte_control_client *control,
+		    void (*changed)(void *arg), void *arg, struct otte_transport_peer **out);
+void local_peer_connect(struct otte_transport_peer *peer);
+void local_peer_stop(struct otte_transport_peer *peer, int code);
+void local_peer_tick(struct otte_transport_peer *peer, uint64_t now_ns);
+void local_peer_close(struct otte_transport_peer *peer);
+
+/* Under lock. The grant that a work is to use: 0, 1: it comes or not, wait; negative: hand the work on. */
+int local_peer_find(struct local_peer *peer, const struct otte_work *work, struct local_grant **out);
+/* Under lock: one user less. */
+void local_grant_put(struct local_peer *peer, struct local_grant *grant);
+/* Under lock: tell the source what was done, now or in time. */
+void local_peer_count(struct local_peer *peer, const struct otte_work *work);
+
+/* ---- Grants, by the way the bytes are reached ---- */
+
+/* Map what a GRANT brought; the descriptors stay the caller's. */
+int local_way_map(struct local_grant *grant, const struct local_message *message, const int fds[LOCAL_FDS]);
+void local_way_unmap(struct local_grant *grant);
+/* Move `length` bytes of the work from own.moved on, and count them there. 0, or -ESTALE: local memory went away. */
+int local_way_move(const struct local_grant *grant, struct otte_work *work, uint64_t length);
+
+/* ---- Copying ---- */
+
+void local_copy_start(struct otte_transport_peer *peer, struct otte_work *work);
+bool local_copy_exchange(struct otte_transport_peer *peer, struct otte_work *work);
+bool local_copy_direct(struct otte_transport_peer *peer, struct otte_work *work);
+bool local_copy_alone(struct otte_transport_peer *peer);
+void local_copy_cancel(struct otte_transport_peer *peer, void *pinned, int code);
+void local_copy_ready(struct otte_watch *watch, uint32_t events);
+/* Under lock: somebody is to look at the queue. */
+void local_copy_kick(struct local_peer *peer);
+/* Under lock: copies that have begun end soon; `writes`: those only. */
+void local_copy_abandon(struct local_peer *peer, int code, bool writes);
+/* End what has not begun. */
+void local_copy_fail(struct local_peer *peer, int code);
+
+/* ---- Source ---- */
+
+int local_source_open(struct local *local);
+void local_source_close(struct local *local);
+int local_source_accept(struct local *local, void *peer, int fd);
+void local_source_drop(struct local *local, void *peer);
+void local_source_recall(struct local *local, uint64_t region);
+void local_source_tick(struct local *local, uint64_t now_ns);
+
+#endif

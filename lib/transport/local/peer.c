@@ -1,0 +1,571 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A peer we ask: the connection, and the grants that came by it.
+ *
+ *   DOWN -> HELLO -> READY -> DOWN ...        ASKED -> LIVE or REFUSED; LIVE -> leaving -> given back
+ *
+ * DOWN is no failure: the other transport takes what comes meanwhile. The connection is tried again while the
+ * control connection is open. When it ends, every grant leaves; the descriptor stays open until the last one's
+ * receipt is sent, for the source settles by it.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "transport/local/local.h"
+
+#define HELLO_BYTES 4096
+/* One peer is heard so often before others have their turn. */
+#define ROUND_MESSAGES 64
+#define ERRNO_MAX 4095
+/* A refusal is believed for so long. */
+#define REFUSED_NS NSEC_PER_SEC
+/* What was done is told at once after so many requests, and else with the next tick. */
+#define COUNT_REQUESTS 16384
+/* The last receipt may wait so long for room in the socket. */
+#define LAST_MS 50
+#define LAST_TRIES 4
+
+static struct local_peer *to_peer(struct otte_transport_peer *peer)
+{
+	return container_of(peer, struct local_peer, base);
+}
+
+static struct otte_loop *loop_of(const struct local_peer *peer)
+{
+	return peer->local->env.loop;
+}
+
+/* ---- What is told ---- */
+
+/* Under lock. */
+static void tell_counts(struct local_peer *peer)
+{
+	const struct local_message message = {
+		.magic = LOCAL_MAGIC,
+		.type = LOCAL_COUNT,
+		.id = peer->requests,
+		.offset = peer->read_bytes,
+		.length = peer->write_bytes,
+	};
+
+	if (!peer->requests || peer->lane.fd < 0 || local_send(peer->lane.fd, &message, NULL))
+		return;
+	peer->requests = peer->read_bytes = peer->write_bytes = 0;
+}
+
+void local_peer_count(struct local_peer *peer, const struct otte_work *work)
+{
+	peer->requests++;
+	if (work->op == OTTE_READ)
+		peer->read_bytes += work->length;
+	else
+		peer->write_bytes += work->length;
+	if (peer->requests >= COUNT_REQUESTS)
+		tell_counts(peer);
+}
+
+/* Under lock. 0: the source will know. */
+static int tell_returned(struct local_peer *peer, uint64_t id)
+{
+	const struct local_message message = {
+		.magic = LOCAL_MAGIC,
+		.type = LOCAL_RETURN,
+		.id = id,
+	};
+
+	tell_counts(peer);
+	return local_send(peer->lane.fd, &message, NULL);
+}
+
+/* ---- The end of grants, and of the connection ---- */
+
+/* Under lock: nothing is mapped any more. The receipt of all is the last thing that is said. */
+static void close_lane(struct local_peer *peer)
+{
+	struct pollfd room = { .fd = peer->lane.fd, .events = POLLOUT };
+	int i, ret;
+
+	if (peer->lane.fd < 0)
+		return;
+	/* What fails for any reason but the source's end is tried again: without it the source waits for ours. */
+	for (i = 0; i < LAST_TRIES; i++) {
+		ret = tell_returned(peer, 0);
+		if (ret == 0 || ret == -EPIPE || ret == -ECONNRESET)
+			break;
+		poll(&room, 1, LAST_MS);
+	}
+	otte_fd_close(peer->lane.fd);
+	peer->lane.fd = -1;
+	peer->requests = peer->read_bytes = peer->write_bytes = 0;
+}
+
+/* Under lock. Where a receipt cannot be sent the connection ends instead, with the receipt of all. */
+static void return_one(struct local_peer *peer, uint64_t id)
+{
+	if (tell_returned(peer, id))
+		shutdown(peer->lane.fd, SHUT_RD);
+}
+
+/* Under lock: the last user of a grant that leaves has gone. */
+static void give_back(struct local_peer *peer, struct local_grant *grant)
+{
+	local_way_unmap(grant);
+	peer->leaving--;
+	if (peer->state == LOCAL_READY)
+		return_one(peer, grant->id);
+	free(grant);
+	if (!peer->leaving && peer->state == LOCAL_DOWN)
+		close_lane(peer);
+}
+
+/* Under lock. */
+static void leave(struct local_peer *peer, struct local_grant *grant)
+{
+	HASH_DEL(peer->grants, grant);
+	peer->last = NULL;
+	if (grant->state != LOCAL_LIVE) {
+		free(grant);
+		return;
+	}
+	grant->leaving = true;
+	peer->leaving++;
+	if (!grant->users)
+		give_back(peer, grant);
+}
+
+void local_grant_put(struct local_peer *peer, struct local_grant *grant)
+{
+	if (--grant->users == 0 && grant->leaving)
+		give_back(peer, grant);
+}
+
+/* Under lock. -> DOWN, and tried again in time unless stopped. */
+static void take_down(struct local_peer *peer)
+{
+	const struct otte_config *config = peer->local->env.config;
+	struct local_grant *grant, *next;
+	uint64_t again_ns;
+
+	if (peer->state == LOCAL_DOWN)
+		return;
+	again_ns = peer->state == LOCAL_READY ? config->reconnect_min_ns : config->reconnect_max_ns;
+	if (peer->state == LOCAL_HELLO)
+		otte_stream_fini(&peer->hello);
+	otte_loop_remove(loop_of(peer), &peer->lane);
+	peer->state = LOCAL_DOWN;
+	peer->since_ns = otte_now_ns() + again_ns;
+	peer->leaving++; /* so that none of them closes what the others need */
+	HASH_ITER(hh, peer->grants, grant, next)
+		leave(peer, grant);
+	if (!--peer->leaving)
+		close_lane(peer);
+	/* What waited for a grant is to be handed on. */
+	local_copy_kick(peer);
+}
+
+/* ---- Connecting ---- */
+
+static int connect_lane(struct local_peer *peer, int *out)
+{
+	struct sockaddr_un address;
+	unsigned length = local_address(&peer->control->welcome.identity, &address);
+	int fd, ret = 0;
+
+	fd = otte_fd_socket(AF_UNIX, SOCK_STREAM);
+	if (fd < 0)
+		return otte_fail(-errno, "socket: %m");
+	if (connect(fd, (const struct sockaddr *)&address, length) < 0)
+		ret = otte_fail(-errno, "connect: %m");
+	if (!ret)
+		ret = local_check_user(fd);
+	if (ret)
+		otte_fd_close(fd);
+	else
+		*out = fd;
+	return ret;
+}
+
+/* Under lock. */
+static int say_hello(struct local_peer *peer)
+{
+	struct otte_frame frame = { .type = OTTE_FRAME_LANE, .length = OTTE_LANE_HELLO_BYTES };
+	uint8_t out[OTTE_LANE_HELLO_BYTES];
+	struct otte_client_address unused;
+	struct otte_lane_hello hello;
+	int ret;
+
+	ret = otte_control_client_lane(peer->control, &hello, &unused);
+	if (ret)
+		return ret;
+	ret = connect_lane(peer, &peer->lane.fd);
+	if (ret)
+		return ret;
+	otte_lane_hello_encode(&hello, out, sizeof(out));
+	otte_stream_init(&peer->hello, peer->lane.fd, HELLO_BYTES, HELLO_BYTES);
+	ret = otte_stream_send(&peer->hello, &frame, out);
+	if (ret == 0)
+		ret = otte_loop_add(loop_of(peer), &peer->lane, EPOLLIN);
+	if (ret) {
+		otte_stream_fini(&peer->hello);
+		otte_fd_close(peer->lane.fd);
+		peer->lane.fd = -1;
+		return ret < 0 ? ret : otte_fail(-ECONNRESET, "no room for a hello");
+	}
+	return 0;
+}
+
+/* Under lock. */
+static int open_kick(struct local_peer *peer)
+{
+	int fd, ret;
+
+	if (peer->kick.fd >= 0)
+		return 0;
+	fd = otte_fd_eventfd(0);
+	if (fd < 0)
+		return otte_fail(-errno, "eventfd: %m");
+	peer->kick.fd = fd;
+	ret = otte_loop_add(loop_of(peer), &peer->kick, EPOLLIN);
+	if (ret) {
+		otte_fd_close(fd);
+		peer->kick.fd = -1;
+	}
+	return ret;
+}
+
+/* Copies that have not ended may still need the old connection for their receipts. */
+static void begin(struct local_peer *peer)
+{
+	const struct otte_identity *theirs = &peer->control->welcome.identity;
+	bool say = false;
+	int ret = 0;
+
+	if (memcmp(theirs->boot_id, peer->local->env.identity->boot_id, sizeof(theirs->boot_id)))
+		return;
+	pthread_mutex_lock(&peer->lock);
+	peer->stopped = false;
+	if (peer->state == LOCAL_DOWN && peer->lane.fd < 0) {
+		peer->since_ns = otte_now_ns();
+		ret = open_kick(peer);
+		if (!ret)
+			ret = say_hello(peer);
+		if (!ret)
+			peer->state = LOCAL_HELLO;
+		else
+			peer->since_ns += peer->local->env.config->reconnect_max_ns;
+		say = ret && !peer->said;
+		peer->said |= say;
+	}
+	pthread_mutex_unlock(&peer->lock);
+	if (say)
+		otte_log(OTTE_LOG_INFO, "peer %s is of this host and reached over %s: %s",
+			 theirs->name, peer->next->ops->name, otte_error_text());
+}
+
+/* ---- What is said to us ---- */
+
+/* Under lock. */
+static struct local_grant *find_key(struct local_peer *peer, uint64_t region, uint64_t op)
+{
+	struct local_grant *grant = peer->last, key = { .key = { region, op } };
+
+	if (grant && grant->key.region == region && grant->key.op == op)
+		return grant;
+	HASH_FIND(hh, peer->grants, &key.key, sizeof(key.key), grant);
+	peer->last = grant;
+	return grant;
+}
+
+/* Under lock. */
+static int take_grant(struct local_peer *peer, const struct local_message *message,
+		      const int fds[LOCAL_FDS])
+{
+	struct local_grant *grant = find_key(peer, message->region, message->op);
+	int ret = message->status;
+
+	if (!grant || grant->state != LOCAL_ASKED)
+		return otte_fail(-EPROTO, "a grant that nobody asked for");
+	if (ret > 0 || ret < -ERRNO_MAX)
+		return otte_fail(-EPROTO, "a grant of status %d", ret);
+	if (!ret) {
+		grant->id = message->id;
+		grant->epoch = peer->control->welcome.identity.epoch;
+		ret = local_way_map(grant, message, fds);
+		if (ret)
+			return_one(peer, message->id);
+	}
+	grant->state = ret ? LOCAL_REFUSED : LOCAL_LIVE;
+	grant->code = ret;
+	grant->since_ns = otte_coarse_ns();
+	local_copy_kick(peer);
+	return 0;
+}
+
+/* Under lock. One that has been given back meanwhile is not found. */
+static void take_recall(struct local_peer *peer, uint64_t id)
+{
+	struct local_grant *grant, *next;
+
+	HASH_ITER(hh, peer->grants, grant, next) {
+		if (grant->state == LOCAL_LIVE && grant->id == id) {
+			leave(peer, grant);
+			return;
+		}
+	}
+}
+
+/* Under lock. 1: more may be there. */
+static int take_message(struct local_peer *peer)
+{
+	struct local_message message;
+	int fds[LOCAL_FDS], ret, i;
+
+	ret = local_receive(peer->lane.fd, &message, fds);
+	if (ret <= 0)
+		return ret;
+	if (message.type == LOCAL_GRANT)
+		ret = take_grant(peer, &message, fds);
+	else if (message.type == LOCAL_RECALL)
+		take_recall(peer, message.id);
+	else
+		ret = otte_fail(-EPROTO, "message type %u of a source", message.type);
+	for (i = 0; i < LOCAL_FDS; i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	return ret < 0 ? ret : 1;
+}
+
+/* Under lock. */
+static int take_welcome(struct local_peer *peer)
+{
+	struct otte_frame frame;
+	const uint8_t *payload;
+	int ret;
+
+	ret = otte_stream_receive(&peer->hello, &frame, &payload);
+	if (ret <= 0)
+		return ret;
+	if (frame.type != OTTE_FRAME_LANE_READY)
+		return otte_fail(-EPROTO, "a lane's hello is answered with frame type %u", frame.type);
+	otte_stream_fini(&peer->hello);
+	peer->state = LOCAL_READY;
+	/* The last connection may have been lost with its receipts; all that it brought is unmapped. */
+	return_one(peer, 0);
+	local_copy_kick(peer);
+	return 1;
+}
+
+static void lane_ready(struct otte_watch *watch, uint32_t events)
+{
+	struct local_peer *peer = container_of(watch, struct local_peer, lane);
+	bool said = false;
+	unsigned messages;
+	int ret = 1;
+
+	(void)events;
+	pthread_mutex_lock(&peer->lock);
+	for (messages = 0; messages < ROUND_MESSAGES && ret == 1 && peer->state != LOCAL_DOWN; messages++)
+		ret = peer->state == LOCAL_HELLO ? take_welcome(peer) : take_message(peer);
+	if (ret < 0) {
+		if (ret == -EPROTO)
+			atomic_fetch_add(&peer->local->bad_frames, 1);
+		said = !peer->said;
+		peer->said = true;
+		/* It may be dead: what is written into its memory now nobody may ever see. */
+		local_copy_abandon(peer, -ECONNRESET, true);
+		take_down(peer);
+	}
+	pthread_mutex_unlock(&peer->lock);
+	if (said)
+		otte_log(OTTE_LOG_INFO, "what is lent by a peer of this host goes back: %s",
+			 otte_error_text());
+}
+
+/* ---- Finding a grant ---- */
+
+/* Under lock: room for one more, by giving back the one whose last use is longest ago. */
+static int make_room(struct local_peer *peer)
+{
+	struct local_grant *grant, *next, *oldest = NULL;
+
+	if (HASH_COUNT(peer->grants) + peer->leaving < peer->local->env.config->local_maps)
+		return 0;
+	HASH_ITER(hh, peer->grants, grant, next)
+		if (grant->state != LOCAL_ASKED && !grant->users &&
+		    (!oldest || grant->used < oldest->used))
+			oldest = grant;
+	if (!oldest)
+		return otte_fail(-EDQUOT, "local.maps (%u) is full",
+				 peer->local->env.config->local_maps);
+	leave(peer, oldest);
+	return 0;
+}
+
+/* Under lock. */
+static int ask(struct local_peer *peer, const struct otte_work *work)
+{
+	const struct local_message message = {
+		.magic = LOCAL_MAGIC,
+		.type = LOCAL_ASK,
+		.op = work->op,
+		.region = work->region,
+	};
+	struct local_grant *grant;
+	int ret;
+
+	ret = make_room(peer);
+	if (ret)
+		return ret;
+	grant = calloc(1, sizeof(*grant));
+	if (!grant)
+		return otte_fail(-ENOMEM, "no memory for a grant");
+	grant->key.region = work->region;
+	grant->key.op = work->op;
+	grant->since_ns = otte_now_ns();
+	HASH_ADD(hh, peer->grants, key, sizeof(grant->key), grant);
+	if (!grant->hh.tbl) {
+		free(grant);
+		return otte_fail(-ENOMEM, "no memory for a grant");
+	}
+	ret = local_send(peer->lane.fd, &message, NULL);
+	if (ret) {
+		leave(peer, grant);
+		return otte_fail(ret, "a peer of this host does not take what is said to it");
+	}
+	return 1;
+}
+
+int local_peer_find(struct local_peer *peer, const struct otte_work *work, struct local_grant **out)
+{
+	struct local_grant *grant;
+
+	if (peer->state == LOCAL_HELLO)
+		return 1;
+	if (peer->state == LOCAL_DOWN)
+		return otte_fail(-ENOTCONN, "the peer cannot be reached within this host");
+	grant = find_key(peer, work->region, work->op);
+	if (grant && grant->state == LOCAL_REFUSED && otte_coarse_ns() - grant->since_ns > REFUSED_NS) {
+		leave(peer, grant);
+		grant = NULL;
+	}
+	if (!grant)
+		return ask(peer, work);
+	grant->used = ++peer->uses;
+	if (grant->state == LOCAL_ASKED)
+		return 1;
+	if (grant->state == LOCAL_REFUSED)
+		return otte_fail(grant->code, "the peer does not lend region %lu",
+				 (unsigned long)work->region);
+	if (!range_inside(work->offset, work->length, grant->length))
+		return otte_fail(-ERANGE, "[%lu, +%lu) is not inside region %lu of %lu bytes",
+				 (unsigned long)work->offset, (unsigned long)work->length,
+				 (unsigned long)work->region, (unsigned long)grant->length);
+	if (work->epoch != grant->epoch)
+		return otte_fail(-ESTALE, "a request for another epoch");
+	*out = grant;
+	return 0;
+}
+
+/* ---- What the engine asks ---- */
+
+int local_peer_open(struct otte_transport *transport, struct otte_control_client *control,
+		    void (*changed)(void *arg), void *arg, struct otte_transport_peer **out)
+{
+	struct local *local = container_of(transport, struct local, base);
+	struct local_peer *peer;
+	int ret;
+
+	peer = calloc(1, sizeof(*peer));
+	if (!peer)
+		return otte_fail(-ENOMEM, "no memory for a peer");
+	ret = local->next->ops->peer_open(local->next, control, changed, arg, &peer->next);
+	if (ret) {
+		free(peer);
+		return ret;
+	}
+	peer->base.ops = transport->ops;
+	peer->local = local;
+	peer->control = control;
+	peer->lane.fd = peer->kick.fd = -1;
+	peer->lane.ready = lane_ready;
+	peer->kick.ready = local_copy_ready;
+	peer->stopped = true;
+	pthread_mutex_init(&peer->lock, NULL);
+	*out = &peer->base;
+	return 0;
+}
+
+void local_peer_connect(struct otte_transport_peer *base)
+{
+	struct local_peer *peer = to_peer(base);
+
+	/* First, so that no request finds the other one ready and this one not begun. */
+	begin(peer);
+	peer->next->ops->peer_connect(peer->next);
+}
+
+void local_peer_stop(struct otte_transport_peer *base, int code)
+{
+	struct local_peer *peer = to_peer(base);
+
+	pthread_mutex_lock(&peer->lock);
+	peer->stopped = true;
+	local_copy_abandon(peer, code, false);
+	take_down(peer);
+	pthread_mutex_unlock(&peer->lock);
+	local_copy_fail(peer, code);
+	peer->next->ops->peer_stop(peer->next, code);
+}
+
+/* Under lock: the source has not said for too long what it was asked. */
+static bool overdue(struct local_peer *peer, uint64_t now_ns)
+{
+	uint64_t limit_ns = peer->local->env.config->control_timeout_ns;
+	struct local_grant *grant, *next;
+
+	if (peer->state == LOCAL_HELLO)
+		return now_ns - min_u64(now_ns, peer->since_ns) > limit_ns;
+	HASH_ITER(hh, peer->grants, grant, next)
+		if (grant->state == LOCAL_ASKED &&
+		    now_ns - min_u64(now_ns, grant->since_ns) > limit_ns)
+			return true;
+	return false;
+}
+
+void local_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
+{
+	struct local_peer *peer = to_peer(base);
+	bool again;
+
+	pthread_mutex_lock(&peer->lock);
+	if (peer->state != LOCAL_DOWN && overdue(peer, now_ns))
+		take_down(peer);
+	tell_counts(peer);
+	again = peer->state == LOCAL_DOWN && !peer->stopped && peer->since_ns <= now_ns;
+	pthread_mutex_unlock(&peer->lock);
+	if (again)
+		begin(peer);
+	peer->next->ops->peer_tick(peer->next, now_ns);
+}
+
+void local_peer_close(struct otte_transport_peer *base)
+{
+	struct local_peer *peer = to_peer(base);
+
+	if (peer->kick.fd >= 0)
+		otte_loop_remove(loop_of(peer), &peer->kick);
+	otte_fd_close(peer->kick.fd);
+	otte_fd_close(peer->lane.fd);
+	pthread_mutex_destroy(&peer->lock);
+	peer->next->ops->peer_close(peer->next);
+	free(peer);
+}
