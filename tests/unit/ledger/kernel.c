@@ -244,6 +244,32 @@ static void a_borrower_that_closes_leaves_a_record_until_the_lender_revokes(void
 	close_world(&w);
 }
 
+static void a_loan_that_is_released_is_settled_once(void **unused)
+{
+	struct otte_loan_terms terms;
+	struct world w;
+	uint64_t loan;
+
+	(void)unused;
+	open_world(&w, NULL);
+	terms = usual_terms(&w, local(&w, BORROWER));
+	loan = expose(&w, &terms);
+	close_client(&w, BORROWER);
+	assert_int_equal(w.ops->release(w.ledger, loan), 0);
+	expect_event(&w, LENDER, OTTE_EVENT_SETTLED, OTTE_EVIDENCE_FORCED, loan);
+	assert_int_equal(counters_of(&w).loans_settled, 1);
+	/* Where the lender has left, nobody reads of it. */
+	assert_int_equal(w.ops->client_open(w.ledger, "again", 0, &w.client[BORROWER]), 0);
+	w.id[BORROWER] = w.ops->client_id(w.client[BORROWER]);
+	terms.borrower = local(&w, BORROWER);
+	loan = expose(&w, &terms);
+	close_client(&w, BORROWER);
+	close_client(&w, LENDER);
+	assert_int_equal(w.ops->release(w.ledger, loan), 0);
+	assert_int_equal(counters_of(&w).loans_settled, 2);
+	close_world(&w);
+}
+
 /* In a child, another process; 0 where it accepted what it was offered. */
 static int borrow_and_die(int ids, int loans)
 {
@@ -1075,6 +1101,7 @@ const struct CMUnitTest kernel_tests[] = {
 	cmocka_unit_test(the_modules_room_for_regions_rules_where_it_is_less),
 	cmocka_unit_test(what_a_leaving_owner_lent_is_retained_for_its_borrower),
 	cmocka_unit_test(a_borrower_that_closes_leaves_a_record_until_the_lender_revokes),
+	cmocka_unit_test(a_loan_that_is_released_is_settled_once),
 	cmocka_unit_test(a_borrowers_exit_is_evidence_where_the_lender_accepts_it),
 	cmocka_unit_test(a_child_is_not_its_parents_client),
 	cmocka_unit_test(a_child_that_lives_does_not_keep_its_parents_client),
