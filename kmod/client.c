@@ -732,42 +732,13 @@ void otte_attest_put(struct otte_attest_record *attest)
 	kref_put(&attest->ref, attest_free);
 }
 
-/*
- * Takes the oldest nonce of @from that nobody reads just now off its receiver's queue; @to NULL: of
- * any receiver. It is the caller's to put, without the ledger. NULL: there is none.
- */
-static struct otte_attest_record *attest_take_oldest(struct otte_client *from,
-						     const struct otte_client *to)
-{
-	struct otte_attest_record *attest;
-
-	otte_ledger_assert_held();
-	list_for_each_entry_reverse(attest, &from->attests, link) {
-		if (to && attest->to != to)
-			continue;
-		if (!otte_event_take(attest->to, &attest->event))
-			continue;
-		list_del_init(&attest->link);
-		list_del_init(&attest->to_link);
-		return attest;
-	}
-	return NULL;
-}
-
-/*
- * Makes room for one more unread nonce of @from at @to. What is too many for the sender itself costs
- * its own oldest, at this receiver or at any: it must not depend on who does not read. What is too
- * many for the receiver is refused; a sender's tenant has no more there than others. *@old is the
- * caller's to put, or NULL.
- */
-static int attest_make_room(struct otte_client *from, struct otte_client *to,
-			    struct otte_attest_record **old)
+/* Whether @from may have one more unread nonce at @to; its tenant has no more than others. */
+static bool attest_has_room(struct otte_client *from, struct otte_client *to)
 {
 	unsigned int sent = 0, pair = 0, tenant = 0, received = 0;
 	struct otte_attest_record *attest;
 
 	otte_ledger_assert_held();
-	*old = NULL;
 	list_for_each_entry(attest, &from->attests, link)
 		sent++;
 	list_for_each_entry(attest, &to->attested, to_link) {
@@ -775,21 +746,16 @@ static int attest_make_room(struct otte_client *from, struct otte_client *to,
 		pair += attest->from == from;
 		tenant += otte_client_same_tenant(attest->from, from);
 	}
-	if (pair < ATTESTS_PER_PAIR &&
-	    (tenant >= ATTESTS_PER_TENANT || received >= ATTESTS_PER_RECEIVER))
-		return -EBUSY;
-	if (pair < ATTESTS_PER_PAIR && sent < ATTESTS_PER_SENDER)
-		return 0;
-	*old = attest_take_oldest(from, pair < ATTESTS_PER_PAIR ? NULL : to);
-	return *old ? 0 : -EBUSY;
+	return sent < ATTESTS_PER_SENDER && pair < ATTESTS_PER_PAIR &&
+	       tenant < ATTESTS_PER_TENANT && received < ATTESTS_PER_RECEIVER;
 }
 
 int otte_client_attest_ioctl(struct otte_client *client, void *arg)
 {
 	const struct otte_attest *uattest = arg;
-	struct otte_attest_record *attest, *old = NULL;
+	struct otte_attest_record *attest;
 	struct otte_client *to;
-	int err;
+	int err = 0;
 
 	attest = kzalloc(sizeof(*attest), GFP_KERNEL_ACCOUNT);
 	if (!attest)
@@ -804,8 +770,11 @@ int otte_client_attest_ioctl(struct otte_client *client, void *arg)
 
 	otte_ledger_lock();
 	to = otte_client_find(uattest->client);
-	err = to ? attest_make_room(client, to, &old) : -ENOENT;
-	if (!err) {
+	if (!to) {
+		err = -ENOENT;
+	} else if (!attest_has_room(client, to)) {
+		err = -EBUSY;
+	} else {
 		otte_client_get(to);
 		attest->to = to;
 		list_add(&attest->link, &client->attests);
@@ -813,8 +782,6 @@ int otte_client_attest_ioctl(struct otte_client *client, void *arg)
 		otte_event_post(to, &attest->event, OTTE_EVENT_ATTEST);
 	}
 	otte_ledger_unlock();
-	if (old)
-		otte_attest_put(old);
 	otte_attest_put(attest);
 	return err;
 }

@@ -139,25 +139,6 @@ bool otte_event_cancel(struct otte_client *client, struct otte_event_node *node,
 	return idle;
 }
 
-/*
- * Takes @node off, whatever it has to tell: the queue's reference is the caller's then. false: it is
- * idle, or its record is being copied out.
- */
-bool otte_event_take(struct otte_client *client, struct otte_event_node *node)
-{
-	struct otte_event_queue *queue = &client->events;
-	bool taken;
-
-	spin_lock(&queue->lock);
-	taken = node->pending && !(queue->claimed && queue->nodes.next == &node->link);
-	if (taken) {
-		node->pending = 0;
-		list_del_init(&node->link);
-	}
-	spin_unlock(&queue->lock);
-	return taken;
-}
-
 bool otte_event_idle(struct otte_client *client, struct otte_event_node *node)
 {
 	bool idle;

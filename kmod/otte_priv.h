@@ -230,7 +230,6 @@ void otte_event_post(struct otte_client *client, struct otte_event_node *node,
 		     enum otte_event_type type);
 /* Takes back types that were not read yet; true if @node is idle now. */
 bool otte_event_cancel(struct otte_client *client, struct otte_event_node *node, u32 types);
-bool otte_event_take(struct otte_client *client, struct otte_event_node *node);
 bool otte_event_idle(struct otte_client *client, struct otte_event_node *node);
 /* At the client's end: drops what is queued. Call without the ledger. */
 void otte_event_close(struct otte_client *client);

@@ -217,11 +217,9 @@ struct otte_client_init {
  *
  * Queues an %OTTE_EVENT_ATTEST for @client. The record carries @nonce and the sender's identity as
  * the module knows it. Two processes that exchange nonces over a socket and find them in these
- * events know which client is at the other end.
- *
- * Of one sender at most 8 unread ones are kept for each receiver and 64 in all: the one that would be
- * more replaces the oldest of these, which is never told. One receiver has at most 64 unread ones of
- * all clients of one user in one cgroup and 1024 in all; what would be more is refused (EBUSY).
+ * events know which client is at the other end. At most 8 unread ones for each sender and
+ * receiver, 64 for each sender, 64 for all clients of one user in one cgroup and 1024 for everybody
+ * at one receiver (EBUSY).
  */
 struct otte_attest {
 	__u32 size;

@@ -377,13 +377,17 @@ static int run_all(void)
 	return failed;
 }
 
-/* OTTE_TEST_LEDGER names one back end; the kernel's needs the module, and is run in a guest. */
+/*
+ * OTTE_TEST_LEDGER names one back end; the kernel's needs the module, and is run in a guest. OTTE_TEST_ONLY is a
+ * pattern of tests.
+ */
 int main(void)
 {
 	const char *wanted = getenv("OTTE_TEST_LEDGER");
 	int failed = 0, ran = 0;
 	size_t i;
 
+	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
 	if (!wanted)
 		wanted = "process";
 	for (i = 0; i < ARRAY_SIZE(backends); i++) {
