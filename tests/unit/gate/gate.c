@@ -20,6 +20,7 @@
 #include "engine/batch.h"
 #include "engine/engine.h"
 #include "engine/segment.h"
+#include "transport/tcp/tcp.h"
 #include "unit/engine/pair.h"
 #include "seen.h"
 
@@ -176,6 +177,37 @@ static void open_at_high_slot(struct pair *pair, void (*adjust)(struct otte_conf
 	to_slot(0, 0);
 }
 
+/* What the module would have given, beside the pattern: pages on which nobody waits. */
+static uint64_t load[512], share[512];
+
+static void no_kick(void *arg)
+{
+	(void)arg;
+}
+
+static void as_in_a_domain(const struct pair *pair)
+{
+	struct otte_slots *slots = &pair->requester->gate.slots;
+
+	memset(load, 0, sizeof(load));
+	memset(share, 0, sizeof(share));
+	slots->kick = no_kick;
+	slots->load = (const struct otte_load_page *)load;
+	slots->share = (struct otte_share_page *)share;
+}
+
+static struct otte_segment *open_other(const struct pair *pair, const struct pair *other)
+{
+	char address[OTTE_ADDRESS_MAX];
+	struct otte_segment *segment;
+
+	assert_int_equal(otte_engine_address(other->source, address, sizeof(address)), 0);
+	assert_int_equal(otte_segment_open(pair->requester, address, OTTE_EPOCH_ANY, 10 * SECOND,
+					   &segment),
+			 0);
+	return segment;
+}
+
 static void close_pair(struct pair *pair)
 {
 	otte_clock_fake(0);
@@ -232,6 +264,17 @@ static void let_pass(const struct pair *pair)
 		usleep(1000);
 		let_one_pass(pair);
 	}
+}
+
+/* The post that is held is started, ends, and the next one is held, if one waits. */
+static void start_held(const struct pair *pair, bool more)
+{
+	struct otte_work *work = atomic_exchange(&held, NULL);
+
+	assert_non_null(work);
+	__real_tcp_peer_start(held_peer, work);
+	while (more && !atomic_load(&held))
+		let_one_pass(pair);
 }
 
 /* ---- Waiting, and its regular end ---- */
@@ -381,6 +424,29 @@ static void a_look_asked_for_while_the_timer_fires_is_in_time(void **state)
 	to_slot(2, 0);
 	assert_int_equal(otte_batch_wait(pair.batch, -1), 0);
 	close_pair(&pair);
+}
+
+/* Bytes are then counted at none. */
+static void a_transport_without_nics_serves_a_domain_too(void **state)
+{
+	struct otte_transport_ops without = otte_tcp_transport;
+	struct otte_transport *transport;
+	struct otte_segment *segment;
+	struct pair pair, other;
+
+	(void)state;
+	pair_open(&other, SIZE, ungated);
+	pair_open(&pair, SIZE, gated);
+	without.peer_nic = NULL;
+	transport = pair.requester->tcp;
+	as_in_a_domain(&pair);
+	transport->ops = &without;
+	segment = open_other(&pair, &other);
+	assert_int_equal(segment->peer->window.nic, OTTE_SLOTS_NO_NIC);
+	transport->ops = &otte_tcp_transport;
+	assert_int_equal(otte_segment_close(segment), 0);
+	pair_close(&pair);
+	pair_close(&other);
 }
 
 /* ---- Other ends of a wait ---- */
@@ -582,17 +648,6 @@ static void neighbours_below_high_are_merged_within_the_bound(void **state)
 	assert_int_equal(post_count, 5);
 	assert_int_equal(posts[4].bytes, 64 * KIB);
 	close_pair(&pair);
-}
-
-/* The post that is held is started, ends, and the next one is held, if one waits. */
-static void start_held(const struct pair *pair, bool more)
-{
-	struct otte_work *work = atomic_exchange(&held, NULL);
-
-	assert_non_null(work);
-	__real_tcp_peer_start(held_peer, work);
-	while (more && !atomic_load(&held))
-		let_one_pass(pair);
 }
 
 static void one_below_high(struct otte_config *config)
@@ -903,6 +958,7 @@ int main(void)
 		cmocka_unit_test(what_waits_leaves_by_priority_and_in_its_order),
 		cmocka_unit_test(the_engine_wakes_when_the_slot_opens),
 		cmocka_unit_test(a_look_asked_for_while_the_timer_fires_is_in_time),
+		cmocka_unit_test(a_transport_without_nics_serves_a_domain_too),
 		cmocka_unit_test(a_deadline_in_the_queue_is_etime_and_nothing_moved),
 		cmocka_unit_test(a_deadline_comes_before_a_slot_that_opens_with_it),
 		cmocka_unit_test(cancelled_in_the_queue_nothing_moved),
