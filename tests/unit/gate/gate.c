@@ -426,6 +426,44 @@ static void a_look_asked_for_while_the_timer_fires_is_in_time(void **state)
 	close_pair(&pair);
 }
 
+/* Of the same engine, for another peer; on a clock that never comes to the slot that it waits for. */
+static void the_end_of_what_was_above_wakes_who_waits_for_another_peer(void **state)
+{
+	struct otte_request request;
+	struct otte_segment *segment;
+	struct pair pair, other;
+	unsigned i;
+
+	(void)state;
+	pair_open(&other, SIZE, ungated);
+	open_at_high_slot(&pair, gated);
+	otte_clock_fake(0);
+	segment = open_other(&pair, &other);
+	as_in_a_domain(&pair);
+	cycle_ns += 10000 * (3 * SLOT_NS);
+	to_slot(0, 0);
+	hold_posts = true;
+	submit(&pair, OTTE_READ, HIGH, 0);
+	request = request_of(&pair, OTTE_READ, LOW, 1);
+	request.segment = segment;
+	request.remote_region = otte_region_id(other.remote);
+	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
+	let_pass(&pair);
+	assert_int_equal(post_count, 1);
+	assert_int_equal(stats_of(pair.requester).waiting_low, 1);
+	hold_posts = false;
+	start_held(&pair, false);
+	for (i = 0; i < 500 && task_of(pair.batch, 1).state != OTTE_TASK_COMPLETED; i++)
+		let_pass(&pair);
+	assert_int_equal(task_of(pair.batch, 1).state, OTTE_TASK_COMPLETED);
+	assert_int_equal(post_count, 2);
+	otte_clock_fake(0);
+	assert_int_equal(otte_batch_reset(pair.batch), 0);
+	assert_int_equal(otte_segment_close(segment), 0);
+	pair_close(&pair);
+	pair_close(&other);
+}
+
 /* Bytes are then counted at none. */
 static void a_transport_without_nics_serves_a_domain_too(void **state)
 {
@@ -958,6 +996,7 @@ int main(void)
 		cmocka_unit_test(what_waits_leaves_by_priority_and_in_its_order),
 		cmocka_unit_test(the_engine_wakes_when_the_slot_opens),
 		cmocka_unit_test(a_look_asked_for_while_the_timer_fires_is_in_time),
+		cmocka_unit_test(the_end_of_what_was_above_wakes_who_waits_for_another_peer),
 		cmocka_unit_test(a_transport_without_nics_serves_a_domain_too),
 		cmocka_unit_test(a_deadline_in_the_queue_is_etime_and_nothing_moved),
 		cmocka_unit_test(a_deadline_comes_before_a_slot_that_opens_with_it),
