@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/util.h"
 #include "engine/batch.h"
 #include "engine/engine.h"
@@ -485,6 +486,95 @@ static void a_transport_without_nics_serves_a_domain_too(void **state)
 	assert_int_equal(otte_segment_close(segment), 0);
 	pair_close(&pair);
 	pair_close(&other);
+}
+
+/* ---- What the log has of a domain ---- */
+
+static _Atomic unsigned warnings;
+
+static void count_warnings(void *arg, enum otte_log_level level, const char *text)
+{
+	(void)arg;
+	if (level == OTTE_LOG_WARNING && strstr(text, "slots of domain "))
+		atomic_fetch_add(&warnings, 1);
+}
+
+static int refuse_nic(struct otte_ledger_client *client, const char *nic, uint32_t *index)
+{
+	(void)client;
+	(void)index;
+	return otte_fail(-EDQUOT, "NIC %s", nic);
+}
+
+static int give_pages(struct otte_ledger_client *client, const char *name,
+		      struct otte_ledger_domain *domain)
+{
+	static uint64_t slot[512];
+
+	(void)client;
+	(void)name;
+	domain->slot = (const struct otte_slot_page *)slot;
+	domain->load = (const struct otte_load_page *)load;
+	domain->share = (struct otte_share_page *)share;
+	return 0;
+}
+
+/* The engine's gate opened as if its ledger were one that has domains. */
+static void open_in_domain(struct otte_engine *engine, struct otte_ledger_ops *ops)
+{
+	*ops = *engine->ledger->ops;
+	ops->domain_join = give_pages;
+	ops->domain_nic = refuse_nic;
+	engine->ledger->ops = ops;
+	strcpy(engine->config.slots_domain, "test");
+	atomic_store(&warnings, 0);
+	assert_int_equal(otte_gate_open(engine), 0);
+}
+
+static void a_nic_that_is_not_counted_is_told_of_once(void **state)
+{
+	const struct otte_ledger_ops *before;
+	struct otte_ledger_ops ops;
+	struct pair pair;
+	int i;
+
+	(void)state;
+	pair_open(&pair, SIZE, ungated);
+	before = pair.requester->ledger->ops;
+	otte_log_set(count_warnings, NULL, OTTE_LOG_WARNING);
+	open_in_domain(pair.requester, &ops);
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(otte_gate_nic(pair.requester, "left"), OTTE_SLOTS_NO_NIC);
+		assert_int_equal(otte_gate_nic(pair.requester, "right"), OTTE_SLOTS_NO_NIC);
+	}
+	assert_int_equal(warnings, 2);
+	otte_log_set(NULL, NULL, OTTE_LOG_WARNING);
+	pair.requester->ledger->ops = before;
+	pair_close(&pair);
+}
+
+static void a_pattern_that_a_domain_ignores_is_told_of(void **state)
+{
+	const struct otte_ledger_ops *before;
+	struct otte_ledger_ops ops;
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 3; i++) {
+		pair_open(&pair, SIZE, ungated);
+		before = pair.requester->ledger->ops;
+		otte_log_set(count_warnings, NULL, OTTE_LOG_WARNING);
+		if (i == 1)
+			strcpy(pair.requester->config.slots_pattern, "high,low");
+		if (i == 2)
+			pair.requester->config.slot_interval_ns++;
+		open_in_domain(pair.requester, &ops);
+		assert_int_equal(warnings, i > 0);
+		otte_log_set(NULL, NULL, OTTE_LOG_WARNING);
+		pair.requester->ledger->ops = before;
+		pair_close(&pair);
+	}
 }
 
 /* ---- Other ends of a wait ---- */
@@ -998,6 +1088,8 @@ int main(void)
 		cmocka_unit_test(a_look_asked_for_while_the_timer_fires_is_in_time),
 		cmocka_unit_test(the_end_of_what_was_above_wakes_who_waits_for_another_peer),
 		cmocka_unit_test(a_transport_without_nics_serves_a_domain_too),
+		cmocka_unit_test(a_nic_that_is_not_counted_is_told_of_once),
+		cmocka_unit_test(a_pattern_that_a_domain_ignores_is_told_of),
 		cmocka_unit_test(a_deadline_in_the_queue_is_etime_and_nothing_moved),
 		cmocka_unit_test(a_deadline_comes_before_a_slot_that_opens_with_it),
 		cmocka_unit_test(cancelled_in_the_queue_nothing_moved),
