@@ -2,6 +2,8 @@
 #include "engine/gate.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -67,6 +69,19 @@ static void kick(void *arg)
 	engine->ledger->ops->domain_kick(engine->client);
 }
 
+/* The administrator's pattern rules. */
+static void tell_what_is_ignored(const struct otte_config *config)
+{
+	struct otte_config defaults;
+
+	if (!otte_config_init(&defaults, sizeof(defaults)) &&
+	    (strcmp(config->slots_pattern, defaults.slots_pattern) ||
+	     config->slot_interval_ns != defaults.slot_interval_ns))
+		otte_log(OTTE_LOG_WARNING,
+			 "slots of domain %s: the module has the pattern; slots.pattern and slots.interval_us are ignored",
+			 config->slots_domain);
+}
+
 /* The module's domain: pattern, and who waits. */
 static int join_domain(struct otte_engine *engine)
 {
@@ -82,6 +97,7 @@ static int join_domain(struct otte_engine *engine)
 	domain.load = pages.load;
 	domain.share = pages.share;
 	otte_slots_open_domain(&engine->gate.slots, &domain, config->low_inflight_bytes);
+	tell_what_is_ignored(config);
 	return 0;
 }
 
@@ -155,16 +171,34 @@ struct otte_slots *otte_gate_slots(struct otte_engine *engine)
 	return engine->gate.open ? &engine->gate.slots : NULL;
 }
 
+/* Under gate->lock. */
+static bool is_news(struct otte_gate *gate, const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < OTTE_GATE_UNCOUNTED && gate->uncounted[i][0]; i++)
+		if (!strcmp(gate->uncounted[i], name))
+			return false;
+	if (i < OTTE_GATE_UNCOUNTED)
+		snprintf(gate->uncounted[i], sizeof(gate->uncounted[i]), "%s", name);
+	return i < OTTE_GATE_UNCOUNTED;
+}
+
 uint8_t otte_gate_nic(struct otte_engine *engine, const char *name)
 {
-	const struct otte_gate *gate = &engine->gate;
+	struct otte_gate *gate = &engine->gate;
+	bool news;
 	uint32_t index;
 
 	if (!gate->open || !gate->slots.share)
 		return OTTE_SLOTS_NO_NIC;
 	if (!engine->ledger->ops->domain_nic(engine->client, name, &index))
 		return (uint8_t)index;
-	otte_log(OTTE_LOG_WARNING, "slots of domain %s: bytes under way are not told of: %s",
-		 engine->config.slots_domain, otte_error_text());
+	pthread_mutex_lock(&gate->lock);
+	news = is_news(gate, name);
+	pthread_mutex_unlock(&gate->lock);
+	if (news)
+		otte_log(OTTE_LOG_WARNING, "slots of domain %s: bytes under way are not told of: %s",
+			 engine->config.slots_domain, otte_error_text());
 	return OTTE_SLOTS_NO_NIC;
 }

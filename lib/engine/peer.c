@@ -147,7 +147,7 @@ static uint8_t find_nic(struct otte_peer *peer)
 {
 	char name[IF_NAMESIZE];
 
-	if (!peer->window.slots || !peer->window.slots->share ||
+	if (!peer->window.slots || !peer->window.slots->share || !peer->tcp->ops->peer_nic ||
 	    peer->tcp->ops->peer_nic(peer->tcp, name))
 		return OTTE_SLOTS_NO_NIC;
 	return otte_gate_nic(peer->engine, name);

@@ -320,8 +320,7 @@ static _Atomic uint64_t *asked(const struct otte_slots *slots, unsigned priority
 
 static bool waits(const struct otte_slots *slots, unsigned priority)
 {
-	return others_wait(slots, priority) ||
-	       atomic_load_explicit(asked(slots, priority), memory_order_relaxed);
+	return others_wait(slots, priority) || atomic_load(asked(slots, priority));
 }
 
 /* Those above whom nobody in the domain waits. */
@@ -409,10 +408,9 @@ void otte_slots_ask(struct otte_slots *slots, unsigned priority, uint64_t bytes)
 		tell(slots, priority);
 }
 
-void otte_slots_answered(struct otte_slots *slots, unsigned priority, uint64_t bytes)
+bool otte_slots_answered(struct otte_slots *slots, unsigned priority, uint64_t bytes)
 {
-	if (slots->share)
-		atomic_fetch_sub(asked(slots, priority), bytes);
+	return slots->share && atomic_fetch_sub(asked(slots, priority), bytes) == bytes;
 }
 
 /*
@@ -453,8 +451,8 @@ uint64_t otte_slots_nic_others(const struct otte_slots *slots, uint8_t nic)
 /* ---- Who waits in this process ---- */
 
 /*
- * Who waits says so before it tries to take, and who gives looks at who waits afterwards, all in one order: one of
- * the two sees the other.
+ * Who waits says so before it tries to take, or looks at who asked above, and who gives, or is the last to be
+ * answered above, looks at who waits afterwards, all in one order: one of the two sees the other.
  */
 void otte_slots_wait(struct otte_slots *slots, unsigned priority, int64_t bytes)
 {

@@ -101,10 +101,11 @@ unsigned otte_slots_admit(const struct otte_slots *slots, unsigned wanted, uint6
 
 /*
  * What the domain is told of who waits: bytes that were asked for, before they are posted, and those
- * of them that are done or never will be.
+ * of them that are done or never will be. True: they were the last of this process at that priority, and who
+ * waits below may go.
  */
 void otte_slots_ask(struct otte_slots *slots, unsigned priority, uint64_t bytes);
-void otte_slots_answered(struct otte_slots *slots, unsigned priority, uint64_t bytes);
+bool otte_slots_answered(struct otte_slots *slots, unsigned priority, uint64_t bytes);
 
 /*
  * Bytes under way at a NIC of the domain's, by its index: what others are told of, and, for who chooses

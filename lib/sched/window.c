@@ -157,12 +157,15 @@ bool otte_window_remove(struct otte_window *window, struct otte_queue_entry *ent
 
 static OTTE_COLD bool leave_gated(struct otte_window *window, const struct otte_queue_entry *entry)
 {
-	otte_slots_arrive(window->slots, entry->nic, entry->bytes);
-	otte_slots_answered(window->slots, entry->priority, entry->bytes);
-	if (entry->priority == HIGH)
+	struct otte_slots *slots = window->slots;
+	bool last;
+
+	otte_slots_arrive(slots, entry->nic, entry->bytes);
+	last = otte_slots_answered(slots, entry->priority, entry->bytes);
+	otte_slots_give(slots, entry->priority, entry->bytes);
+	if (entry->priority == HIGH && !last)
 		return false;
-	otte_slots_give(window->slots, entry->priority, entry->bytes);
-	return otte_slots_low_waiting(window->slots) > window->low_waiting;
+	return otte_slots_low_waiting(slots) > window->low_waiting;
 }
 
 bool otte_window_done(struct otte_window *window, struct otte_queue_entry *entry)

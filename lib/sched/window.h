@@ -46,7 +46,10 @@ static inline bool otte_window_waiting(const struct otte_window *window)
 }
 /* Take back an entry that still waits. False: it is under way. */
 bool otte_window_remove(struct otte_window *window, struct otte_queue_entry *entry);
-/* True: that made room for other windows of the engine too, where something waits; all are to be looked at. */
+/*
+ * True: what waits in other windows of the engine may go now, too: there is room, or the last one above them is
+ * over. All are to be looked at.
+ */
 bool otte_window_done(struct otte_window *window, struct otte_queue_entry *entry);
 
 #endif

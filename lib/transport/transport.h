@@ -173,7 +173,10 @@ struct otte_transport_ops {
 	void (*peer_connect)(struct otte_transport_peer *peer);
 	/* 1: work can start; 0: still connecting; negative: it cannot, and why. */
 	int (*peer_ready)(struct otte_transport_peer *peer);
-	/* Of a peer that is ready: the NIC that its bytes pass. Negative: it cannot be said. */
+	/*
+	 * Of a peer that is ready: the NIC that its bytes pass. Negative: it cannot be said. NULL: they pass
+	 * none.
+	 */
 	int (*peer_nic)(struct otte_transport_peer *peer, char name[IF_NAMESIZE]);
 	/* The peer is lost: every work ends with `code`, its local range drained. */
 	void (*peer_stop)(struct otte_transport_peer *peer, int code);

@@ -18,8 +18,8 @@
 struct question {
 	struct nlmsghdr header;
 	struct rtmsg route;
-	struct rtattr to;
-	uint8_t address[sizeof(struct in6_addr)];
+	uint8_t attributes[RTA_SPACE(sizeof(struct in6_addr)) + RTA_SPACE(sizeof(uint32_t))]
+		__attribute__((aligned(RTA_ALIGNTO)));
 };
 
 union answer {
@@ -27,27 +27,52 @@ union answer {
 	uint8_t bytes[2048];
 };
 
-static int put_address(struct question *question, const struct sockaddr_storage *to)
+static void put_attribute(struct question *question, unsigned short type, const void *data,
+			  size_t length)
 {
-	const struct sockaddr_in *to4 = (const struct sockaddr_in *)to;
-	const struct sockaddr_in6 *to6 = (const struct sockaddr_in6 *)to;
-	const void *address = &to4->sin_addr;
-	uint8_t length = sizeof(to4->sin_addr);
+	size_t used = question->header.nlmsg_len - NLMSG_LENGTH(sizeof(question->route));
+	struct rtattr *attribute = (struct rtattr *)(question->attributes + used);
 
-	if (to->ss_family == AF_INET6) {
-		address = &to6->sin6_addr;
-		length = sizeof(to6->sin6_addr);
-	} else if (to->ss_family != AF_INET) {
-		return -EAFNOSUPPORT;
-	}
-	memcpy(question->address, address, length);
-	question->to.rta_type = RTA_DST;
-	question->to.rta_len = (unsigned short)RTA_LENGTH(length);
-	question->route.rtm_family = (unsigned char)to->ss_family;
+	attribute->rta_type = type;
+	attribute->rta_len = (unsigned short)RTA_LENGTH(length);
+	memcpy(RTA_DATA(attribute), data, length);
+	question->header.nlmsg_len += RTA_SPACE(length);
+}
+
+static void put_address(struct question *question, uint8_t family, const void *address,
+			uint8_t length)
+{
+	question->route.rtm_family = family;
 	question->route.rtm_dst_len = (unsigned char)(length * 8);
+	put_attribute(question, RTA_DST, address, length);
+}
+
+static void put_address6(struct question *question, const struct sockaddr_in6 *to)
+{
+	const uint8_t *bytes = to->sin6_addr.s6_addr;
+
+	if (IN6_IS_ADDR_V4MAPPED(&to->sin6_addr)) {
+		put_address(question, AF_INET, bytes + 12, sizeof(struct in_addr));
+		return;
+	}
+	put_address(question, AF_INET6, bytes, sizeof(to->sin6_addr));
+	/* A link-local address is one of each interface. */
+	if (to->sin6_scope_id)
+		put_attribute(question, RTA_OIF, &to->sin6_scope_id, sizeof(to->sin6_scope_id));
+}
+
+static int put_question(struct question *question, const struct sockaddr_storage *to)
+{
 	question->header.nlmsg_type = RTM_GETROUTE;
 	question->header.nlmsg_flags = NLM_F_REQUEST;
-	question->header.nlmsg_len = NLMSG_LENGTH(sizeof(question->route)) + RTA_SPACE(length);
+	question->header.nlmsg_len = NLMSG_LENGTH(sizeof(question->route));
+	if (to->ss_family == AF_INET6)
+		put_address6(question, (const struct sockaddr_in6 *)to);
+	else if (to->ss_family == AF_INET)
+		put_address(question, AF_INET, &((const struct sockaddr_in *)to)->sin_addr,
+			    sizeof(struct in_addr));
+	else
+		return -EAFNOSUPPORT;
 	return 0;
 }
 
@@ -95,7 +120,7 @@ static int ask(const struct question *question)
 int tcp_route_interface(const struct sockaddr_storage *to, char name[IF_NAMESIZE])
 {
 	struct question question = { 0 };
-	int ret = put_address(&question, to);
+	int ret = put_question(&question, to);
 
 	if (!ret)
 		ret = ask(&question);

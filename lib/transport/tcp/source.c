@@ -625,15 +625,20 @@ static ssize_t send_made_up(struct source_lane *lane, uint64_t payload)
 			     MSG_MORE | MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+/* What is left of the answer's head, with something behind it to come. */
+static ssize_t send_head(struct source_lane *lane)
+{
+	return otte_sys_send(lane->watch.fd, lane->answer + lane->moved,
+			     lane->head - lane->moved, MSG_MORE | MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 /* As send() without a copy: the answer's head has a place of its own, which is used again at once, and so is copied. */
 static ssize_t send_zerocopy(struct source_lane *lane, uint64_t payload)
 {
 	uint64_t into = lane->moved - lane->head;
 
 	if (lane->moved < lane->head)
-		return otte_sys_send(lane->watch.fd, lane->answer + lane->moved,
-				     lane->head - lane->moved,
-				     MSG_MORE | MSG_DONTWAIT | MSG_NOSIGNAL);
+		return send_head(lane);
 	return tcp_zerocopy_send(lane->zerocopy, &lane->sending->claim, lane->address + into,
 				 payload - into);
 }
@@ -670,18 +675,14 @@ static void end_answer(struct source_lane *lane)
 	become(lane, SOURCE_REQUEST);
 }
 
-static bool wants_made_up(const struct source_lane *lane)
-{
-	return lane->lost && lane->moved >= lane->head;
-}
-
 /* As send(): of an answer with so much payload, the part that is next. */
 static OTTE_FRAMELESS ssize_t send_part(struct source_lane *lane, uint64_t payload)
 {
 	if (lane->guard && lane->moved == lane->head + payload)
 		return send_verdict(lane);
-	if (wants_made_up(lane))
-		return send_made_up(lane, payload);
+	/* Nothing is read of memory that was found gone, wherever in the answer that was. */
+	if (lane->lost)
+		return lane->moved < lane->head ? send_head(lane) : send_made_up(lane, payload);
 	return wants_zerocopy(lane, payload) ? send_zerocopy(lane, payload) :
 					       send_copied(lane, payload);
 }
@@ -689,8 +690,7 @@ static OTTE_FRAMELESS ssize_t send_part(struct source_lane *lane, uint64_t paylo
 /* A part is out, and the next one need not have found the socket full. */
 static bool goes_on(const struct source_lane *lane, uint64_t payload)
 {
-	return lane->lost || lane->moved == lane->head ||
-	       lane->moved == lane->head + payload;
+	return lane->lost || lane->moved == lane->head || lane->moved == lane->head + payload;
 }
 
 static OTTE_FRAMELESS int send_some(struct source_lane *lane)
@@ -758,7 +758,6 @@ static bool between_requests(const struct source_lane *lane)
  */
 static void note_pace(struct source_lane *lane, unsigned served)
 {
-	lane->progress_ns = otte_coarse_ns();
 	if (lane->eager) {
 		lane->eager = served > 1 || !between_requests(lane);
 	} else if (++lane->rounds % PACE_ROUNDS == 0) {
@@ -830,6 +829,8 @@ static bool is_lost(const struct source_lane *lane, uint32_t events)
 static void source_ready(struct otte_watch *watch, uint32_t events)
 {
 	struct source_lane *lane = container_of(watch, struct source_lane, watch);
+	const enum source_state begun = lane->state;
+	const uint64_t begun_moved = lane->moved;
 	unsigned served = 0, steps = 0;
 	uint64_t bytes = 0;
 	int ret;
@@ -860,6 +861,9 @@ static void source_ready(struct otte_watch *watch, uint32_t events)
 		close_lane(lane);
 		return;
 	}
+	/* A round that moved nothing is no progress: the tick ends a lane that goes round and round. */
+	if (served || lane->state != begun || lane->moved != begun_moved)
+		lane->progress_ns = otte_coarse_ns();
 	note_pace(lane, served);
 	lane->lone_rounds = served == 1 && !lane->eager && between_requests(lane) ?
 				    lane->lone_rounds + 1 : 0;

@@ -663,6 +663,44 @@ static void what_was_asked_for_counts_until_it_is_done(void **state)
 	otte_clock_fake(0);
 }
 
+/* Whose window is told otherwise: it has it from the end of its own. */
+static void the_end_of_the_last_above_is_for_those_who_wait_elsewhere(void **state)
+{
+	struct otte_queue_entry high[2] = { { .bytes = 10 }, { .bytes = 30 } };
+	struct otte_queue_entry own = { .bytes = 1, .priority = 2 };
+	struct otte_queue_entry low = { .bytes = 20, .priority = 2 };
+	struct otte_window window, other;
+	struct domain d;
+
+	(void)state;
+	window_init(&window, &d);
+	other = window;
+	otte_clock_fake(600 * NSEC_PER_MSEC); /* a High slot */
+	assert_true(otte_window_enter(&window, &high[0]));
+	assert_true(otte_window_enter(&window, &high[1]));
+	assert_int_equal(otte_window_push(&window, &own), 0);
+	assert_int_equal(otte_window_push(&other, &low), 0);
+	assert_null(otte_window_next(&other));
+	assert_false(otte_window_done(&window, &high[1]));
+	assert_true(otte_window_done(&window, &high[0]));
+	assert_ptr_equal(otte_window_next(&other), &low);
+	/* Nobody else waits. */
+	assert_true(otte_window_remove(&window, &own));
+	assert_true(otte_window_enter(&window, &high[0]));
+	assert_int_equal(otte_window_push(&window, &own), 0);
+	assert_false(otte_window_done(&window, &high[0]));
+	assert_true(otte_window_remove(&window, &own));
+	/* By the clock alone it makes no difference. */
+	otte_window_done(&other, &low);
+	d.slots.load = NULL;
+	d.slots.share = NULL;
+	assert_true(otte_window_enter(&window, &high[0]));
+	assert_int_equal(otte_window_push(&other, &low), 0);
+	assert_false(otte_window_done(&window, &high[0]));
+	assert_true(otte_window_remove(&other, &low));
+	otte_clock_fake(0);
+}
+
 /* Those under way only, by the NIC that they went by, whichever the peer has now. */
 static void bytes_under_way_are_told_of_by_nic(void **state)
 {
@@ -881,6 +919,7 @@ int main(void)
 		cmocka_unit_test(others_who_wait_below_are_to_hear_at_once),
 		cmocka_unit_test(by_the_clock_alone_nobody_is_told),
 		cmocka_unit_test(what_was_asked_for_counts_until_it_is_done),
+		cmocka_unit_test(the_end_of_the_last_above_is_for_those_who_wait_elsewhere),
 		cmocka_unit_test(bytes_under_way_are_told_of_by_nic),
 		cmocka_unit_test(a_torn_page_is_never_believed),
 		cmocka_unit_test(bytes_below_high_are_bounded_together),
