@@ -219,8 +219,10 @@ struct otte_lane_request {
  *
  * Where `mask` is not 0 one byte more follows, the verdict, which was read after all of them: they are what
  * was asked for if it is `fresh` in the bits of `mask`. Otherwise the memory went away while it was sent, and
- * the READ has failed with -ESTALE. A READ with a mark whose answer would have a verdict is refused with -EAGAIN:
- * it is to be asked again, without a mark.
+ * the READ has failed with -ESTALE. It is the low byte of the region's status word as the source has it: the
+ * bits outside `mask` say whether the memory is suspect or its owner fenced. They mean nothing here, and are to be
+ * ignored; a source that is to hide them sends a verdict of its own. A READ with a mark whose answer would have a
+ * verdict is refused with -EAGAIN: it is to be asked again, without a mark.
  */
 struct otte_lane_answer {
 	uint8_t op;

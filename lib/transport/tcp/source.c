@@ -856,6 +856,9 @@ static void source_ready(struct otte_watch *watch, uint32_t events)
 				break;
 		}
 	} while (ret > 0 && ++steps < ROUND_STEPS);
+	/* An answer that is left for the next round: no more requests need come to bring that about. */
+	if (ret > 0 && lane->state == SOURCE_ANSWER)
+		ret = ask_for_room(lane, true);
 	if (ret < 0) {
 		otte_log(OTTE_LOG_DEBUG, "a peer's lane ends: %s", otte_error_text());
 		close_lane(lane);

@@ -100,6 +100,7 @@ static _Atomic size_t room;
 /* The payload is found gone behind so many more bytes of an answer; negative: it is there. */
 static _Atomic int gap = -1;
 static _Atomic bool gap_heals; /* by the time it was found */
+static _Atomic bool gap_each;  /* right behind the head of each answer */
 static _Atomic unsigned verdicts;
 
 typedef ssize_t (*sendmsg_call)(int fd, const struct msghdr *message, int flags);
@@ -153,9 +154,12 @@ static ssize_t send_in_order(sendmsg_call call, int fd, const struct msghdr *mes
 {
 	size_t last = message->msg_iovlen - 1;
 	size_t before = bytes_of(message, last), full = atomic_exchange(&room, 0);
-	int there = atomic_load(&gap);
+	int there;
 	ssize_t n;
 
+	if (atomic_load(&gap_each))
+		atomic_store(&gap, message->msg_iov[0].iov_len == 64 ? 64 : 0);
+	there = atomic_load(&gap);
 	if (there >= 0)
 		return send_before_gap(call, fd, message, flags, there);
 	if (full)
@@ -517,6 +521,37 @@ static void a_read_that_meets_a_hole_fails_alone(void **state)
 	close_watched(&pair);
 }
 
+static void one_lane(struct otte_config *config)
+{
+	config->tcp_lanes = 1;
+}
+
+/* What a round leaves is gone on with, also where the peer has nothing more to ask. */
+static void many_answers_with_holes_are_not_left_halfway(void **state)
+{
+	const uint64_t piece = 12 * KIB;
+	struct otte_request request;
+	uint32_t count, i;
+	struct pair pair;
+
+	(void)state;
+	open_watched(&pair, one_lane);
+	run(&pair, OTTE_READ, SIZE);
+	atomic_store(&gap_each, true);
+	for (count = 1; count <= 3 * SIZE / piece; count++) {
+		assert_int_equal(otte_batch_reset(pair.batch), 0);
+		for (i = count % (SIZE / piece); i--;) {
+			request = pair_request(&pair, OTTE_READ, i * piece, i * piece, piece);
+			assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
+		}
+		assert_int_equal(otte_batch_wait(pair.batch, 5 * SECOND), 0);
+	}
+	atomic_store(&gap_each, false);
+	atomic_store(&gap, -1);
+	assert_int_equal(lanes_lost(&pair), 0);
+	close_watched(&pair);
+}
+
 /* Nobody makes up so much: the connection ends, and what is there by then is read again. */
 static void a_hole_with_much_behind_it_costs_the_connection_and_the_retry_gets_it(void **state)
 {
@@ -604,6 +639,7 @@ int main(void)
 		cmocka_unit_test(many_lone_reads_have_their_verdicts_too),
 		cmocka_unit_test(a_verdict_that_finds_no_room_follows_later),
 		cmocka_unit_test(a_read_that_meets_a_hole_fails_alone),
+		cmocka_unit_test(many_answers_with_holes_are_not_left_halfway),
 		cmocka_unit_test(a_hole_with_much_behind_it_costs_the_connection_and_the_retry_gets_it),
 		cmocka_unit_test(what_is_guarded_arrives_as_it_was),
 		cmocka_unit_test(what_the_engine_mapped_is_served_without_a_guard),
