@@ -78,7 +78,8 @@ static void tell_what_is_ignored(const struct otte_config *config)
 	    (strcmp(config->slots_pattern, defaults.slots_pattern) ||
 	     config->slot_interval_ns != defaults.slot_interval_ns))
 		otte_log(OTTE_LOG_WARNING,
-			 "slots of domain %s: the module has the pattern; slots.pattern and slots.interval_us are ignored",
+			 "slots of domain %s: the module has the pattern; slots.pattern and "
+			 "slots.interval_us are ignored",
 			 config->slots_domain);
 }
 

@@ -604,7 +604,7 @@ static void with_a_key_nobody_without_it_is_attested(void **state)
 static void without_memory_to_await_a_nonce_nobody_is_let_in(void **state)
 {
 	struct otte_engine *forgetful, *other = make();
-	uint64_t client;
+	uint64_t client = 0;
 
 	(void)state;
 	twist.forgetful = true;
