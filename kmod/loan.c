@@ -520,7 +520,7 @@ static int loan_accept(struct otte_loan *loan, struct otte_client *borrower, u32
 		return -ENOENT;
 	if (otte_fence_blocks(loan->lender, borrower))
 		return -EKEYREVOKED;
-	if (!region_fresh(region, loan->flags))
+	if (!region_fresh(region, 0)) /* its borrower holds pages */
 		return -ESTALE;
 	if (window)
 		otte_map_slot_use(loan, window);

@@ -6,7 +6,8 @@
 
 UNIT_NAMES := $(sort $(notdir $(patsubst %/,%,$(dir $(wildcard tests/unit/*/*.c)))))
 # The ledger's tests fail allocations, calls of the module and sockets one by one, and hide what the module can.
-LDFLAGS_unit_ledger := $(addprefix -Wl$(comma)--wrap=,malloc calloc ioctl socket otte_module_query)
+LDFLAGS_unit_ledger := $(addprefix -Wl$(comma)--wrap=,malloc calloc ioctl socket otte_module_query \
+	otte_module_event)
 # Which node is the module's, and what stands behind it.
 LDFLAGS_unit_errors := $(addprefix -Wl$(comma)--wrap=,otte_ledger_node_open otte_module_query \
 	otte_module_client_init)
@@ -15,7 +16,8 @@ LDFLAGS_unit_zerocopy := $(addprefix -Wl$(comma)--wrap=,setsockopt send recv rec
 	otte_sys_send otte_sys_recv otte_sys_recvmsg)
 
 # Who sleeps in a receive, and for how long a source does not answer.
-LDFLAGS_unit_alone := $(addprefix -Wl$(comma)--wrap=,recv recvmsg otte_sys_recv otte_sys_recvmsg)
+LDFLAGS_unit_alone := $(addprefix -Wl$(comma)--wrap=,recv recvmsg otte_sys_recv otte_sys_recvmsg \
+	send otte_sys_send otte_loop_wake)
 
 # The end of a request stops where the test wants it to, and so does who waits for a peer.
 LDFLAGS_unit_ends := $(addprefix -Wl$(comma)--wrap=,otte_access_end otte_notify_send_list otte_batch_start \
@@ -69,14 +71,23 @@ unit-programs: $(UNIT_BIN)
 check-part-unit: $(UNIT_BIN)
 	@tests/run-programs.sh $(UNIT_BIN)
 
-check-part-ledger-kernel: $(B)/unit/ledger $(B)/unit/attest $(B)/otte $(B)/guest/dump $(B)/guest/unmap $(B)/guest/lend
+check-part-ledger-kernel: $(B)/unit/ledger $(B)/unit/attest $(B)/otte
+check-part-ledger-kernel: $(addprefix $(B)/guest/,borrow dump unmap domain containers)
 	@tests/vm/ledger --kernel 6.12 $(B)
 
-$(B)/guest/lend: $(STORM_COMMON:%=$(B)/tests/e2e/%.o)
+# What is posted, and what the gate could know then.
+SLOT_LOG := $(addprefix -Wl$(comma)--wrap=,otte_slots_admit otte_slots_take)
+LDFLAGS_guest_domain := $(SLOT_LOG)
+LDFLAGS_guest_containers := $(SLOT_LOG)
+$(B)/guest/containers: $(B)/tests/e2e/guest/slot_log.o $(B)/tests/e2e/guest/lend.o
+$(B)/guest/containers: $(B)/tests/unit/engine/pair.o
+$(B)/guest/domain: $(B)/tests/e2e/guest/slot_log.o $(B)/tests/unit/engine/pair.o
+$(B)/guest/borrow: $(STORM_COMMON:%=$(B)/tests/e2e/%.o)
 
 $(B)/guest/%: $(B)/tests/e2e/guest/%.o $(B)/libotte.a
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE) -Wl,--as-needed -lcmocka
+	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) $(LDFLAGS_guest_$*) -o $@.tmp $(filter %.o,$^) $(filter %.a,$^) \
+		$(LDLIBS_OTTE) -Wl,--as-needed -lcmocka
 	@mv $@.tmp $@
 
 -include $(B)/kmod/slot.d

@@ -39,19 +39,26 @@ bench: tools ## speed and latency beside plain sockets, fails below the bars; RE
 		--note "commit $$(git describe --always --dirty)" \
 		$(if $(REPORT),--report $(REPORT)) $(BENCH_FLAGS)
 
+# Two pairs of engines in one guest, one with each ledger.
+.PHONY: bench-ledger
+bench-ledger: $(B)/bench/ledger ## the kernel ledger beside the process ledger over TCP, fails below its bar
+	@tests/bench/ledger.sh $(BENCH_FLAGS) $<
+
 # Transport local beside TCP, process_vm_readv() and memcpy() from shared memory.
-$(B)/bench/local: $(B)/tests/bench/local.o $(B)/libotte.a
-	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE)
-	@mv $@.tmp $@
-
--include $(B)/tests/bench/local.d
-
 .PHONY: bench-local
 bench-local: $(B)/bench/local ## READs within this host beside memcpy() and the others, fails below the bars
 	@$(B)/bench/local --check
+
+$(B)/bench/ledger: $(B)/tests/bench/ledger.o $(B)/libotte.a
+$(B)/bench/local: $(B)/tests/bench/local.o $(B)/libotte.a
+$(B)/bench/ledger $(B)/bench/local:
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE)
+	@mv $@.tmp $@
 
 .PHONY: bench-lend
 bench-lend: $(B)/bench/local ## the same in a guest over the module: what it copies, and what is mapped
 	@tests/vm/run --kernel 6.12 --root initrd --module "$$(tests/vm/build-module --kernel 6.12)" --unload \
 		--timeout 400 --file $(B)/bench/local:/t/local -- /t/local --module
+
+-include $(B)/tests/bench/ledger.d $(B)/tests/bench/local.d

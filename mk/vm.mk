@@ -5,7 +5,7 @@
 # Debian packages that the laboratory needs; kernels, headers and sources are fetched into the cache.
 DEPS_VM := qemu-system-x86 busybox-static cpio kmod xz-utils zstd util-linux coreutils \
 	gcc gcc-12 libc6-dev make flex bison bc libelf-dev perl pahole sparse \
-	mmdebstrap iproute2 iputils-ping rdma-core
+	mmdebstrap iproute2 iputils-ping rdma-core strace
 
 # The first part fills the cache where it is cold: on two cores some fifteen minutes, most of them for
 # the debug kernel. All other parts then find it warm.

@@ -4,13 +4,17 @@
  *
  * Both sides say in HELLO and WELCOME that they can, and then CLAIM to be a client of one load of the module. Each
  * sends the other one a nonce through the module, which tells the addressee whose it is. A nonce is a digest of this
- * connection's HELLO and WELCOME, which have random bytes of both sides, and each direction has its own. So nobody else
- * can give the proof, none of it is good for another connection, and what was claimed must be what the module says:
- * else the connection is refused (-EKEYREJECTED). That the load is the same says that the host is, whatever
- * addresses, names and namespaces say. Peers of other loads are let in without an attested client.
+ * connection's HELLO and WELCOME, which have random bytes of both sides, and each direction has its own. So none of it
+ * is good for another connection, and what was claimed must be what the module says: else the connection is refused
+ * (-EKEYREJECTED). That the load is the same says that the host is, whatever addresses, names and namespaces say, boot
+ * ids among them. Peers of other loads are let in without an attested client.
  *
- * It is settled who takes part, not who carries the bytes: like a key, it does not protect a connection from whoever
- * can change its packets.
+ * With a key the digest is a MAC with the session's, and what both sides can is in their proofs of the key: nobody but
+ * a holder of the key can be attested. Without one, who carries the bytes can put himself, as the client that he is, in
+ * a side's place. In neither case does it protect what moves afterwards from whoever can change packets.
+ *
+ * Where the module has no room for a nonce, or the server no turn, both sides go on without: each takes the other for
+ * client 0. The server says so in READY (-EDQUOT), either by a claim to be client 0.
  *
  * A side's proof is sent before the frame that has the other look for it, so nobody waits for one.
  */
@@ -19,6 +23,7 @@
 
 #include <stdbool.h>
 
+#include "control/auth.h"
 #include "control/wire.h"
 
 /* The way to the module, which the engine fills in. Thread-safe. */
@@ -31,7 +36,7 @@ struct otte_attestor {
 	/* Whose it was; -EAGAIN: nobody sent one, or several did. */
 	int (*heard)(void *arg, void *wait, uint64_t *client);
 	void (*forget)(void *arg, void *wait);
-	/* -ENOENT: the module knows no such client. */
+	/* -ENOENT: the module knows no such client. -EDQUOT: it has no room for that. */
 	int (*send)(void *arg, uint64_t client, const uint8_t nonce[OTTE_NONCE_BYTES]);
 };
 
@@ -44,13 +49,19 @@ struct otte_attestation {
 	void *wait;
 };
 
-/* To be freed with otte_attest_end(). `server`: this side is. */
-int otte_attest_begin(struct otte_attestation *attestation, const struct otte_attestor *attestor,
-		      bool server, const uint8_t hello[OTTE_HELLO_BYTES],
-		      const uint8_t welcome[OTTE_WELCOME_BYTES]);
+/* What HELLO has to say of it; and what WELCOME says to a peer that said that. */
+uint64_t otte_attest_offer(const struct otte_attestor *attestor);
+uint64_t otte_attest_agree(const struct otte_attestor *attestor, uint64_t offered);
+/* `server`: this side is. `session_key`: NULL without a key. */
+void otte_attest_begin(struct otte_attestation *attestation, const struct otte_attestor *attestor,
+		       bool server, const uint8_t *session_key,
+		       const uint8_t hello[OTTE_HELLO_BYTES],
+		       const uint8_t welcome[OTTE_WELCOME_BYTES]);
+/* From now on the peer's proof is looked out for; to be freed with otte_attest_end(). */
+int otte_attest_await(struct otte_attestation *attestation);
 /* Takes note of the peer's claim; false: it is no client of our module, and there is nothing to attest. */
 bool otte_attest_claimed(struct otte_attestation *attestation, const struct otte_claim *claim);
-/* Gives our proof to whom the peer claims to be. */
+/* Gives our proof to whom the peer claims to be. -EDQUOT: the module has no room; -ECONNRESET: it has left. */
 int otte_attest_give(const struct otte_attestation *attestation);
 /* Whether the peer gave its own: 0, -EKEYREJECTED. */
 int otte_attest_check(const struct otte_attestation *attestation);

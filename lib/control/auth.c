@@ -28,6 +28,10 @@ _Static_assert(OTTE_SECRET_BYTES == crypto_auth_hmacsha256_KEYBYTES, "HMAC-SHA-2
 static const char label_key_id[LABEL_BYTES] = "otte key id";
 static const char label_server[LABEL_BYTES] = "otte server";
 static const char label_client[LABEL_BYTES] = "otte client";
+static const char label_server_can[LABEL_BYTES] = "otte server can";
+static const char label_client_can[LABEL_BYTES] = "otte client can";
+static const char label_by_server[LABEL_BYTES] = "otte by server";
+static const char label_by_client[LABEL_BYTES] = "otte by client";
 static const char label_session[LABEL_BYTES] = "otte session";
 static const char label_lane[LABEL_BYTES] = "otte lane";
 
@@ -196,16 +200,37 @@ const struct otte_key *otte_keys_find(const struct otte_keys *keys,
 	return NULL;
 }
 
-void otte_hello_mac(const struct otte_key *key, bool server, const uint8_t hello[OTTE_HELLO_BYTES],
+void otte_hello_mac(const struct otte_key *key, bool server, const struct otte_can *can,
+		    const uint8_t hello[OTTE_HELLO_BYTES],
 		    const uint8_t welcome[OTTE_WELCOME_BYTES - OTTE_MAC_BYTES],
 		    uint8_t mac[OTTE_MAC_BYTES])
 {
+	uint8_t words[16];
 	const struct part parts[] = {
 		{ hello, OTTE_HELLO_BYTES },
 		{ welcome, OTTE_WELCOME_BYTES - OTTE_MAC_BYTES },
+		{ words, sizeof(words) },
 	};
 
-	mac_of(key->secret, server ? label_server : label_client, parts, ARRAY_SIZE(parts), mac);
+	if (!can->offered && !can->agreed) {
+		mac_of(key->secret, server ? label_server : label_client, parts, 2, mac);
+		return;
+	}
+	put_le64(put_le64(words, can->offered), can->agreed);
+	mac_of(key->secret, server ? label_server_can : label_client_can, parts, 3, mac);
+}
+
+void otte_attest_mac(const uint8_t session_key[OTTE_SECRET_BYTES], bool server,
+		     const uint8_t hello[OTTE_HELLO_BYTES],
+		     const uint8_t welcome[OTTE_WELCOME_BYTES], uint8_t mac[OTTE_MAC_BYTES])
+{
+	const struct part parts[] = {
+		{ hello, OTTE_HELLO_BYTES },
+		{ welcome, OTTE_WELCOME_BYTES },
+	};
+
+	mac_of(session_key, server ? label_by_server : label_by_client, parts, ARRAY_SIZE(parts),
+	       mac);
 }
 
 void otte_session_key(const struct otte_key *key, const uint8_t client_nonce[OTTE_NONCE_BYTES],

@@ -38,8 +38,17 @@ void otte_keys_wipe(struct otte_keys *keys);
 /* Random bytes from libsodium; -EIO if it cannot be initialised. */
 int otte_random(void *out, size_t size);
 
-/* MAC of WELCOME (`server` true) or PROOF over the encoded HELLO and the encoded WELCOME without its mac. */
-void otte_hello_mac(const struct otte_key *key, bool server, const uint8_t hello[OTTE_HELLO_BYTES],
+/* The ids of HELLO and WELCOME: OTTE_CAN_*. */
+struct otte_can {
+	uint64_t offered, agreed;
+};
+
+/*
+ * MAC of WELCOME (`server` true) or PROOF over the encoded HELLO and the encoded WELCOME without its mac, and over
+ * `can` unless it is all zero.
+ */
+void otte_hello_mac(const struct otte_key *key, bool server, const struct otte_can *can,
+		    const uint8_t hello[OTTE_HELLO_BYTES],
 		    const uint8_t welcome[OTTE_WELCOME_BYTES - OTTE_MAC_BYTES],
 		    uint8_t mac[OTTE_MAC_BYTES]);
 
@@ -48,6 +57,11 @@ void otte_session_key(const struct otte_key *key, const uint8_t client_nonce[OTT
 		      uint8_t session_key[OTTE_SECRET_BYTES]);
 void otte_lane_mac(const uint8_t session_key[OTTE_SECRET_BYTES], uint64_t session, uint64_t counter,
 		   uint8_t mac[OTTE_MAC_BYTES]);
+
+/* A nonce of attest.h that only who has the session's key can know. `server`: it is the server's. */
+void otte_attest_mac(const uint8_t session_key[OTTE_SECRET_BYTES], bool server,
+		     const uint8_t hello[OTTE_HELLO_BYTES],
+		     const uint8_t welcome[OTTE_WELCOME_BYTES], uint8_t mac[OTTE_MAC_BYTES]);
 
 bool otte_mac_equal(const uint8_t a[OTTE_MAC_BYTES], const uint8_t b[OTTE_MAC_BYTES]);
 

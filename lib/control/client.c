@@ -213,10 +213,12 @@ static int send_hello(struct otte_control_client *client)
 	}
 	otte_hello_encode(hello, client->hello_bytes, sizeof(client->hello_bytes));
 	client->state = OTTE_CLIENT_HELLO;
+	client->can = (struct otte_can){ .offered = otte_attest_offer(client->attestor) };
 	client->claims = false;
 	client->attested = 0;
-	return send_frame(client, OTTE_FRAME_HELLO, client->attestor->client ? OTTE_CAN_ATTEST : 0,
-			  client->hello_bytes, sizeof(client->hello_bytes));
+	client->unattested = 0;
+	return send_frame(client, OTTE_FRAME_HELLO, client->can.offered, client->hello_bytes,
+			  sizeof(client->hello_bytes));
 }
 
 static int prove(struct otte_control_client *client, const uint8_t *welcome)
@@ -226,25 +228,27 @@ static int prove(struct otte_control_client *client, const uint8_t *welcome)
 	uint8_t out[OTTE_PROOF_BYTES];
 	uint8_t mac[OTTE_MAC_BYTES];
 
-	otte_hello_mac(key, true, client->hello_bytes, welcome, mac);
+	otte_hello_mac(key, true, &client->can, client->hello_bytes, welcome, mac);
 	if (!otte_mac_equal(mac, client->welcome.mac))
 		return otte_fail(-EKEYREJECTED, "the peer does not have the key");
-	otte_hello_mac(key, false, client->hello_bytes, welcome, proof.mac);
+	otte_hello_mac(key, false, &client->can, client->hello_bytes, welcome, proof.mac);
 	otte_session_key(key, client->hello.nonce, client->welcome.nonce, client->session_key);
 	otte_proof_encode(&proof, out, sizeof(out));
 	return send_frame(client, OTTE_FRAME_PROOF, 0, out, sizeof(out));
 }
 
 /* What both sides will do, as the peer says. */
-static int agree(struct otte_control_client *client, uint64_t can, const uint8_t *welcome)
+static int agree(struct otte_control_client *client, const uint8_t *welcome)
 {
-	if (!(can & OTTE_CAN_ATTEST))
+	if (!(client->can.agreed & OTTE_CAN_ATTEST))
 		return 0;
 	if (!client->attestor->client)
 		return otte_fail(-EPROTO, "the peer takes up what it was not offered");
 	client->claims = true;
-	return otte_attest_begin(&client->attestation, client->attestor, false, client->hello_bytes,
-				 welcome);
+	otte_attest_begin(&client->attestation, client->attestor, false,
+			  client->keys->count ? client->session_key : NULL, client->hello_bytes,
+			  welcome);
+	return 0;
 }
 
 static int take_welcome(struct otte_control_client *client, const struct otte_frame *frame,
@@ -261,10 +265,17 @@ static int take_welcome(struct otte_control_client *client, const struct otte_fr
 		return otte_fail(-EKEYREJECTED, "the peer %s", auth ?
 				 "wants a key, this engine has none" : "does not prove the key");
 	client->state = OTTE_CLIENT_READY_WAIT;
-	ret = agree(client, frame->id, payload);
-	if (ret)
-		return ret;
-	return auth ? prove(client, payload) : 0;
+	client->can.agreed = frame->id;
+	ret = auth ? prove(client, payload) : 0;
+	return ret ? ret : agree(client, payload);
+}
+
+/* Looks out for the peer's proof and gives ours. */
+static int attest(struct otte_control_client *client)
+{
+	int ret = otte_attest_await(&client->attestation);
+
+	return ret ? ret : otte_attest_give(&client->attestation);
 }
 
 static int take_claim(struct otte_control_client *client, const struct otte_frame *frame,
@@ -281,24 +292,33 @@ static int take_claim(struct otte_control_client *client, const struct otte_fram
 	client->claims = false;
 	memcpy(ours.module, attestor->module, sizeof(ours.module));
 	if (otte_attest_claimed(&client->attestation, &theirs)) {
-		ours.client = attestor->client;
-		ret = otte_attest_give(&client->attestation);
-		if (ret)
+		ret = attest(client);
+		if (ret && ret != -EDQUOT)
 			return ret;
-	} else {
-		otte_attest_end(&client->attestation);
+		client->unattested = ret;
+		ours.client = ret ? 0 : attestor->client;
 	}
+	if (!theirs.client) /* it has no turn for us */
+		client->unattested = -EDQUOT;
+	if (!ours.client)
+		otte_attest_end(&client->attestation);
 	otte_claim_encode(&ours, out, sizeof(out));
 	return send_frame(client, OTTE_FRAME_CLAIM, 0, out, sizeof(out));
 }
 
-static int take_ready(struct otte_control_client *client)
+static int take_ready(struct otte_control_client *client, int status)
 {
 	struct otte_attestation *attestation = &client->attestation;
 	int ret;
 
 	if (client->claims)
 		return otte_fail(-EPROTO, "the peer does not say which client it is");
+	if (status && (status != -EDQUOT || !attestation->attestor))
+		return otte_fail(-EPROTO, "the peer is ready with status %d", status);
+	if (status) {
+		client->unattested = status;
+		otte_attest_end(attestation);
+	}
 	if (attestation->attestor) {
 		ret = otte_attest_check(attestation);
 		if (ret)
@@ -363,7 +383,7 @@ static int handle(struct otte_control_client *client, const struct otte_frame *f
 	if (client->claims && frame->type == OTTE_FRAME_CLAIM)
 		return take_claim(client, frame, payload);
 	if (client->state == OTTE_CLIENT_READY_WAIT && frame->type == OTTE_FRAME_READY) {
-		int ret = take_ready(client);
+		int ret = take_ready(client, frame->status);
 
 		return ret ? ret : 1;
 	}

@@ -65,9 +65,11 @@ struct otte_control_client {
 	struct otte_welcome welcome;    /* from HELLO on: the peer */
 	uint8_t hello_bytes[OTTE_HELLO_BYTES];
 	uint8_t session_key[OTTE_SECRET_BYTES];
+	struct otte_can can;
 	bool claims;                    /* READY_WAIT: the peer is still to say which client it is */
 	struct otte_attestation attestation; /* READY_WAIT */
 	uint64_t attested;              /* OPEN: which client of our module the peer is; 0: not known */
+	int unattested;                 /* OPEN: -EDQUOT if it could not be attested now */
 	uint64_t lane_counter;
 	uint64_t next_id;
 	struct otte_call *calls;

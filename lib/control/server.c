@@ -17,6 +17,10 @@
 #define TX_FRAMES 16
 /* One connection is heard so often before the others have their turn. */
 #define ROUND_FRAMES 32
+/* Nonces that may come at once: the module keeps 64 unread ones of one tenant's clients for one receiver. */
+#define ASKED_MAX 32
+/* That part of its time limit a session waits at most for being asked. */
+#define TURN_PART 4
 #define DESCRIPTOR_PAUSE_NS (100 * NSEC_PER_MSEC)
 #define ROWS_A_FRAME(payload) (((payload) - OTTE_REGIONS_HEADER) / OTTE_REGION_ROW_BYTES)
 
@@ -26,6 +30,13 @@ static void free_session(struct otte_retired *retired)
 
 	otte_stream_fini(&session->stream);
 	free(session);
+}
+
+static void end_attestation(struct otte_session *session)
+{
+	if (session->attestation.wait)
+		session->server->asked--;
+	otte_attest_end(&session->attestation);
 }
 
 /* The one way out of the table. keep_fd: the descriptor has a new owner. */
@@ -43,8 +54,10 @@ static void end_session(struct otte_session *session, bool keep_fd)
 		atomic_fetch_sub(&server->open_sessions, 1);
 		server->handlers.closed(server->handlers.arg, session);
 	}
+	if (session->state == OTTE_SESSION_TURN)
+		server->turns--;
 	session->state = OTTE_SESSION_CLOSED;
-	otte_attest_end(&session->attestation);
+	end_attestation(session);
 	DL_DELETE(server->sessions, session);
 	otte_loop_remove(server->loop, &session->watch);
 	if (!keep_fd)
@@ -88,7 +101,8 @@ static void tell_held(struct otte_control_server *server, uint64_t now_ns)
 	uint32_t held = otte_log_limit_held(&server->said, now_ns);
 
 	if (held)
-		otte_log(OTTE_LOG_WARNING, "%u more peers were cut off or turned away", held);
+		otte_log(OTTE_LOG_WARNING, "%u more peers were cut off, turned away or not attested",
+			 held);
 }
 
 /* What a peer did to us, within bounds for all of them together. */
@@ -116,18 +130,33 @@ static int refuse(struct otte_session *session, int code)
 	return code;
 }
 
-static int open_session(struct otte_session *session)
+/* One whose session is still there hears why, and the log says so. */
+static void cut_off(struct otte_session *session, int code)
+{
+	struct otte_control_server *server = session->server;
+
+	if (session->state == OTTE_SESSION_CLOSED)
+		return;
+	/* One peer too many, or one that left, has broken nothing. */
+	if (code != -EDQUOT && code != -ECONNRESET)
+		atomic_fetch_add(&server->bad_frames, 1);
+	tell(server, "a peer is cut off");
+	refuse(session, code);
+}
+
+/* `status`: -EDQUOT if it would have been attested and could not. */
+static int open_session(struct otte_session *session, int status)
 {
 	struct otte_control_server *server = session->server;
 	int ret;
 
-	otte_attest_end(&session->attestation);
+	end_attestation(session);
 	ret = server->handlers.opened(server->handlers.arg, session);
 	if (ret)
 		return ret;
 	session->state = OTTE_SESSION_OPEN;
 	atomic_fetch_add(&server->open_sessions, 1);
-	return answer(session, OTTE_FRAME_READY, 0, 0, NULL, 0);
+	return answer(session, OTTE_FRAME_READY, 0, status, NULL, 0);
 }
 
 /* Which key both sides are to prove, or NULL where no key is in use. */
@@ -147,40 +176,73 @@ static int choose_key(struct otte_control_server *server, const struct otte_hell
 	return 0;
 }
 
-/* The hellos are settled, and keys if there are any. */
-static int greeted(struct otte_session *session)
+static void leave_turn(struct otte_session *session)
 {
-	if (!session->attestation.attestor)
-		return open_session(session);
+	session->server->turns--;
 	session->state = OTTE_SESSION_CLAIM;
-	return 0;
 }
 
-/* Whether peers like this one, which `can` so much, are to say which client of the module they are. */
-static bool attests(const struct otte_control_server *server, uint64_t can,
-		    const struct otte_identity *peer)
+/* Says which client we are, and has the peer say which it is. */
+static int claim(struct otte_session *session, uint64_t client)
 {
-	return (can & OTTE_CAN_ATTEST) && server->attestor->client &&
-	       memcmp(peer->boot_id, server->identity->boot_id, sizeof(peer->boot_id)) == 0;
-}
-
-static int claim(struct otte_session *session)
-{
-	const struct otte_attestor *attestor = session->attestation.attestor;
-	struct otte_claim ours = { .client = attestor->client };
+	struct otte_claim ours = { .client = client };
 	uint8_t out[OTTE_CLAIM_BYTES];
 
-	memcpy(ours.module, attestor->module, sizeof(ours.module));
+	memcpy(ours.module, session->server->attestor->module, sizeof(ours.module));
 	otte_claim_encode(&ours, out, sizeof(out));
 	return answer(session, OTTE_FRAME_CLAIM, 0, 0, out, sizeof(out));
 }
 
-/* `can`: what both sides will do. */
-static int send_welcome(struct otte_session *session, const uint8_t *bytes, uint64_t can)
+static int ask(struct otte_session *session)
 {
-	int ret = answer(session, OTTE_FRAME_WELCOME, can, 0, bytes, OTTE_WELCOME_BYTES);
+	int ret = otte_attest_await(&session->attestation);
 
-	return ret || !(can & OTTE_CAN_ATTEST) ? ret : claim(session);
+	if (ret)
+		return ret;
+	session->server->asked++;
+	return claim(session, session->attestation.attestor->client);
+}
+
+/* Those that waited longest, once others are through. Sessions may end by it. */
+static void give_turns(struct otte_control_server *server)
+{
+	struct otte_session *session, *next;
+	int ret;
+
+	DL_FOREACH_SAFE(server->sessions, session, next) {
+		if (!server->turns || server->asked >= ASKED_MAX)
+			return;
+		if (session->state != OTTE_SESSION_TURN)
+			continue;
+		leave_turn(session);
+		ret = ask(session);
+		if (ret)
+			cut_off(session, ret);
+	}
+}
+
+/* Others take too long: it goes on unattested. */
+static void pass_over(struct otte_session *session)
+{
+	leave_turn(session);
+	end_attestation(session);
+	otte_fail(-EDQUOT, "%u others are asked which client they are and do not say it", ASKED_MAX);
+	tell(session->server, "a peer is not attested");
+	claim(session, 0);
+}
+
+/* The hellos are settled, and keys if there are any. */
+static int greeted(struct otte_session *session)
+{
+	struct otte_control_server *server = session->server;
+
+	if (!session->attestation.attestor)
+		return open_session(session, 0);
+	session->state = OTTE_SESSION_TURN;
+	session->turn_ns = otte_now_ns() + server->timeout_ns / TURN_PART;
+	server->due_ns = min_u64(server->due_ns, session->turn_ns);
+	server->turns++;
+	return 0; /* give_turns() */
 }
 
 static int welcome(struct otte_session *session, const struct otte_frame *frame,
@@ -192,9 +254,12 @@ static int welcome(struct otte_session *session, const struct otte_frame *frame,
 		.max_payload = server->max_payload,
 		.max_lanes = server->max_lanes,
 	};
+	struct otte_can can = {
+		.offered = frame->id,
+		.agreed = otte_attest_agree(server->attestor, frame->id),
+	};
 	uint8_t out[OTTE_WELCOME_BYTES];
 	const struct otte_key *key;
-	uint64_t can = 0;
 	int ret;
 
 	ret = choose_key(server, hello, &key);
@@ -209,21 +274,18 @@ static int welcome(struct otte_session *session, const struct otte_frame *frame,
 	if (key) {
 		reply.flags = OTTE_HELLO_AUTH;
 		otte_welcome_encode(&reply, out, sizeof(out));
-		otte_hello_mac(key, true, payload, out, reply.mac);
-		otte_hello_mac(key, false, payload, out, session->expected_proof);
+		otte_hello_mac(key, true, &can, payload, out, reply.mac);
+		otte_hello_mac(key, false, &can, payload, out, session->expected_proof);
 		otte_session_key(key, hello->nonce, reply.nonce, session->session_key);
 	}
 	otte_welcome_encode(&reply, out, sizeof(out));
-	if (attests(server, frame->id, &hello->identity)) {
-		can |= OTTE_CAN_ATTEST;
-		ret = otte_attest_begin(&session->attestation, server->attestor, true, payload, out);
-		if (ret)
-			return ret;
-	}
+	if (can.agreed & OTTE_CAN_ATTEST)
+		otte_attest_begin(&session->attestation, server->attestor, true,
+				  key ? session->session_key : NULL, payload, out);
 	session->state = OTTE_SESSION_PROOF;
 	server->greeting--;
 	server->greeted++;
-	ret = send_welcome(session, out, can);
+	ret = answer(session, OTTE_FRAME_WELCOME, can.agreed, 0, out, sizeof(out));
 	if (ret || key)
 		return ret;
 	return greeted(session);
@@ -265,6 +327,12 @@ static int take_proof(struct otte_session *session, const struct otte_frame *fra
 	return greeted(session);
 }
 
+static int open_unattested(struct otte_session *session)
+{
+	tell(session->server, "a peer is not attested");
+	return open_session(session, -EDQUOT);
+}
+
 static int take_claim(struct otte_session *session, const struct otte_frame *frame,
 		      const uint8_t *payload)
 {
@@ -281,11 +349,13 @@ static int take_claim(struct otte_session *session, const struct otte_frame *fra
 			ret = otte_attest_give(attestation);
 		if (ret == -EKEYREJECTED)
 			atomic_fetch_add(&session->server->refused_hellos, 1);
+		if (ret == -EDQUOT)
+			return open_unattested(session);
 		if (ret)
 			return ret;
 		session->attested = attestation->claimed;
 	}
-	return open_session(session);
+	return open_session(session, 0);
 }
 
 static struct otte_session *find_session(struct otte_control_server *server, uint64_t id)
@@ -436,10 +506,8 @@ static int handle(struct otte_session *session, const struct otte_frame *frame,
 	return otte_fail(-EPROTO, "frame type %u came out of order", frame->type);
 }
 
-static void session_ready(struct otte_watch *watch, uint32_t events)
+static void hear_session(struct otte_session *session, uint32_t events)
 {
-	struct otte_session *session = container_of(watch, struct otte_session, watch);
-	struct otte_control_server *server = session->server;
 	struct otte_frame frame;
 	const uint8_t *payload;
 	unsigned frames;
@@ -459,14 +527,20 @@ static void session_ready(struct otte_watch *watch, uint32_t events)
 		}
 		if (ret == 1)
 			ret = handle(session, &frame, payload);
-		if (ret < 0 && session->state != OTTE_SESSION_CLOSED) {
-			/* One peer too many has broken nothing. */
-			if (ret != -EDQUOT)
-				atomic_fetch_add(&server->bad_frames, 1);
-			tell(server, "a peer is cut off");
-			refuse(session, ret);
-		}
+		if (ret < 0)
+			cut_off(session, ret);
 	}
+}
+
+/* What it said may have made room for others, or itself one of them. */
+static void session_ready(struct otte_watch *watch, uint32_t events)
+{
+	struct otte_session *session = container_of(watch, struct otte_session, watch);
+	struct otte_control_server *server = session->server; /* the session may end */
+
+	hear_session(session, events);
+	if (server->turns)
+		give_turns(server);
 }
 
 static int add_connection(struct otte_control_server *server, int fd)
@@ -557,6 +631,7 @@ int otte_control_server_open(struct otte_control_server *server, int fd)
 
 	server->sessions = NULL;
 	server->greeting = server->greeted = 0;
+	server->asked = server->turns = 0;
 	server->said = (struct otte_log_limit){ 0 };
 	server->paused_until_ns = 0;
 	server->due_ns = UINT64_MAX;
@@ -597,10 +672,17 @@ void otte_control_server_tick(struct otte_control_server *server, uint64_t now_n
 		if (session->deadline_ns <= now_ns) {
 			atomic_fetch_add(&server->bad_frames, 1);
 			end_session(session, false);
-		} else {
-			due = min_u64(due, session->deadline_ns);
+			continue;
 		}
+		due = min_u64(due, session->deadline_ns);
+		if (session->state != OTTE_SESSION_TURN)
+			continue;
+		if (session->turn_ns <= now_ns)
+			pass_over(session);
+		else
+			due = min_u64(due, session->turn_ns);
 	}
+	give_turns(server);
 	if (server->paused_until_ns && server->paused_until_ns <= now_ns) {
 		server->paused_until_ns = 0;
 		if (otte_loop_add(server->loop, &server->listener, EPOLLIN))

@@ -3,8 +3,9 @@
  * The accepting side of control connections: listener, hellos, sessions, requests of peers.
  *
  * A connection is NEW until its first frame says what it is. HELLO makes it a session (PROOF while a
- * key has to be proven, CLAIM while the peer says which client of the module it is, then OPEN), of which
- * there are at most max_connections; LANE hands its descriptor to the transport and ends the session
+ * key has to be proven, TURN while too many others are asked which client of the module they are, CLAIM
+ * while it is asked, then OPEN), of which there are at most max_connections; LANE hands its descriptor to
+ * the transport and ends the session
  * object. One that is not OPEN yet lives at most timeout_ns, and of NEW ones there are at most
  * max_connections too: those of a session's lanes come while every session is taken.
  *
@@ -29,9 +30,10 @@ struct otte_control_server;
 enum otte_session_state {
 	OTTE_SESSION_NEW = 0,
 	OTTE_SESSION_PROOF = 1,
-	OTTE_SESSION_CLAIM = 2,
-	OTTE_SESSION_OPEN = 3,
-	OTTE_SESSION_CLOSED = 4,
+	OTTE_SESSION_TURN = 2,
+	OTTE_SESSION_CLAIM = 3,
+	OTTE_SESSION_OPEN = 4,
+	OTTE_SESSION_CLOSED = 5,
 };
 
 struct otte_session {
@@ -43,10 +45,11 @@ struct otte_session {
 	struct otte_stream stream;
 	bool waits_for_room;              /* EPOLLOUT is asked for */
 	uint64_t deadline_ns;             /* until OPEN */
+	uint64_t turn_ns;                 /* TURN: until it goes on without */
 	uint64_t id;                      /* random; from PROOF on */
 	struct otte_identity peer;
 	bool authenticated;
-	struct otte_attestation attestation; /* until OPEN */
+	struct otte_attestation attestation; /* until OPEN; awaits in CLAIM */
 	uint64_t attested;                /* OPEN: which client of our module it is; 0: not known */
 	uint64_t last_lane;               /* highest lane counter taken */
 	uint64_t taken_lanes;             /* bit n: counter last_lane - n was taken */
@@ -86,6 +89,7 @@ struct otte_control_server {
 	struct otte_session *sessions;
 	uint32_t greeting;                /* connections that have not said what they are */
 	uint32_t greeted;                 /* and those that are sessions; max_connections of each */
+	unsigned asked, turns;            /* those whose nonce is awaited; those in TURN */
 	struct otte_log_limit said;       /* of what peers make us log */
 	struct otte_region_info *rows;    /* scratch of one REGIONS frame */
 	uint8_t *frame;                   /* scratch of one payload */

@@ -6,7 +6,7 @@
  * connection of its own; after its LANE/LANE_READY frames it carries only lane requests and answers
  * (fixed sizes) with their payload bytes behind them.
  *
- *   control   HELLO > WELCOME < [CLAIM <] [PROOF >] [CLAIM >] READY <
+ *   control   HELLO > WELCOME < [PROOF >] [CLAIM < CLAIM >] READY <
  *             then DESCRIBE, STATS, NOTIFY, PING > answers <
  *   lane      LANE > LANE_READY <                   then requests > answers <
  *   either    ERROR < ends the connection
@@ -67,7 +67,9 @@ struct otte_frame {
 	int32_t status;   /* answers: 0 or a negative errno */
 	/*
 	 * Of the request that an answer belongs to; chosen by the requester. HELLO has there what its side can
-	 * (OTTE_CAN_*), WELCOME what of that both sides will do. Bits that a side does not know are nothing to it.
+	 * (OTTE_CAN_*), WELCOME what of that both sides will do. Bits that a side does not know are nothing to it,
+	 * but for the MACs of a key, which are over both words. READY's status is -EDQUOT where both would attest
+	 * each other and cannot.
 	 */
 	uint64_t id;
 };
@@ -78,6 +80,7 @@ int otte_frame_decode(const uint8_t in[OTTE_FRAME_HEADER], uint32_t max_payload,
 		      struct otte_frame *frame);
 
 #define OTTE_CAN_ATTEST 1u /* CLAIMs, and a proof of each through the module: attest.h */
+#define OTTE_CAN_LOAD_SHIFT 32 /* in HELLO, with ATTEST: from here on the first four bytes of that load's id */
 
 #define OTTE_HELLO_AUTH 1u /* a key is in use: key_id names it, MACs are filled in; else both are zero */
 
@@ -190,7 +193,12 @@ int otte_stats_decode(const uint8_t *in, size_t length, struct otte_stats *stats
 
 /*
  * magic u32, op u8, priority u8, intent u8, reserved u8, id u64, epoch u64, region u64, offset u64,
- * length u64, reserved u64[2]. Behind a WRITE follow `length` bytes of payload.
+ * length u64, mark u64[2]. Behind a WRITE follow `length` bytes of payload.
+ *
+ * A READ with a mark has its success answered by the payload alone, whose header would cost both sides more than
+ * anything else at 64 KiB. A refusal is an answer as always, and carries the mark. The requester tells them apart
+ * because it has chosen a mark that no memory can hold yet, and asks nothing else on the lane until it has seen
+ * more than OTTE_LANE_ANSWER_BYTES of the one or all of the other.
  */
 struct otte_lane_request {
 	uint8_t op;       /* enum otte_op */
@@ -201,16 +209,20 @@ struct otte_lane_request {
 	uint64_t region;
 	uint64_t offset;
 	uint64_t length;  /* never 0 */
+	uint64_t mark[2]; /* 0, 0: none. With one it is a READ of more than OTTE_LANE_ANSWER_BYTES */
 };
 
 /*
  * magic u32, op u8, effect u8, mask u8, fresh u8, id u64, status i32, reserved u32, length u64,
- * reserved u64[4]. Behind the answer to a READ with status 0 follow `length` bytes: on both sides the kernel
- * copies them faster where they begin at a multiple of 64. Answers come in the order of requests.
+ * mark u64[2], reserved u64[2]. Behind the answer to a READ with status 0 follow `length` bytes: on both sides the
+ * kernel copies them faster where they begin at a multiple of 64. Answers come in the order of requests.
  *
  * Where `mask` is not 0 one byte more follows, the verdict, which was read after all of them: they are what
  * was asked for if it is `fresh` in the bits of `mask`. Otherwise the memory went away while it was sent, and
- * the READ has failed with -ESTALE.
+ * the READ has failed with -ESTALE. It is the low byte of the region's status word as the source has it: the
+ * bits outside `mask` say whether the memory is suspect or its owner fenced. They mean nothing here, and are to be
+ * ignored; a source that is to hide them sends a verdict of its own. A READ with a mark whose answer would have a
+ * verdict is refused with -EAGAIN: it is to be asked again, without a mark.
  */
 struct otte_lane_answer {
 	uint8_t op;
@@ -220,12 +232,16 @@ struct otte_lane_answer {
 	uint64_t id;
 	int32_t status;   /* 0 or a negative errno */
 	uint64_t length;  /* status 0: as asked; else 0 */
+	uint64_t mark[2]; /* status not 0: of a READ that had one; else 0, 0 */
 };
 
 void otte_lane_request_encode(const struct otte_lane_request *request,
 			      uint8_t out[OTTE_LANE_REQUEST_BYTES]);
 int otte_lane_request_decode(const uint8_t in[OTTE_LANE_REQUEST_BYTES],
 			     struct otte_lane_request *request);
+/* Into an encoded request: from OTTE_LANE_MARK_AT on. */
+#define OTTE_LANE_MARK_AT 48
+void otte_lane_request_mark(uint8_t out[OTTE_LANE_REQUEST_BYTES], const uint64_t mark[2]);
 void otte_lane_answer_encode(const struct otte_lane_answer *answer,
 			     uint8_t out[OTTE_LANE_ANSWER_BYTES]);
 int otte_lane_answer_decode(const uint8_t in[OTTE_LANE_ANSWER_BYTES],

@@ -10,9 +10,10 @@
 #include "control/le.h"
 #include "control/wire_private.h"
 
-#define ANSWER_RESERVED 4
+#define ANSWER_RESERVED 2
 
 _Static_assert(OTTE_LANE_REQUEST_BYTES == 4 + 4 * 1 + 5 * 8 + 2 * 8, "lane request layout");
+_Static_assert(OTTE_LANE_REQUEST_BYTES == OTTE_LANE_MARK_AT + 2 * 8, "the mark comes last");
 _Static_assert(OTTE_LANE_ANSWER_BYTES == 4 + 4 * 1 + 8 + 4 + 4 + 8 + 4 * 8, "lane answer layout");
 
 static int check_magic(const char *what, uint32_t magic)
@@ -37,9 +38,23 @@ void otte_lane_request_encode(const struct otte_lane_request *request,
 	at = put_le64(at, request->epoch);
 	at = put_le64(at, request->region);
 	at = put_le64(at, request->offset);
-	at = put_le64(at, request->length);
-	at = put_le64(at, 0);
-	put_le64(at, 0);
+	put_le64(at, request->length);
+	otte_lane_request_mark(out, request->mark);
+}
+
+void otte_lane_request_mark(uint8_t out[OTTE_LANE_REQUEST_BYTES], const uint64_t mark[2])
+{
+	put_le64(put_le64(out + OTTE_LANE_MARK_AT, mark[0]), mark[1]);
+}
+
+static int check_mark(const struct otte_lane_request *request)
+{
+	if (!(request->mark[0] | request->mark[1]))
+		return 0;
+	if (request->op == OTTE_READ && request->length > OTTE_LANE_ANSWER_BYTES)
+		return 0;
+	return otte_fail(-EPROTO, "lane request: a mark with op %u and length %" PRIu64, request->op,
+			 request->length);
 }
 
 static int check_request(const struct otte_lane_request *request)
@@ -54,6 +69,8 @@ static int check_request(const struct otte_lane_request *request)
 				       OTTE_INTENT_STAGING_INTERNAL);
 	if (!rc)
 		rc = otte_wire_not_zero("lane request", "length", request->length);
+	if (!rc)
+		rc = check_mark(request);
 	return rc;
 }
 
@@ -61,7 +78,6 @@ int otte_lane_request_decode(const uint8_t in[OTTE_LANE_REQUEST_BYTES],
 			     struct otte_lane_request *request)
 {
 	struct otte_lane_request got;
-	uint64_t reserved[2];
 	const uint8_t *at;
 	uint8_t reserved8;
 	uint32_t magic;
@@ -77,18 +93,14 @@ int otte_lane_request_decode(const uint8_t in[OTTE_LANE_REQUEST_BYTES],
 	at = get_le64(at, &got.region);
 	at = get_le64(at, &got.offset);
 	at = get_le64(at, &got.length);
-	at = get_le64(at, &reserved[0]);
-	get_le64(at, &reserved[1]);
+	at = get_le64(at, &got.mark[0]);
+	get_le64(at, &got.mark[1]);
 
 	rc = check_magic("lane request", magic);
 	if (!rc)
 		rc = check_request(&got);
 	if (!rc)
 		rc = otte_wire_zero("lane request", "reserved", reserved8);
-	if (!rc)
-		rc = otte_wire_zero("lane request", "reserved[0]", reserved[0]);
-	if (!rc)
-		rc = otte_wire_zero("lane request", "reserved[1]", reserved[1]);
 	if (!rc)
 		*request = got;
 	return rc;
@@ -108,6 +120,8 @@ void otte_lane_answer_encode(const struct otte_lane_answer *answer,
 	at = put_le32(at, (uint32_t)answer->status);
 	at = put_le32(at, 0);
 	at = put_le64(at, answer->length);
+	at = put_le64(at, answer->mark[0]);
+	at = put_le64(at, answer->mark[1]);
 	memset(at, 0, ANSWER_RESERVED * sizeof(uint64_t));
 }
 
@@ -131,6 +145,9 @@ static int check_answer(const struct otte_lane_answer *answer)
 	if (answer->effect != OTTE_EFFECT_NONE && (answer->op != OTTE_WRITE || !answer->status))
 		return otte_fail(-EPROTO, "lane answer: effect is %u with op %u and status %" PRId32,
 				 answer->effect, answer->op, answer->status);
+	if ((answer->mark[0] | answer->mark[1]) && (answer->op != OTTE_READ || !answer->status))
+		return otte_fail(-EPROTO, "lane answer: a mark with op %u and status %" PRId32,
+				 answer->op, answer->status);
 	if (answer->status)
 		return otte_wire_zero("lane answer", "length", answer->length);
 	return otte_wire_not_zero("lane answer", "length", answer->length);
@@ -155,6 +172,8 @@ int otte_lane_answer_decode(const uint8_t in[OTTE_LANE_ANSWER_BYTES],
 	at = get_le32(at, &status);
 	at = get_le32(at, &reserved32);
 	at = get_le64(at, &got.length);
+	at = get_le64(at, &got.mark[0]);
+	at = get_le64(at, &got.mark[1]);
 	for (i = 0; i < ANSWER_RESERVED; i++) {
 		at = get_le64(at, &reserved);
 		any |= reserved;

@@ -3,15 +3,11 @@
 
 #include "engine/engine.h"
 
-/*
- * What the ledger has to know of what its client is told it notes when it is read; the rest is of no use to an engine,
- * which hears of loans from its peers and asks the ledger. Strangers can make that many records; they must not
- * stand before a nonce, nor keep a loan charged that is over. At most so many are read for one.
- */
-#define DRAIN_MAX 16384
-
 _Static_assert(OTTE_MODULE_ID_BYTES == OTTE_ATTEST_MODULE_BYTES, "a load's id, on the wire");
 _Static_assert(OTTE_NONCE_BYTES == OTTE_ATTEST_NONCE_BYTES, "a nonce, on the wire");
+
+/* What the ledger has to know of it, it notes when it is read. At one go no more than others can have waiting there. */
+#define DRAIN_MAX 8192
 
 void otte_attestor_drain(struct otte_engine *engine)
 {
@@ -29,10 +25,8 @@ static int await(void *arg, const uint8_t nonce[OTTE_NONCE_BYTES], void **wait)
 {
 	struct otte_engine *engine = arg;
 	struct otte_attest *attest;
-	int ret;
+	int ret = engine->ledger->ops->attest_await(engine->client, nonce, &attest);
 
-	otte_attestor_drain(engine);
-	ret = engine->ledger->ops->attest_await(engine->client, nonce, &attest);
 	if (!ret)
 		*wait = attest;
 	return ret;
@@ -42,7 +36,6 @@ static int heard(void *arg, void *wait, uint64_t *client)
 {
 	struct otte_engine *engine = arg;
 
-	otte_attestor_drain(engine);
 	return engine->ledger->ops->attest_heard(engine->client, wait, client);
 }
 

@@ -92,7 +92,7 @@ struct otte_engine {
 	struct otte_stats_socket *stats_socket;
 	struct {
 		struct otte_ledger_counters ledger;
-		uint64_t at_ns;          /* 0: nothing was counted yet */
+		uint64_t until_ns;       /* counted anew from then on */
 	} told;                          /* to peers that ask for counters */
 
 	pthread_mutex_t memory_lock;

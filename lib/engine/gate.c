@@ -2,6 +2,8 @@
 #include "engine/gate.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -60,7 +62,48 @@ void otte_gate_look_at(struct otte_engine *engine, uint64_t at_ns)
 	pthread_mutex_unlock(&gate->lock);
 }
 
-static int open_slots(struct otte_engine *engine)
+static void kick(void *arg)
+{
+	struct otte_engine *engine = arg;
+
+	engine->ledger->ops->domain_kick(engine->client);
+}
+
+/* The administrator's pattern rules. */
+static void tell_what_is_ignored(const struct otte_config *config)
+{
+	struct otte_config defaults;
+
+	if (!otte_config_init(&defaults, sizeof(defaults)) &&
+	    (strcmp(config->slots_pattern, defaults.slots_pattern) ||
+	     config->slot_interval_ns != defaults.slot_interval_ns))
+		otte_log(OTTE_LOG_WARNING,
+			 "slots of domain %s: the module has the pattern; slots.pattern and "
+			 "slots.interval_us are ignored",
+			 config->slots_domain);
+}
+
+/* The module's domain: pattern, and who waits. */
+static int join_domain(struct otte_engine *engine)
+{
+	const struct otte_config *config = &engine->config;
+	struct otte_slots_domain domain = { .kick = kick, .arg = engine };
+	struct otte_ledger_domain pages;
+	int ret;
+
+	ret = engine->ledger->ops->domain_join(engine->client, config->slots_domain, &pages);
+	if (ret)
+		return otte_fail_within(ret, "slots.domain: ");
+	domain.slot = pages.slot;
+	domain.load = pages.load;
+	domain.share = pages.share;
+	otte_slots_open_domain(&engine->gate.slots, &domain, config->low_inflight_bytes);
+	tell_what_is_ignored(config);
+	return 0;
+}
+
+/* The config's own pattern, and nobody knows who waits. */
+static int open_clock(struct otte_engine *engine)
 {
 	const struct otte_config *config = &engine->config;
 	struct otte_slots_pattern pattern = { .interval_ns = config->slot_interval_ns };
@@ -78,12 +121,13 @@ static int open_slots(struct otte_engine *engine)
 
 int otte_gate_open(struct otte_engine *engine)
 {
+	bool joins = engine->ledger->ops->domain_join != NULL;
 	struct otte_gate *gate = &engine->gate;
 	int ret;
 
 	if (!engine->config.slots_domain[0])
 		return 0;
-	ret = open_slots(engine);
+	ret = joins ? join_domain(engine) : open_clock(engine);
 	if (ret)
 		return ret;
 	gate->timer_ns = UINT64_MAX;
@@ -98,8 +142,9 @@ int otte_gate_open(struct otte_engine *engine)
 		goto close_timer;
 	pthread_mutex_init(&gate->lock, NULL);
 	gate->open = true;
-	otte_log(OTTE_LOG_INFO, "slots of domain %s by the clock alone",
-		 engine->config.slots_domain);
+	otte_log(OTTE_LOG_INFO, "slots of domain %s %s", engine->config.slots_domain,
+		 joins ? "by the module's pattern, while somebody waits above" :
+			 "by the clock alone and the pattern of this engine");
 	return 0;
 
 close_timer:
@@ -125,4 +170,36 @@ void otte_gate_close(struct otte_engine *engine)
 struct otte_slots *otte_gate_slots(struct otte_engine *engine)
 {
 	return engine->gate.open ? &engine->gate.slots : NULL;
+}
+
+/* Under gate->lock. */
+static bool is_news(struct otte_gate *gate, const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < OTTE_GATE_UNCOUNTED && gate->uncounted[i][0]; i++)
+		if (!strcmp(gate->uncounted[i], name))
+			return false;
+	if (i < OTTE_GATE_UNCOUNTED)
+		snprintf(gate->uncounted[i], sizeof(gate->uncounted[i]), "%s", name);
+	return i < OTTE_GATE_UNCOUNTED;
+}
+
+uint8_t otte_gate_nic(struct otte_engine *engine, const char *name)
+{
+	struct otte_gate *gate = &engine->gate;
+	bool news;
+	uint32_t index;
+
+	if (!gate->open || !gate->slots.share)
+		return OTTE_SLOTS_NO_NIC;
+	if (!engine->ledger->ops->domain_nic(engine->client, name, &index))
+		return (uint8_t)index;
+	pthread_mutex_lock(&gate->lock);
+	news = is_news(gate, name);
+	pthread_mutex_unlock(&gate->lock);
+	if (news)
+		otte_log(OTTE_LOG_WARNING, "slots of domain %s: bytes under way are not told of: %s",
+			 engine->config.slots_domain, otte_error_text());
+	return OTTE_SLOTS_NO_NIC;
 }

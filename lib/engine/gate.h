@@ -9,12 +9,16 @@
 #ifndef OTTE_ENGINE_GATE_H
 #define OTTE_ENGINE_GATE_H
 
+#include <net/if.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/loop.h"
 #include "sched/slots.h"
+
+/* So many NICs that the domain does not count are told of, each once however often peers connect. */
+#define OTTE_GATE_UNCOUNTED 16
 
 struct otte_engine;
 
@@ -24,6 +28,7 @@ struct otte_gate {
 	struct otte_watch timer;         /* in progress.control */
 	pthread_mutex_t lock;            /* the rest */
 	uint64_t timer_ns;               /* what it is set to; UINT64_MAX: nothing */
+	char uncounted[OTTE_GATE_UNCOUNTED][IF_NAMESIZE]; /* NICs that the log has; "" behind them */
 };
 
 /* From the config; without a domain there is no gate. Once progress has started, before there are peers. */
@@ -33,6 +38,12 @@ void otte_gate_close(struct otte_engine *engine);
 
 /* What a window is to ask; NULL: nobody. */
 struct otte_slots *otte_gate_slots(struct otte_engine *engine);
+
+/*
+ * By its name, which has to be the same in all processes of the domain, the NIC's index there;
+ * OTTE_SLOTS_NO_NIC: the domain, if any, does not count it.
+ */
+uint8_t otte_gate_nic(struct otte_engine *engine, const char *name);
 
 /* The peers are to be looked at no later than at `at_ns`. */
 void otte_gate_look_at(struct otte_engine *engine, uint64_t at_ns);

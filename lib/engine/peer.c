@@ -58,7 +58,10 @@ static void on_lost(struct otte_peer *peer, int code)
 	pthread_mutex_unlock(&peer->lock);
 }
 
-/* Under lock: whether who answers is who answered, by its word and by the module's. */
+/*
+ * Under lock: whether who answers is who answered, by its word and by the module's. -EDQUOT: the module has no room to
+ * say it, so one whom it has attested before is asked again later; somebody unknown must not take that one's place.
+ */
 static int check_same(const struct otte_peer *peer)
 {
 	const struct otte_control_client *control = &peer->control;
@@ -67,32 +70,58 @@ static int check_same(const struct otte_peer *peer)
 	if (peer->identity.epoch && peer->identity.epoch != epoch)
 		return otte_fail(-ESTALE, "epoch %016lx answers there now, not %016lx",
 				 (unsigned long)epoch, (unsigned long)peer->identity.epoch);
+	if (peer->client && control->unattested)
+		return otte_fail(-EDQUOT, "whether it is client %lu of the module cannot be told now",
+				 (unsigned long)peer->client);
 	if (peer->client && peer->client != control->attested)
 		return otte_fail(-ESTALE, "client %lu of the module answers there now, not %lu",
 				 (unsigned long)control->attested, (unsigned long)peer->client);
 	return 0;
 }
 
+/* Under lock: what there is to say of it, once for each peer, or NULL. */
+static const char *how_attested(struct otte_peer *peer)
+{
+	const struct otte_control_client *control = &peer->control;
+	const struct otte_identity *ours = &peer->engine->identity;
+
+	if (control->attested)
+		return peer->said_unattested && !peer->client ? "is attested now" : NULL;
+	if (!peer->engine->attestor.client || peer->said_unattested)
+		return NULL;
+	peer->said_unattested = true;
+	if (control->unattested)
+		return "is not attested: the module, or the peer, has no room for that";
+	if (memcmp(control->welcome.identity.boot_id, ours->boot_id, sizeof(ours->boot_id)) == 0)
+		return "of this host does not say which client of the module it is";
+	return NULL;
+}
+
 static void on_open(struct otte_peer *peer)
 {
 	const struct otte_welcome *welcome = &peer->control.welcome;
-	bool stale;
+	const char *said = NULL;
+	int ret;
 
 	pthread_mutex_lock(&peer->lock);
-	stale = check_same(peer) != 0;
-	if (stale) {
+	ret = check_same(peer);
+	if (ret == -ESTALE) {
 		say_why(peer, -ESTALE);
 		peer->state = OTTE_PEER_STALE;
 		pthread_cond_broadcast(&peer->changed);
-	} else {
+	} else if (!ret) {
+		said = how_attested(peer);
 		peer->identity = welcome->identity;
 		peer->authenticated = welcome->flags & OTTE_HELLO_AUTH;
 		peer->client = peer->control.attested;
 		peer->said_bye = false;
 	}
 	pthread_mutex_unlock(&peer->lock);
-	if (stale)
-		otte_control_client_stop(&peer->control, -ESTALE);
+	if (said)
+		otte_log(peer->control.unattested ? OTTE_LOG_WARNING : OTTE_LOG_INFO, "peer %s %s",
+			 peer->endpoint, said);
+	if (ret)
+		otte_control_client_stop(&peer->control, ret);
 	else
 		peer->tcp->ops->peer_connect(peer->tcp);
 }
@@ -113,10 +142,22 @@ static void control_changed(struct otte_control_client *control, enum otte_clien
 	}
 }
 
+/* Where a domain counts bytes under way at NICs. */
+static uint8_t find_nic(struct otte_peer *peer)
+{
+	char name[IF_NAMESIZE];
+
+	if (!peer->window.slots || !peer->window.slots->share || !peer->tcp->ops->peer_nic ||
+	    peer->tcp->ops->peer_nic(peer->tcp, name))
+		return OTTE_SLOTS_NO_NIC;
+	return otte_gate_nic(peer->engine, name);
+}
+
 static void transport_changed(void *arg)
 {
 	struct otte_peer *peer = arg;
 	bool ready = false;
+	uint8_t nic;
 	int ret;
 
 	ret = peer->tcp->ops->peer_ready(peer->tcp);
@@ -124,11 +165,13 @@ static void transport_changed(void *arg)
 		otte_control_client_stop(&peer->control, ret);
 		return;
 	}
-	if (ret == 0)
+	if (ret == 0 || peer->state != OTTE_PEER_CONNECTING)
 		return;
+	nic = find_nic(peer);
 	pthread_mutex_lock(&peer->lock);
 	if (peer->state == OTTE_PEER_CONNECTING && !peer->closing) {
 		ready = true;
+		peer->window.nic = nic;
 		peer->state = OTTE_PEER_READY;
 		peer->backoff_ns = peer->engine->config.reconnect_min_ns;
 		pthread_cond_broadcast(&peer->changed);
@@ -161,6 +204,7 @@ static int create(struct otte_engine *engine, const char *endpoint,
 	peer->window.max_requests = config->window_requests;
 	peer->window.max_bytes = config->window_bytes;
 	peer->window.slots = otte_gate_slots(engine);
+	peer->window.nic = OTTE_SLOTS_NO_NIC;
 	peer->window.queue.aging_ns = config->aging_ns;
 	peer->window.queue.per_entry = config->aging_per_entry;
 	peer->window.queue.bound[OTTE_PRIORITY_HIGH] = config->max_high_requests;

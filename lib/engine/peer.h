@@ -71,16 +71,17 @@ struct otte_peer {
 	pthread_cond_t changed;
 	int code;                        /* LOST, STALE: why; until the next time */
 	char text[OTTE_TEXT_MAX];
-	uint64_t losses;                 /* how often it became LOST */
 	bool closing;                    /* taken down; changes mean nothing any more */
-	struct otte_identity identity;   /* epoch 0 until first READY or given */
 	bool authenticated;
+	bool said_unattested;            /* a peer of this host that is not is told of once */
+	bool served;                     /* the last tick found something that its gate lets go; the thread's */
+	uint64_t losses;                 /* how often it became LOST */
+	struct otte_identity identity;   /* epoch 0 until first READY or given */
 	uint64_t client;                 /* READY: which one of our module it is, attested; 0: not known */
 	uint64_t retry_at_ns, backoff_ns;
 	struct otte_window window;
 	struct otte_task_record *live;   /* tasks queued or dispatched */
 	uint64_t next_deadline_ns;       /* no live task is due before */
-	bool served;                     /* the last tick found something that its gate lets go; the thread's */
 	struct otte_known_region *regions;
 	uint64_t describes;
 	struct otte_request_counts counts;

@@ -11,6 +11,12 @@
 #include "base/thread.h"
 
 #define TICK_MS 1
+/*
+ * After so many ticks in each of which somebody was alone it sleeps for longer; not for as long as who was alone
+ * leads before it gives up waiting (batch.c).
+ */
+#define DOZE_TICKS 20
+#define DOZE_MS 10
 /* How long after the last work the thread goes on ticking, so that a pause between two requests does
  * not cost a wake-up. */
 #define LINGER_NS (100 * NSEC_PER_MSEC)
@@ -77,6 +83,8 @@ static void arm(struct otte_progress *progress)
 struct led {
 	uint64_t rounds;
 	unsigned ticks; /* of the present round */
+	uint64_t alone; /* rounds of those who were alone */
+	unsigned calm;  /* ticks in a row that found more of these, and nobody restless */
 };
 
 /* Lead where nobody has for a whole tick; have a leader look up who has been waiting for long. */
@@ -110,12 +118,38 @@ static int shorter(int a, int b)
 	return b < 0 || a < b ? a : b;
 }
 
+static int next_tick_ms(struct otte_progress *progress, struct led *seen)
+{
+	uint64_t alone = atomic_load_explicit(&progress->alone, memory_order_relaxed);
+
+	if (atomic_load(&progress->restless)) {
+		atomic_store(&progress->restless, false);
+		seen->calm = 0;
+	} else {
+		seen->calm = alone == seen->alone ? 0 : seen->calm + 1;
+	}
+	seen->alone = alone;
+	return seen->calm < DOZE_TICKS ? TICK_MS : DOZE_MS;
+}
+
+/* Who gets restless looks for one that dozes after saying so, and the thread for the word after lying down. */
+static void sleep_in_control(struct otte_progress *progress, int ms)
+{
+	if (ms > TICK_MS && !atomic_load(&progress->parked)) {
+		atomic_store(&progress->dozing, true);
+		if (atomic_load(&progress->restless))
+			ms = TICK_MS;
+	}
+	otte_loop_run(&progress->control, ms);
+	atomic_store(&progress->dozing, false);
+}
+
 static void *progress_main(void *arg)
 {
 	struct otte_progress *progress = arg;
 	struct led seen = { .rounds = 0 };
 	uint64_t busy_ns = 0;
-	int due_ms, ms;
+	int due_ms, tick_ms, ms;
 
 	while (!atomic_load(&progress->stop)) {
 		uint64_t now_ns = otte_now_ns();
@@ -124,8 +158,9 @@ static void *progress_main(void *arg)
 		look_after_lanes(progress, &seen);
 		if (busy(progress))
 			busy_ns = now_ns;
-		ms = shorter(due_ms, now_ns - busy_ns < LINGER_NS ? TICK_MS : -1);
-		if (ms < 0 || ms > TICK_MS) {
+		tick_ms = next_tick_ms(progress, &seen);
+		ms = shorter(due_ms, now_ns - busy_ns < LINGER_NS ? tick_ms : -1);
+		if (ms < 0 || ms > tick_ms) {
 			/* Without work, lanes have news too: that they are up again, or have ended. */
 			arm(progress);
 			otte_loop_keep_whole(&progress->lanes, true);
@@ -133,7 +168,7 @@ static void *progress_main(void *arg)
 			if (busy(progress))
 				ms = TICK_MS;
 		}
-		otte_loop_run(&progress->control, ms);
+		sleep_in_control(progress, ms);
 		if (atomic_load(&progress->parked))
 			otte_loop_keep_whole(&progress->lanes, false);
 		atomic_store(&progress->parked, false);
@@ -191,6 +226,15 @@ void otte_progress_kick(struct otte_progress *progress)
 		otte_loop_wake(&progress->control);
 }
 
+void otte_progress_stir(struct otte_progress *progress)
+{
+	/* The thread takes no notice twice. */
+	if (!atomic_load_explicit(&progress->restless, memory_order_relaxed))
+		atomic_store(&progress->restless, true);
+	if (atomic_load(&progress->dozing))
+		otte_loop_wake(&progress->control);
+}
+
 void otte_progress_attend(struct otte_progress *progress)
 {
 	atomic_fetch_add(&progress->attention, 1);
@@ -224,6 +268,7 @@ bool otte_progress_alone(struct otte_progress *progress, uint64_t mine)
 		return false;
 	/* One that is lost to another's is no loss: they only have to change. */
 	atomic_store_explicit(&progress->rounds, rounds + 1, memory_order_relaxed);
+	atomic_store_explicit(&progress->alone, rounds + 1, memory_order_relaxed);
 	return true;
 }
 

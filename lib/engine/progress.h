@@ -8,8 +8,12 @@
  * and control connections, and takes the lead only where nobody has led for a tick although work is live,
  * or where there has been no work for a while.
  *
+ * Where a caller's request was all there is again and again, for many ticks in a row, and nobody has submitted
+ * without waiting, there is nothing for a tick to find, and each costs that caller 20 us: the thread dozes.
+ *
  *   armed   the lane loop's descriptor is watched by the engine's thread
  *   parked  the engine's thread sleeps without a tick; submitting wakes it
+ *   dozing  it sleeps for many ticks; submitting without waiting, or a near deadline, wakes it
  */
 #ifndef OTTE_ENGINE_PROGRESS_H
 #define OTTE_ENGINE_PROGRESS_H
@@ -42,7 +46,8 @@ struct otte_progress {
 	bool armed;                      /* the thread's */
 	const _Atomic uint64_t *live;    /* requests that are not done */
 	_Atomic uint64_t attention;      /* reasons to stay armed */
-	_Atomic bool parked, stop;
+	_Atomic bool parked, dozing, stop;
+	_Atomic bool restless;           /* there may be something for the next ticks to find */
 	pthread_t thread;
 	/* Timers; returns milliseconds until it wants to be called again, -1: not of its own accord. */
 	int (*tick)(void *arg, uint64_t now_ns);
@@ -54,6 +59,7 @@ struct otte_progress {
 	 */
 	_Atomic bool led;
 	_Atomic uint64_t rounds;         /* led by waiters */
+	_Atomic uint64_t alone;          /* the last one of who was alone */
 	_Atomic uint64_t ran_ns;         /* when the lanes' loop last ran */
 	pthread_mutex_t lock;            /* the followers */
 	_Atomic uint32_t follower_count;
@@ -68,6 +74,9 @@ void otte_progress_fini(struct otte_progress *progress);
 
 /* Work was added: the thread must not sleep without a tick. */
 void otte_progress_kick(struct otte_progress *progress);
+
+/* There may be work that nobody leads for, or that is due soon: the thread must tick. */
+void otte_progress_stir(struct otte_progress *progress);
 
 /* The thread is to lead at once, until unattend. */
 void otte_progress_attend(struct otte_progress *progress);

@@ -238,7 +238,8 @@ static int expose(struct source_peer *peer, struct otte_region *region, uint8_t 
 	standing->region = region;
 	standing->key.region = region->id;
 	standing->key.right = op;
-	terms.flags |= OTTE_LOAN_BY_ADDRESS; /* lanes are served by this process */
+	if (engine->tcp->ops->serves_by_address)
+		terms.flags |= OTTE_LOAN_BY_ADDRESS;
 	ret = ops->loan_offer(engine->client, &terms, &standing->loan);
 	if (ret == -EDQUOT)
 		say_quota(engine);
@@ -387,13 +388,12 @@ static int admit(struct source_peer *peer, const struct otte_lane_request *reque
 		free(keep_spare(peer, use));
 		return ret;
 	}
-	*use = (struct otte_source_use){
-		.peer = peer,
-		.region = standing->region,
-		.standing = standing,
-		.op = request->op,
-		.length = request->length,
-	};
+	zero_bytes(use, sizeof(*use));
+	use->peer = peer;
+	use->region = standing->region;
+	use->standing = standing;
+	use->op = request->op;
+	use->length = request->length;
 	standing->begun++;
 	peer->busy++;
 	*out = use;

@@ -13,9 +13,16 @@
 
 /*
  * A peer asks as often as it likes, and to count the kernel's ledger takes dumps of the whole node: so
- * what peers are told of the ledger is up to this old.
+ * what peers are told of the ledger is up to this old, and older where counting takes long, so that it
+ * takes no more than a tenth of the thread's time.
  */
 #define TOLD_AGE_NS (100 * NSEC_PER_MSEC)
+#define TOLD_TIMES 9
+
+uint64_t otte_stats_age(uint64_t took_ns)
+{
+	return max_u64(TOLD_AGE_NS, TOLD_TIMES * took_ns);
+}
 
 static void fill(struct otte_engine *engine, const struct otte_ledger_counters *ledger,
 		 struct otte_stats *stats)
@@ -72,9 +79,12 @@ void otte_engine_fill_stats(struct otte_engine *engine, struct otte_stats *stats
 
 void otte_engine_tell_stats(struct otte_engine *engine, struct otte_stats *stats)
 {
-	if (!engine->told.at_ns || otte_now_ns() - engine->told.at_ns >= TOLD_AGE_NS) {
+	uint64_t now_ns = otte_now_ns(), then_ns;
+
+	if (now_ns >= engine->told.until_ns) {
 		engine->ledger->ops->counters(engine->ledger, &engine->told.ledger);
-		engine->told.at_ns = otte_now_ns(); /* counting may take longer than that */
+		then_ns = otte_now_ns();
+		engine->told.until_ns = then_ns + otte_stats_age(then_ns - now_ns);
 	}
 	fill(engine, &engine->told.ledger, stats);
 }

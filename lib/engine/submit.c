@@ -164,7 +164,7 @@ static void fill_task(struct otte_batch *batch, uint32_t index, const struct ott
 {
 	struct otte_task_record *task = &batch->tasks[index];
 
-	memset(task, 0, sizeof(*task));
+	zero_bytes(task, sizeof(*task));
 	task->batch = batch;
 	task->index = index;
 	task->members = 1;
@@ -547,7 +547,10 @@ static enum queued queue_group(struct otte_task_record *head, bool alone)
 		end_unsent(head, -ECONNRESET);
 		return queued;
 	}
-	otte_engine_tick_at(engine, deadline_ns);
+	if (deadline_ns < atomic_load_explicit(&engine->tick_due_ns, memory_order_relaxed)) {
+		otte_engine_tick_at(engine, deadline_ns);
+		otte_progress_stir(&engine->progress);
+	}
 	return queued;
 }
 
@@ -638,6 +641,8 @@ static void start_alone(struct otte_batch *batch, struct otte_task_record *head,
 	enum queued queued = queue_group(head, true);
 
 	otte_progress_kick(progress);
+	if (!sleeps)
+		otte_progress_stir(progress);
 	pthread_mutex_unlock(&batch->submit_lock);
 	if (queued == ENTERED) {
 		bool straight = sleeps && otte_progress_alone(progress, requests);
@@ -676,6 +681,7 @@ static void queue_all(struct otte_batch *batch, uint32_t first, size_t count)
 		queue_group(head, false);
 	}
 	otte_progress_kick(progress);
+	otte_progress_stir(progress);
 	/* NOLINTBEGIN(clang-analyzer-core.NullDereference): count is not 0 */
 	otte_batch_dispatch(peer);
 	/* NOLINTEND(clang-analyzer-core.NullDereference) */

@@ -255,6 +255,7 @@ static void client_close(struct otte_ledger_client *handle)
 
 	kernel_loan_withdraw_remote(client, 0);
 	left = client->lent || client->accepted || client->holds;
+	kernel_domain_unmap(client);
 	otte_module_status_unmap(client->status, client->status_bytes);
 	otte_fd_close(client->fd);
 	drop_member(kernel_ledger_of(client), client->id, left);
@@ -440,6 +441,27 @@ static int event_next(struct otte_ledger_client *handle, struct otte_event *even
 	return leave(client, kernel_event_next(client, event));
 }
 
+static int domain_join(struct otte_ledger_client *handle, const char *name,
+		       struct otte_ledger_domain *domain)
+{
+	struct kernel_client *client = enter(handle);
+
+	return leave(client, kernel_domain_join(client, name, domain));
+}
+
+static int domain_nic(struct otte_ledger_client *handle, const char *nic, uint32_t *index)
+{
+	struct kernel_client *client = enter(handle);
+
+	return leave(client, kernel_domain_nic(client, nic, index));
+}
+
+/* Without the lock: the descriptor is there until client_close(), and nothing else is looked at. */
+static void domain_kick(struct otte_ledger_client *handle)
+{
+	otte_module_domain_kick(((struct kernel_client *)handle)->fd);
+}
+
 /* ---- Ops of the ledger ----------------------------------------------------------------------- */
 
 static ssize_t dump_loans(struct otte_ledger *handle, struct otte_loan_info *rows, size_t capacity)
@@ -550,6 +572,9 @@ static const struct otte_ledger_ops kernel_ops = {
 	.attest_heard = attest_heard,
 	.attest_forget = attest_forget,
 	.event_next = event_next,
+	.domain_join = domain_join,
+	.domain_nic = domain_nic,
+	.domain_kick = domain_kick,
 	.dump_loans = dump_loans,
 	.dump_retained = dump_retained,
 	.release = release,
@@ -594,7 +619,7 @@ int otte_ledger_kernel_open(const struct otte_ledger_limits *limits, struct otte
 	if (!ledger)
 		return otte_fail(-ENOMEM, "no memory for a ledger");
 	ledger->base.ops = &kernel_ops;
-	ledger->event_bytes = facts.event_bytes;
+	ledger->facts = facts;
 	memcpy(ledger->load_id, facts.load_id, sizeof(ledger->load_id));
 	ledger->by_address = facts.features & OTTE_MODULE_FEAT_BY_ADDRESS;
 	if (!ledger->by_address)

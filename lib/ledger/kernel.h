@@ -9,6 +9,7 @@
  *   kernel_region.c    a client's regions
  *   kernel_loan.c      what it lent and what it accepted
  *   kernel_retained.c  its holds, release
+ *   kernel_domain.c    its part in a domain
  *   kernel_attest.c    the nonces that it awaits
  *   kernel_event.c     what the module told and nobody has asked for yet
  *   kernel_dump.c      the module's dumps as the interface's rows, and what explains a refusal
@@ -41,11 +42,11 @@ struct kernel_member {
 struct kernel_ledger {
 	struct otte_ledger base;
 	struct otte_netlink netlink;
-	uint32_t event_bytes;
 	uint8_t load_id[OTTE_ATTEST_MODULE_BYTES];
 	bool by_address; /* the module knows such loans */
 	uint64_t regions_max; /* of each client: the caller's limit */
 	uint32_t status_regions; /* words asked for on each client's status page */
+	struct otte_module_facts facts;
 	pthread_mutex_t lock; /* the rest */
 	struct kernel_member *members;
 	uint64_t settled;
@@ -115,6 +116,7 @@ struct kernel_client {
 	struct kernel_loan *lent, *accepted;
 	struct kernel_offer *offers;
 	struct kernel_hold *holds;
+	struct otte_ledger_domain domain; /* NULLs until it has joined one */
 	LIST_HEAD(kernel_attests, otte_attest) attests;
 	TAILQ_HEAD(kernel_events, kernel_event) events;
 	unsigned event_count;
@@ -202,6 +204,13 @@ void kernel_hold_free_all(struct kernel_client *client);
 /* Under ledger->lock. */
 void kernel_hold_complete(const struct kernel_client *owner, struct otte_retained_info *info);
 int kernel_release(struct kernel_ledger *ledger, uint64_t retained);
+
+/* ---- kernel_domain.c ------------------------------------------------------------------------- */
+
+int kernel_domain_join(struct kernel_client *client, const char *name,
+		       struct otte_ledger_domain *domain);
+int kernel_domain_nic(struct kernel_client *client, const char *nic, uint32_t *index);
+void kernel_domain_unmap(struct kernel_client *client);
 
 /* ---- kernel_attest.c ------------------------------------------------------------------------- */
 

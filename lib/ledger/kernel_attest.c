@@ -18,7 +18,8 @@ int kernel_attest_send(struct kernel_client *client, uint64_t to, const uint8_t 
 
 	if (rc == -EBUSY)
 		return otte_fail(-EDQUOT,
-				 "client %" PRIu64 ": the module keeps no more nonces for it that it has"
+				 "client %" PRIu64
+				 ": the module keeps no more nonces for it that it has"
 				 " not read",
 				 to);
 	return rc ? kernel_refused(client, rc, "client", to) : 0;

@@ -112,7 +112,7 @@ static void put_into_words(const struct otte_module_event *told, struct otte_eve
 /* The next one, taken note of: 1 if it is to be passed on, 0 if not; -EAGAIN. */
 static int read_one(struct kernel_client *client, struct otte_module_event *told)
 {
-	int rc = otte_module_event(client->fd, kernel_ledger_of(client)->event_bytes, told);
+	int rc = otte_module_event(client->fd, kernel_ledger_of(client)->facts.event_bytes, told);
 
 	return rc ? rc : note(client, told);
 }
@@ -174,6 +174,16 @@ static void take_missed(struct kernel_client *client, struct otte_event *event)
 	client->missed = 0;
 }
 
+/* 1, or negative. Others' nonces, which come as fast as this reads, are passed on to nobody. */
+static int read_to_pass_on(struct kernel_client *client, struct otte_module_event *told)
+{
+	int rc = 0, i;
+
+	for (i = 0; !rc && i < PUMP_MAX; i++)
+		rc = read_one(client, told);
+	return rc ? rc : -EAGAIN;
+}
+
 int kernel_event_next(struct kernel_client *client, struct otte_event *event)
 {
 	struct otte_module_event told;
@@ -187,9 +197,7 @@ int kernel_event_next(struct kernel_client *client, struct otte_event *event)
 		take_first(client, event);
 		return 0;
 	}
-	do
-		rc = read_one(client, &told);
-	while (!rc);
+	rc = read_to_pass_on(client, &told);
 	if (rc < 0)
 		return rc == -EAGAIN ? rc : kernel_refused(client, rc, "client", client->id);
 	put_into_words(&told, event);

@@ -176,7 +176,9 @@ int kernel_release(struct kernel_ledger *ledger, uint64_t id)
 	if (rc)
 		return refused_release(rc, id);
 	rc = wait_gone(ledger, id);
-	if (!rc && kernel_client_is_ours(ledger, info.owner))
+	/* A lender that is there is told of the end, and counts it as it reads that. */
+	if (!rc && kernel_client_is_ours(ledger, info.owner) &&
+	    !kernel_client_is_open(ledger, info.owner))
 		kernel_count_settled(ledger, loans);
 	return rc;
 }

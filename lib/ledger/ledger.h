@@ -208,6 +208,20 @@ struct otte_retained_info {
 #define OTTE_ATTEST_MODULE_BYTES 16
 #define OTTE_ATTEST_NONCE_BYTES 32
 
+/*
+ * A client's part in an arbitration domain of the node: the module's pages, as its ABI has them.
+ * Mapped until the client closes. Only `share` is the client's to write.
+ */
+struct otte_slot_page;
+struct otte_load_page;
+struct otte_share_page;
+
+struct otte_ledger_domain {
+	const struct otte_slot_page *slot;
+	const struct otte_load_page *load;
+	struct otte_share_page *share;
+};
+
 /* What a borrower got. */
 struct otte_borrowed {
 	uint64_t length;
@@ -333,8 +347,8 @@ struct otte_ledger_ops {
 	int (*attest_await)(struct otte_ledger_client *client,
 			    const uint8_t nonce[OTTE_ATTEST_NONCE_BYTES], struct otte_attest **attest);
 	/*
-	 * Whose it was. -EAGAIN, without a text: nobody has sent it, or more clients than one, or more
-	 * events stand before it than may be taken in: read them.
+	 * Whose it was. -EAGAIN, without a text: nobody has sent it, or more clients than one, or it stands
+	 * behind more events than one call reads.
 	 */
 	int (*attest_heard)(struct otte_ledger_client *client, struct otte_attest *attest,
 			    uint64_t *from);
@@ -348,6 +362,21 @@ struct otte_ledger_ops {
 	 * event is MISSED: look at the dumps.
 	 */
 	int (*event_next)(struct otte_ledger_client *client, struct otte_event *event);
+
+	/*
+	 * Joins a domain, once for each client, which leaves it when it ends. -ENOENT no such
+	 * domain, -EACCES its owner, group and mode do not let this process in, -ENOSPC it is full,
+	 * -EALREADY a second time. NULL: this back end has no domains.
+	 */
+	int (*domain_join)(struct otte_ledger_client *client, const char *name,
+			   struct otte_ledger_domain *domain);
+	/*
+	 * Of a client that has joined, like the next: where the domain counts bytes of this NIC.
+	 * -ENOSPC: it counts as many others as it can.
+	 */
+	int (*domain_nic)(struct otte_ledger_client *client, const char *nic, uint32_t *index);
+	/* Have the sums made now, where that can be. Takes no lock of the ledger's. */
+	void (*domain_kick)(struct otte_ledger_client *client);
 
 	/*
 	 * Rows are copied in the order of their ids; returns how many there are, of which at most

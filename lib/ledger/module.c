@@ -29,6 +29,7 @@ static_assert(OTTE_MODULE_BY_ADDRESS == OTTE_LOAN_BY_ADDRESS, "flags");
 static_assert(OTTE_MODULE_FEAT_STANDING == OTTE_FEAT_STANDING, "features");
 static_assert(OTTE_MODULE_FEAT_BY_ADDRESS == OTTE_FEAT_BY_ADDRESS, "features");
 static_assert(OTTE_MODULE_FEAT_STANDING_OFFER == OTTE_FEAT_STANDING_OFFER, "features");
+static_assert(OTTE_MODULE_FEAT_DOMAIN == OTTE_FEAT_DOMAIN, "features");
 static_assert((int)OTTE_MODULE_STATUS_LIVE == (int)OTTE_STATUS_LIVE, "status");
 static_assert((int)OTTE_MODULE_STATUS_SUSPECT == (int)OTTE_STATUS_SUSPECT, "status");
 static_assert((int)OTTE_MODULE_STATUS_STALE == (int)OTTE_STATUS_STALE, "status");
@@ -326,6 +327,73 @@ int otte_module_hold_drop(int fd, uint64_t hold)
 	struct otte_hold_drop drop = { .size = sizeof(drop), .hold = hold };
 
 	return call(fd, OTTE_IOC_HOLD_DROP, &drop);
+}
+
+/* ---- Domains --------------------------------------------------------------------------------- */
+
+/* A name that is too long is refused by the module, which wants its end. */
+static void set_name(uint8_t to[OTTE_NAME_LEN], const char *name)
+{
+	memcpy(to, name, strnlen(name, OTTE_NAME_LEN));
+}
+
+int otte_module_domain_join(int fd, const char *name)
+{
+	struct otte_domain_join join = { .size = sizeof(join) };
+
+	set_name(join.name, name);
+	return call(fd, OTTE_IOC_DOMAIN_JOIN, &join);
+}
+
+int otte_module_domain_nic(int fd, const char *name, uint32_t *index)
+{
+	struct otte_domain_nic nic = { .size = sizeof(nic) };
+	int rc;
+
+	set_name(nic.name, name);
+	rc = call(fd, OTTE_IOC_DOMAIN_NIC, &nic);
+	*index = nic.index;
+	return rc;
+}
+
+int otte_module_domain_kick(int fd)
+{
+	struct otte_domain_kick kick = { .size = sizeof(kick) };
+
+	return call(fd, OTTE_IOC_DOMAIN_KICK, &kick);
+}
+
+/* Each is one page of the system's, whatever that is; the kernel rounds up. */
+static const struct {
+	off_t offset;
+	size_t version; /* offset of its word */
+} pages[] = {
+	[OTTE_MODULE_PAGE_SLOT] = { OTTE_MMAP_SLOT, offsetof(struct otte_slot_page, version) },
+	[OTTE_MODULE_PAGE_LOAD] = { OTTE_MMAP_LOAD, offsetof(struct otte_load_page, version) },
+	[OTTE_MODULE_PAGE_SHARE] = { OTTE_MMAP_SHARE, offsetof(struct otte_share_page, version) },
+};
+
+#define DOMAIN_PAGE_BYTES 4096
+
+int otte_module_domain_map(int fd, enum otte_module_page which, void **page)
+{
+	int prot = PROT_READ | (which == OTTE_MODULE_PAGE_SHARE ? PROT_WRITE : 0);
+	void *at = mmap(NULL, DOMAIN_PAGE_BYTES, prot, MAP_SHARED, fd, pages[which].offset);
+
+	if (at == MAP_FAILED)
+		return -errno;
+	if (*(uint32_t *)((char *)at + pages[which].version) != OTTE_ABI_REVISION) {
+		munmap(at, DOMAIN_PAGE_BYTES);
+		return -EPROTONOSUPPORT;
+	}
+	*page = at;
+	return 0;
+}
+
+void otte_module_domain_unmap(void *page)
+{
+	if (page)
+		munmap(page, DOMAIN_PAGE_BYTES);
 }
 
 /* ---- Events ---------------------------------------------------------------------------------- */

@@ -31,6 +31,7 @@ enum otte_module_flag {
 };
 
 enum otte_module_feature {
+	OTTE_MODULE_FEAT_DOMAIN = 1u << 4,
 	OTTE_MODULE_FEAT_STANDING = 1u << 6,
 	OTTE_MODULE_FEAT_BY_ADDRESS = 1u << 7,
 	OTTE_MODULE_FEAT_STANDING_OFFER = 1u << 8,
@@ -165,6 +166,19 @@ int otte_module_loan_copy(int fd, uint64_t loan, uint64_t offset, void *buffer, 
 			  uint64_t *done);
 /* All of it, for reading or for both; to be unmapped before it is settled. */
 int otte_module_loan_map(int fd, const struct otte_module_accepted *accepted, void **address);
+
+enum otte_module_page {
+	OTTE_MODULE_PAGE_SLOT,
+	OTTE_MODULE_PAGE_LOAD,
+	OTTE_MODULE_PAGE_SHARE, /* the one to be written */
+};
+
+int otte_module_domain_join(int fd, const char *name);
+int otte_module_domain_nic(int fd, const char *name, uint32_t *index);
+int otte_module_domain_kick(int fd);
+/* -EPROTONOSUPPORT: of another revision. Like the status page it keeps the client until unmapped. */
+int otte_module_domain_map(int fd, enum otte_module_page which, void **page);
+void otte_module_domain_unmap(void *page);
 
 int otte_module_hold(int fd, uint64_t bytes, uint64_t *hold);
 int otte_module_hold_drop(int fd, uint64_t hold);

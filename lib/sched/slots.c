@@ -97,15 +97,24 @@ static int check_pattern(const struct otte_slots_pattern *pattern)
 
 /* ---- Life ---- */
 
-void otte_slots_open_domain(struct otte_slots *slots, const struct otte_slot_page *page,
-			    const struct otte_load_page *load, int64_t offset_ns,
-			    uint64_t low_bytes_max)
+static void open_over(struct otte_slots *slots, const struct otte_slot_page *page,
+		      int64_t offset_ns, uint64_t low_bytes_max)
 {
 	memset(slots, 0, sizeof(*slots));
 	slots->page = page;
-	slots->load = load;
 	slots->offset_ns = offset_ns;
 	slots->low_bytes_max = low_bytes_max;
+}
+
+void otte_slots_open_domain(struct otte_slots *slots, const struct otte_slots_domain *domain,
+			    uint64_t low_bytes_max)
+{
+	open_over(slots, domain->slot, domain->share ? domain->share->timens_offset_ns : 0,
+		  low_bytes_max);
+	slots->load = domain->load;
+	slots->share = domain->share;
+	slots->kick = domain->kick;
+	slots->kick_arg = domain->arg;
 }
 
 int otte_slots_open_clock(struct otte_slots *slots, const struct otte_slots_pattern *pattern,
@@ -122,7 +131,7 @@ int otte_slots_open_clock(struct otte_slots *slots, const struct otte_slots_patt
 	own->epoch[0].slots = pattern->slots;
 	memcpy(own->epoch[0].lowest, pattern->lowest, sizeof(own->epoch[0].lowest));
 	own->epoch[1].base_ns = UNUSED_NS;
-	otte_slots_open_domain(slots, own, NULL, offset_ns, low_bytes_max);
+	open_over(slots, own, offset_ns, low_bytes_max);
 	slots->own = own;
 	return 0;
 }
@@ -199,9 +208,11 @@ int otte_slots_clock_offset(int64_t *offset_ns)
 
 /* ---- Arithmetic of a pattern; times are the host's ---- */
 
+/* A page is written by another: whatever it says, nothing is divided by zero or read behind a pattern. */
 static bool in_use(const struct otte_slot_epoch *epoch, uint64_t now_ns)
 {
-	return epoch->base_ns != UNUSED_NS && epoch->base_ns <= now_ns;
+	return epoch->base_ns != UNUSED_NS && epoch->base_ns <= now_ns && epoch->interval_ns &&
+	       epoch->slots && epoch->slots <= OTTE_SLOTS_MAX;
 }
 
 /* The one with the largest base that is not in the future; NULL before the first. */
@@ -219,7 +230,9 @@ static const struct otte_slot_epoch *in_force(const struct otte_slot_epoch epoch
 
 static unsigned sends_in(const struct otte_slot_epoch *epoch, uint64_t slot)
 {
-	return (2u << epoch->lowest[slot % epoch->slots]) - 1;
+	unsigned lowest = epoch->lowest[slot % epoch->slots];
+
+	return lowest <= OTTE_PRIORITY_LOW ? (2u << lowest) - 1 : 0;
 }
 
 static unsigned sends_at(const struct otte_slot_epoch epoch[2], uint64_t now_ns)
@@ -293,12 +306,21 @@ static bool read_epochs(const struct otte_slot_page *page, struct otte_slot_epoc
 	return false;
 }
 
-static bool waits(const struct otte_slots *slots, unsigned priority)
+static bool others_wait(const struct otte_slots *slots, unsigned priority)
 {
 	const _Atomic uint64_t *others = (const _Atomic uint64_t *)&slots->load->waiting[priority];
 
-	return atomic_load_explicit(others, memory_order_relaxed) ||
-	       atomic_load_explicit(&slots->waiting[priority], memory_order_relaxed);
+	return atomic_load_explicit(others, memory_order_relaxed);
+}
+
+static _Atomic uint64_t *asked(const struct otte_slots *slots, unsigned priority)
+{
+	return (_Atomic uint64_t *)&slots->share->waiting[priority];
+}
+
+static bool waits(const struct otte_slots *slots, unsigned priority)
+{
+	return others_wait(slots, priority) || atomic_load(asked(slots, priority));
 }
 
 /* Those above whom nobody in the domain waits. */
@@ -354,9 +376,83 @@ unsigned otte_slots_admit(const struct otte_slots *slots, unsigned wanted, uint6
 	return admitted;
 }
 
+/* ---- What the domain is told ---- */
+
+static bool others_wait_below(const struct otte_slots *slots, unsigned priority)
+{
+	unsigned below;
+
+	for (below = priority + 1; below < OTTE_PRIORITIES; below++)
+		if (others_wait(slots, below))
+			return true;
+	return false;
+}
+
 /*
- * Who waits says so before it tries to take, and who gives looks at who waits afterwards, all in one order: one of
- * the two sees the other.
+ * A word has risen from zero. The module adds up once a slot while somebody waits, and is asked to
+ * where it does not: the word is raised before `summing` is read, in one order, as the module clears
+ * that before it looks at the words once more. It is also asked where others wait who are to go behind
+ * this, so that they do not go on until the slot's end.
+ */
+static void tell(struct otte_slots *slots, unsigned priority)
+{
+	const _Atomic uint32_t *summing = (const _Atomic uint32_t *)&slots->load->summing;
+
+	if (!atomic_load(summing) || others_wait_below(slots, priority))
+		slots->kick(slots->kick_arg);
+}
+
+void otte_slots_ask(struct otte_slots *slots, unsigned priority, uint64_t bytes)
+{
+	if (slots->share && !atomic_fetch_add(asked(slots, priority), bytes))
+		tell(slots, priority);
+}
+
+bool otte_slots_answered(struct otte_slots *slots, unsigned priority, uint64_t bytes)
+{
+	return slots->share && atomic_fetch_sub(asked(slots, priority), bytes) == bytes;
+}
+
+/*
+ * Nobody need be asked to sum for these: they depart after their request was told of, and arrive before
+ * it is answered.
+ */
+static _Atomic uint64_t *at_nic(const struct otte_slots *slots, uint8_t nic)
+{
+	if (!slots->share || nic >= OTTE_NICS_MAX)
+		return NULL;
+	return (_Atomic uint64_t *)&slots->share->nic_bytes[nic];
+}
+
+void otte_slots_depart(struct otte_slots *slots, uint8_t nic, uint64_t bytes)
+{
+	_Atomic uint64_t *word = at_nic(slots, nic);
+
+	if (word)
+		atomic_fetch_add_explicit(word, bytes, memory_order_relaxed);
+}
+
+void otte_slots_arrive(struct otte_slots *slots, uint8_t nic, uint64_t bytes)
+{
+	_Atomic uint64_t *word = at_nic(slots, nic);
+
+	if (word)
+		atomic_fetch_sub_explicit(word, bytes, memory_order_relaxed);
+}
+
+uint64_t otte_slots_nic_others(const struct otte_slots *slots, uint8_t nic)
+{
+	if (!slots->load || nic >= OTTE_NICS_MAX)
+		return 0;
+	return atomic_load_explicit((const _Atomic uint64_t *)&slots->load->nic_bytes[nic],
+				    memory_order_relaxed);
+}
+
+/* ---- Who waits in this process ---- */
+
+/*
+ * Who waits says so before it tries to take, or looks at who asked above, and who gives, or is the last to be
+ * answered above, looks at who waits afterwards, all in one order: one of the two sees the other.
  */
 void otte_slots_wait(struct otte_slots *slots, unsigned priority, int64_t bytes)
 {

@@ -15,12 +15,16 @@
  * What is posted cannot be called back. So the bytes under way below High are bounded; one request that
  * is larger than the bound goes while there are no others.
  *
+ * Who waits is who has asked for bytes and does not have them yet: High is never held back here, so
+ * that what others are to make room for is what is under way.
+ *
  * A request is judged by the priority that it was asked with, however far it has aged.
  *
  * Clocks: callers pass CLOCK_MONOTONIC as they read it. Patterns are in the host's, of the initial time
  * namespace: the gate takes the caller's offset off, and adds it to what it answers.
  *
- * Threads: any. Counts are atomic, all else is set once, and the pages are the module's.
+ * Threads: any. Counts are atomic, all else is set once, and the pages are the module's but for the
+ * share page, whose words are counts of this process.
  */
 #ifndef OTTE_SCHED_SLOTS_H
 #define OTTE_SCHED_SLOTS_H
@@ -36,6 +40,7 @@
 
 struct otte_slot_page;
 struct otte_load_page;
+struct otte_share_page;
 
 struct otte_slots_pattern {
 	uint64_t interval_ns;
@@ -43,16 +48,29 @@ struct otte_slots_pattern {
 	uint8_t lowest[OTTE_SLOTS_PATTERN_MAX]; /* 0 behind the pattern */
 };
 
+/* A domain of the module's, joined by a client of it. */
+struct otte_slots_domain {
+	const struct otte_slot_page *slot;
+	const struct otte_load_page *load; /* NULL, and share: nobody knows who waits */
+	struct otte_share_page *share;
+	/* DOMAIN_KICK: the module is to sum now. Called under the locks of who asks for bytes. */
+	void (*kick)(void *arg);
+	void *arg;
+};
+
 struct otte_slots {
 	struct otte_slot_page *own;      /* clock only: what stands for the domain's */
 	const struct otte_slot_page *page;
 	const struct otte_load_page *load; /* NULL: nobody knows who waits elsewhere */
+	struct otte_share_page *share;   /* NULL just then */
+	void (*kick)(void *arg);
+	void *kick_arg;
 	int64_t offset_ns;               /* the caller's clock minus the host's */
 	uint64_t low_bytes_max;
 
 	_Atomic uint64_t low_bytes;      /* under way below High */
 	_Atomic bool refused;            /* somebody found no room for more, in this round */
-	_Atomic uint64_t waiting[OTTE_PRIORITIES]; /* bytes that wait in this process */
+	_Atomic uint64_t waiting[OTTE_PRIORITIES]; /* bytes that wait in windows of this process */
 };
 
 /* "high,medium,low": lowest[] and slots. -EINVAL with a text of what is wrong, *pattern in any state. */
@@ -64,8 +82,7 @@ int otte_slots_check_name(const char *name);
 int otte_slots_open_clock(struct otte_slots *slots, const struct otte_slots_pattern *pattern,
 			  int64_t offset_ns, uint64_t low_bytes_max);
 /* A gate over the pages of a domain, which stay mapped until close. */
-void otte_slots_open_domain(struct otte_slots *slots, const struct otte_slot_page *page,
-			    const struct otte_load_page *load, int64_t offset_ns,
+void otte_slots_open_domain(struct otte_slots *slots, const struct otte_slots_domain *domain,
 			    uint64_t low_bytes_max);
 void otte_slots_close(struct otte_slots *slots);
 
@@ -82,7 +99,24 @@ int otte_slots_clock_offset(int64_t *offset_ns);
 unsigned otte_slots_admit(const struct otte_slots *slots, unsigned wanted, uint64_t now_ns,
 			  uint64_t *again_ns);
 
-/* Bytes that begin (positive) or end (negative) to wait in this process, for others to know. */
+/*
+ * What the domain is told of who waits: bytes that were asked for, before they are posted, and those
+ * of them that are done or never will be. True: they were the last of this process at that priority, and who
+ * waits below may go.
+ */
+void otte_slots_ask(struct otte_slots *slots, unsigned priority, uint64_t bytes);
+bool otte_slots_answered(struct otte_slots *slots, unsigned priority, uint64_t bytes);
+
+/*
+ * Bytes under way at a NIC of the domain's, by its index: what others are told of, and, for who chooses
+ * between NICs, what all others have. OTTE_SLOTS_NO_NIC: nobody counts.
+ */
+#define OTTE_SLOTS_NO_NIC 255
+void otte_slots_depart(struct otte_slots *slots, uint8_t nic, uint64_t bytes);
+void otte_slots_arrive(struct otte_slots *slots, uint8_t nic, uint64_t bytes);
+uint64_t otte_slots_nic_others(const struct otte_slots *slots, uint8_t nic);
+
+/* Bytes that begin (positive) or end (negative) to wait in a window of this process. */
 void otte_slots_wait(struct otte_slots *slots, unsigned priority, int64_t bytes);
 
 /* All that waits in this process below High. */

@@ -25,9 +25,12 @@ int otte_window_push(struct otte_window *window, struct otte_queue_entry *entry)
 {
 	int ret = otte_queue_push(&window->queue, entry);
 
-	if (!ret)
-		waits(window, entry, true);
-	return ret;
+	if (ret)
+		return ret;
+	if (window->slots)
+		otte_slots_ask(window->slots, entry->priority, entry->bytes);
+	waits(window, entry, true);
+	return 0;
 }
 
 static bool fits(const struct otte_window *window, const struct otte_queue_entry *entry)
@@ -69,11 +72,27 @@ static OTTE_COLD bool pass_gate(struct otte_window *window, const struct otte_qu
 	       take_room(window, entry);
 }
 
+/* What others are told of an entry that leaves, until leave_gated(). */
+static void depart(struct otte_window *window, struct otte_queue_entry *entry)
+{
+	entry->nic = window->nic;
+	otte_slots_depart(window->slots, entry->nic, entry->bytes);
+}
+
+static OTTE_COLD bool enter_gated(struct otte_window *window, struct otte_queue_entry *entry)
+{
+	if (entry->priority != HIGH && !pass_gate(window, entry))
+		return false;
+	otte_slots_ask(window->slots, entry->priority, entry->bytes);
+	depart(window, entry);
+	return true;
+}
+
 bool otte_window_enter(struct otte_window *window, struct otte_queue_entry *entry)
 {
 	if (otte_window_waiting(window) || !fits(window, entry))
 		return false;
-	if (window->slots && entry->priority != HIGH && !pass_gate(window, entry))
+	if (window->slots && !enter_gated(window, entry))
 		return false;
 	take(window, entry);
 	return true;
@@ -94,6 +113,14 @@ static OTTE_COLD unsigned look_at_lower(struct otte_window *window)
 	return 1u << HIGH | otte_slots_admit(window->slots, wanted, now_ns, &window->again_ns);
 }
 
+static bool unqueue(struct otte_window *window, struct otte_queue_entry *entry)
+{
+	if (!otte_queue_remove(&window->queue, entry))
+		return false;
+	waits(window, entry, false);
+	return true;
+}
+
 struct otte_queue_entry *otte_window_next(struct otte_window *window)
 {
 	struct otte_queue_entry *entry;
@@ -112,25 +139,38 @@ struct otte_queue_entry *otte_window_next(struct otte_window *window)
 		/* No room for what is below High, in all; it does not hold up what is High. */
 		admitted = 1u << HIGH;
 	}
-	otte_window_remove(window, entry);
+	unqueue(window, entry);
+	if (window->slots)
+		depart(window, entry);
 	take(window, entry);
 	return entry;
 }
 
 bool otte_window_remove(struct otte_window *window, struct otte_queue_entry *entry)
 {
-	if (!otte_queue_remove(&window->queue, entry))
+	if (!unqueue(window, entry))
 		return false;
-	waits(window, entry, false);
+	if (window->slots)
+		otte_slots_answered(window->slots, entry->priority, entry->bytes);
 	return true;
+}
+
+static OTTE_COLD bool leave_gated(struct otte_window *window, const struct otte_queue_entry *entry)
+{
+	struct otte_slots *slots = window->slots;
+	bool last;
+
+	otte_slots_arrive(slots, entry->nic, entry->bytes);
+	last = otte_slots_answered(slots, entry->priority, entry->bytes);
+	otte_slots_give(slots, entry->priority, entry->bytes);
+	if (entry->priority == HIGH && !last)
+		return false;
+	return otte_slots_low_waiting(slots) > window->low_waiting;
 }
 
 bool otte_window_done(struct otte_window *window, struct otte_queue_entry *entry)
 {
 	window->requests--;
 	window->bytes -= entry->bytes;
-	if (!window->slots || entry->priority == HIGH)
-		return false;
-	otte_slots_give(window->slots, entry->priority, entry->bytes);
-	return otte_slots_low_waiting(window->slots) > window->low_waiting;
+	return window->slots && leave_gated(window, entry);
 }

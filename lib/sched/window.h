@@ -21,6 +21,7 @@ struct otte_slots;
 struct otte_window {
 	struct otte_queue queue;
 	struct otte_slots *slots;        /* of all windows of an engine; NULL: no gate */
+	uint8_t nic;                     /* which its bytes pass, as the gate's domain counts them */
 	uint32_t max_requests, requests; /* under way */
 	uint64_t max_bytes, bytes;
 	uint64_t promoted;               /* steps up, ever */
@@ -45,7 +46,10 @@ static inline bool otte_window_waiting(const struct otte_window *window)
 }
 /* Take back an entry that still waits. False: it is under way. */
 bool otte_window_remove(struct otte_window *window, struct otte_queue_entry *entry);
-/* True: that made room for other windows of the engine too, where something waits; all are to be looked at. */
+/*
+ * True: what waits in other windows of the engine may go now, too: there is room, or the last one above them is
+ * over. All are to be looked at.
+ */
 bool otte_window_done(struct otte_window *window, struct otte_queue_entry *entry);
 
 #endif

@@ -12,6 +12,7 @@
 #ifndef OTTE_TRANSPORT_TRANSPORT_H
 #define OTTE_TRANSPORT_TRANSPORT_H
 
+#include <net/if.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -168,6 +169,7 @@ struct otte_transport_env {
 struct otte_transport_ops {
 	const char *name;
 	uint32_t kind; /* enum otte_transport_kind */
+	bool serves_by_address; /* peers reach memory through this process alone, at its addresses */
 
 	/* 0, or why this transport cannot work here (-ENOSYS, -ENODEV), named in the text. */
 	int (*probe)(const struct otte_config *config);
@@ -185,6 +187,11 @@ struct otte_transport_ops {
 	void (*peer_connect)(struct otte_transport_peer *peer);
 	/* 1: work can start; 0: still connecting; negative: it cannot, and why. */
 	int (*peer_ready)(struct otte_transport_peer *peer);
+	/*
+	 * Of a peer that is ready: the NIC that its bytes pass. Negative: it cannot be said. NULL: they pass
+	 * none.
+	 */
+	int (*peer_nic)(struct otte_transport_peer *peer, char name[IF_NAMESIZE]);
 	/* The peer is lost: every work ends with `code`, its local range drained. */
 	void (*peer_stop)(struct otte_transport_peer *peer, int code);
 	/* Stall limits and reconnection; the engine's thread calls it now and then. */

@@ -233,6 +233,18 @@ static void say_request(int fd, uint8_t op, uint64_t offset, uint64_t length)
 	say_request_to(fd, source.epoch, op, offset, length);
 }
 
+static void say_marked(int fd, uint8_t op, uint64_t offset, uint64_t length)
+{
+	const struct otte_lane_request request = {
+		.op = op, .id = 1, .epoch = source.epoch, .region = source.region,
+		.offset = offset, .length = length, .mark = { 0x1234, 0x5678 },
+	};
+	uint8_t bytes[OTTE_LANE_REQUEST_BYTES];
+
+	otte_lane_request_encode(&request, bytes);
+	say(fd, bytes, sizeof(bytes));
+}
+
 static struct otte_lane_answer hear_answer(int lane)
 {
 	uint8_t bytes[OTTE_LANE_ANSWER_BYTES];
@@ -379,6 +391,45 @@ static void a_write_that_stops_after_its_header_frees_its_range_in_time(void **s
 	assert_int_equal(otte_lane_answer_decode(answer, &refused), 0);
 	assert_int_equal(refused.status, 0);
 	close(other);
+	close(fd);
+	assert_unharmed(before);
+}
+
+/* Who has made sure to tell them apart is answered by bytes alone, or refused with its mark; nobody writes so. */
+static void a_marked_read_is_answered_without_a_header(void **state)
+{
+	const uint64_t offset = 2 << 20, length = 1000;
+	uint8_t plain[1000], marked[1000];
+	struct otte_lane_answer answer;
+	uint64_t session, before = transfers;
+	long long bad;
+	int fd, lane;
+	unsigned i;
+
+	(void)state;
+	fd = open_session(&session);
+	lane = open_lane(session, 1);
+	say_request(lane, OTTE_READ, offset, length);
+	assert_int_equal(hear_answer(lane).status, 0);
+	assert_int_equal(recv(lane, plain, length, MSG_WAITALL), length);
+	for (i = 0; i < 3; i++) {
+		memset(marked, 0, sizeof(marked));
+		say_marked(lane, OTTE_READ, offset, length);
+		assert_int_equal(recv(lane, marked, length, MSG_WAITALL), length);
+		assert_memory_equal(marked, plain, length);
+		say_marked(lane, OTTE_READ, UINT64_MAX, length);
+		answer = hear_answer(lane);
+		assert_int_equal(answer.status, -ERANGE);
+		assert_int_equal(answer.mark[0], 0x1234);
+		assert_int_equal(answer.mark[1], 0x5678);
+	}
+	say_request(lane, OTTE_READ, UINT64_MAX, length);
+	answer = hear_answer(lane);
+	assert_int_equal(answer.mark[0] | answer.mark[1], 0);
+	bad = bad_frames();
+	say_marked(lane, OTTE_WRITE, offset, length);
+	assert_cut_off(lane);
+	assert_int_equal(bad_frames(), bad + 1);
 	close(fd);
 	assert_unharmed(before);
 }
@@ -599,6 +650,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(garbage_after_a_right_hello_ends_that_session_only),
 		cmocka_unit_test(a_lane_is_taken_once_and_only_for_a_session_that_exists),
 		cmocka_unit_test(a_write_that_stops_after_its_header_frees_its_range_in_time),
+		cmocka_unit_test(a_marked_read_is_answered_without_a_header),
 		cmocka_unit_test(a_request_of_another_epoch_is_stale_and_moves_nothing),
 		cmocka_unit_test(a_file_cut_off_in_the_middle_of_an_answer_costs_that_lane_only),
 		cmocka_unit_test(one_who_does_not_read_what_it_asked_for_is_cut_off),

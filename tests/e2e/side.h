@@ -41,8 +41,8 @@ struct outcome {
 };
 
 /*
- * `keys` are words "group.key=value" and "ledger=KIND" on top of the defaults, and "deaf": without a listener.
- * fd -1: memory of the engine's own.
+ * `keys` are words "group.key=value" and "ledger=KIND" on top of the defaults, and "deaf": without a
+ * listener. fd -1: memory of the engine's own.
  */
 int side_open(struct side *side, const char *keys, int fd, uint64_t size);
 int side_connect(struct side *side, const char *address, uint64_t epoch, uint64_t region);

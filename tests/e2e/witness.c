@@ -160,7 +160,8 @@ static json_t *only(json_t *rows, const char *name, long long value)
 	json_t *row, *found = NULL;
 	size_t i;
 
-	json_array_foreach(rows, i, row) {
+	json_array_foreach(rows, i, row)
+	{
 		if (number(row, name) != value)
 			continue;
 		if (found)
@@ -256,7 +257,8 @@ void witness_release(struct witness *witness)
 	if (!witness->on)
 		return;
 	records = ask("retained");
-	json_array_foreach(records, at, row) {
+	json_array_foreach(records, at, row)
+	{
 		snprintf(command, sizeof(command), "%s retained --release %lld >/dev/null",
 			 program ? program : "ottectl", number(row, "id"));
 		MUST(system(command) == 0, "%s", command);

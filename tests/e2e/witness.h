@@ -2,9 +2,10 @@
 /*
  * What the module must show, from what a test did, and what `ottectl --json` and the usage files say.
  *
- * The log knows of processes that each have one client with one region of `bytes`, of how many loans of it there are, and
- * which of them have died: a region that was lent stays as one record, with its loans, until an administrator
- * releases it; all else of the dead is gone. Without the module (the keys do not say ledger=kernel) nothing is done.
+ * The log knows of processes that each have one client with one region of `bytes`, of how many loans of
+ * it there are, and which of them have died: a region that was lent stays as one record, with its loans,
+ * until an administrator releases it; all else of the dead is gone. Without the module (the keys do not
+ * say ledger=kernel) nothing is done.
  */
 #ifndef OTTE_TESTS_WITNESS_H
 #define OTTE_TESTS_WITNESS_H

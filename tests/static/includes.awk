@@ -41,7 +41,8 @@ function refuse(why) {
 }
 
 $3 ~ /^include\/uapi\// {
-	if ($1 !~ /^(include\/uapi|kmod|lib\/ledger|tools\/ottectl|tests\/(kselftest|ottectl|unit\/ottectl))\// &&
+	if ($1 !~ /^(include\/uapi|kmod|lib\/ledger|tools\/ottectl)\// &&
+	    $1 !~ /^tests\/(kselftest|ottectl|e2e\/guest|unit\/ottectl)\// &&
 	    $1 !~ /^lib\/sched\/[a-z_]*slot[a-z_]*\.[ch]$/)
 		refuse("the module's ABI is not for this file")
 	next

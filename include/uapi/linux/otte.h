@@ -545,9 +545,10 @@ struct otte_loan_revoke {
  * nothing among each other, while all other loans conflict with them as with any (EBUSY).
  *
  * With %OTTE_LOAN_BY_ADDRESS the caller states that the peer reaches the range through it alone: it
- * reads and writes at its own addresses for the peer, and nobody holds the pages. What the owner
- * sees there is what the peer gets, whichever pages these are: so a suspect NONE region can be
- * lent, where any other loan of it is ESTALE. A stale one cannot.
+ * reads and writes at its own addresses for the peer, and nobody but sends that are under way holds
+ * the pages. What the owner sees there is what the peer gets, whichever pages these are: so a
+ * suspect NONE region can be lent, where any other loan of it is ESTALE. A stale one cannot. A send
+ * that was begun (MSG_ZEROCOPY) keeps the page of that time, also past the caller's death.
  */
 struct otte_loan_expose {
 	__u32 size;

@@ -9,6 +9,11 @@
  * was announced, and then the next answer; or an answer and, if it is the last one expected and so nothing else
  * can follow it, its payload and a verdict.
  *
+ * After many lone READs the answer to the next one is asked for bare (control/wire.h): then the payload is
+ * `current` from before the request is sent, and in place of its first bytes a refusal may come. Until it is
+ * known which it is, nothing else is sent. This is for memory that cannot go away, for those bytes are looked at
+ * where they lie, and after a refusal are what they were.
+ *
  * A WRITE that was sent without a copy ends when both have come, the answer and the kernel's notification
  * (zerocopy.h). Between the two it stands in `unproven`.
  */
@@ -24,11 +29,18 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/sys.h"
+#include "control/auth.h"
 #include "transport/tcp/tcp.h"
 
 #define IOV_SLICES 32
 /* One lane may take this much of a round before the others have their turn. */
 #define ROUND_BYTES (4 * MIB)
+/*
+ * So many exchanges, and answers are asked for bare. After a refusal that came in place of one it takes twice as
+ * many as the last time.
+ */
+#define BARE_EXCHANGES 64
+#define BARE_PAUSE_MAX (1u << 20)
 
 static void lane_ready(struct otte_watch *watch, uint32_t events);
 
@@ -39,6 +51,8 @@ void tcp_lane_init(struct tcp_lane *lane, struct tcp_peer *peer)
 	lane->watch.ready = lane_ready;
 	lane->peer = peer;
 	lane->backoff_ns = peer->tcp->env.config->reconnect_min_ns;
+	lane->bare_wait = BARE_EXCHANGES;
+	lane->bare_pause = 2 * BARE_EXCHANGES;
 	pthread_mutex_init(&lane->lock, NULL);
 	pthread_mutex_init(&lane->rx_lock, NULL);
 }
@@ -383,12 +397,138 @@ static void end_payload(struct tcp_lane *lane, struct tcp_slice **done)
 	pop(lane, slice, stale ? -ESTALE : 0, OTTE_EFFECT_NONE, done);
 }
 
+/* ---- Bare answers ---- */
+
+/* splitmix64's: every bit of the result depends on every bit of x. */
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+	return x ^ x >> 31;
+}
+
+/* Under rx_lock, with nothing under way: the slice, not yet sent, is to be answered bare. */
+static void ask_bare(struct tcp_lane *lane, struct tcp_slice *slice)
+{
+	lane->mark[0] = mix(lane->mark_key[0] + ++lane->marks);
+	lane->mark[1] = mix(lane->mark_key[1] ^ lane->mark[0]) | 1;
+	otte_lane_request_mark(slice->request, lane->mark);
+	memcpy(lane->kept, slice->local, sizeof(lane->kept));
+	lane->current = slice;
+	lane->current_got = 0;
+	lane->mask = 0; /* no verdict follows */
+	lane->bare = true;
+}
+
+/* Whether it may be. Of a slice that nobody can end meanwhile. */
+static bool may_be_bare(const struct tcp_slice *slice)
+{
+	return slice->plan->work->firm && slice->length > OTTE_LANE_ANSWER_BYTES;
+}
+
+/* Its answer, if it is asked for again, has a header. */
+static void unmark(struct tcp_slice *slice)
+{
+	const uint64_t none[2] = { 0, 0 };
+
+	otte_lane_request_mark(slice->request, none);
+}
+
+/* Under rx_lock: what is in of the answer, to lane->answer, while the slice still has its memory. */
+static void keep_start(struct tcp_lane *lane)
+{
+	memcpy(lane->answer, lane->current->local, lane->current_got);
+	lane->answer_got = (uint32_t)lane->current_got;
+}
+
+static bool is_refusal(const struct tcp_lane *lane, struct otte_lane_answer *answer)
+{
+	return !otte_lane_answer_decode(lane->answer, answer) && answer->status &&
+	       answer->id == (uint64_t)(uintptr_t)lane->current &&
+	       answer->mark[0] == lane->mark[0] && answer->mark[1] == lane->mark[1];
+}
+
+/* Under rx_lock. */
+static void ask_for_headers(struct tcp_lane *lane)
+{
+	lane->bare_wait = lane->bare_pause;
+	lane->bare_pause = (uint32_t)min_u64(2ull * lane->bare_pause, BARE_PAUSE_MAX);
+}
+
+/* Under rx_lock: there is more to say than a payload. The slice goes once more, as if it had not been sent. */
+static void ask_again(struct tcp_lane *lane, struct tcp_slice *slice)
+{
+	unmark(slice);
+	pthread_mutex_lock(&lane->lock);
+	slice->sent = 0;
+	lane->unsent = slice;
+	let_go(lane);
+	pthread_mutex_unlock(&lane->lock);
+}
+
+/* Under rx_lock: more of what may be bare is in. A payload is longer than a refusal, and nothing follows either. */
+static void tell_bare(struct tcp_lane *lane, struct tcp_slice **done)
+{
+	struct tcp_slice *slice = lane->current;
+	struct otte_lane_answer answer;
+	bool refused = false;
+
+	if (lane->current_got < sizeof(lane->answer))
+		return;
+	if (lane->current_got == sizeof(lane->answer)) {
+		if (!slice->finished)
+			keep_start(lane);
+		refused = is_refusal(lane, &answer);
+	}
+	lane->bare = false;
+	lane->answer_got = 0;
+	if (!refused)
+		return;
+	if (!slice->finished)
+		memcpy(slice->local, lane->kept, sizeof(lane->kept));
+	lane->current = NULL;
+	ask_for_headers(lane);
+	if (answer.status == -EAGAIN && !slice->finished)
+		ask_again(lane, slice);
+	else
+		pop(lane, slice, answer.status, answer.effect, done);
+}
+
+/* As receive_payload(), of a slice that was given up: what may be a refusal is kept for a look at it. */
+static ssize_t receive_start(struct tcp_lane *lane, bool *emptied)
+{
+	uint64_t rest = sizeof(lane->answer) - lane->current_got;
+	ssize_t n;
+
+	n = otte_sys_recv(lane->watch.fd, lane->answer + lane->answer_got, rest, MSG_DONTWAIT);
+	*emptied = n > 0 && (uint64_t)n < rest;
+	if (n > 0) {
+		lane->current_got += (uint64_t)n;
+		lane->answer_got += (uint32_t)n;
+	}
+	return n;
+}
+
+/* The same, as far as one call goes, of a slice that is all there is and waits for it. */
+static OTTE_FRAMELESS ssize_t receive_bare(struct tcp_lane *lane, struct tcp_slice *slice)
+{
+	ssize_t n = otte_sys_recv(lane->watch.fd, slice->local, slice->length, 0);
+
+	if (n > 0)
+		lane->current_got = (uint64_t)n;
+	return n;
+}
+
+/* ---- */
+
 /* Payload of a slice that was given up: the kernel drops it. */
 static ssize_t receive_nothing(struct tcp_lane *lane, bool *emptied)
 {
 	uint64_t rest = payload_left(lane);
 	ssize_t n;
 
+	if (lane->bare)
+		return receive_start(lane, emptied);
 	n = otte_sys_recv(lane->watch.fd, NULL, rest, MSG_DONTWAIT | MSG_TRUNC);
 	*emptied = n > 0 && (uint64_t)n < rest;
 	if (n > 0)
@@ -520,6 +660,8 @@ static int received(struct tcp_lane *lane, struct tcp_slice *current, ssize_t n,
 		return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : otte_fail(-errno, "recv: %m");
 	}
 	atomic_store_explicit(&lane->progress_ns, otte_coarse_ns(), memory_order_relaxed);
+	if (lane->bare)
+		tell_bare(lane, done);
 	end_payload(lane, done);
 	if (!lane->current && lane->answer_got == sizeof(lane->answer)) {
 		bool alone;
@@ -545,9 +687,11 @@ static int receive_some(struct tcp_lane *lane, int flags, struct tcp_slice **don
 	return received(lane, current, n, done);
 }
 
-/* Under rx_lock: a held lane whose answer is not all there. */
+/* Under rx_lock: a lane that may still be held, whose answer is not all there. */
 static void let_go_early(struct tcp_lane *lane)
 {
+	if (!lane->held || lane->bare)
+		return;
 	pthread_mutex_lock(&lane->lock);
 	let_go(lane);
 	pthread_mutex_unlock(&lane->lock);
@@ -564,8 +708,7 @@ static int receive(struct tcp_lane *lane, int flags, struct tcp_slice **done, bo
 	if (lane->garbled)
 		return otte_fail(-EPROTO, "a peer's answer is malformed, or to no request of ours");
 	ret = receive_some(lane, flags, done, emptied);
-	if (lane->held)
-		let_go_early(lane);
+	let_go_early(lane);
 	return ret;
 }
 
@@ -631,24 +774,40 @@ static bool begin_exchange(struct tcp_lane *lane, struct tcp_slice *slice)
 			otte_loop_set_aside(lane_loop(lane), &lane->watch);
 	}
 	pthread_mutex_unlock(&lane->lock);
+	if (able && lane->bare_wait)
+		lane->bare_wait--;
+	else if (able && may_be_bare(slice))
+		ask_bare(lane, slice);
 	return able;
 }
 
-/* Under rx_lock: send() returned n, and the rest goes the usual way, as does an error. */
+/*
+ * Under rx_lock: send() returned n, and the rest goes the usual way, as does an error. Others' requests may then
+ * follow it, so it must not bear a mark; with a part of one out already the connection is given up.
+ */
 static void send_rest(struct tcp_lane *lane, struct tcp_slice *slice, ssize_t n)
 {
+	bool marked = lane->bare && n > OTTE_LANE_MARK_AT;
+
+	if (lane->bare && !marked) {
+		lane->bare = false;
+		lane->current = NULL;
+		unmark(slice);
+	}
 	pthread_mutex_lock(&lane->lock);
 	slice->sent = n > 0 ? (uint64_t)n : 0;
 	lane->unsent = slice;
-	let_go(lane);
+	if (marked)
+		shut(lane);
+	else
+		let_go(lane);
 	pthread_mutex_unlock(&lane->lock);
 }
 
 /* Under rx_lock. */
 static void end_exchange(struct tcp_lane *lane, int ret)
 {
-	if (lane->held)
-		let_go_early(lane);
+	let_go_early(lane);
 	if (ret >= 0)
 		return;
 	/* Not killed here: without rx_lock others may end the slice, and the peer be gone. */
@@ -671,8 +830,11 @@ bool tcp_lane_exchange(struct tcp_lane *lane, struct tcp_slice *slice)
 	n = otte_sys_send(lane->watch.fd, slice->request, OTTE_LANE_REQUEST_BYTES,
 			  MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (n == OTTE_LANE_REQUEST_BYTES) {
-		n = receive_into(lane, slice, true, 0, &done, &emptied);
-		end_exchange(lane, received(lane, NULL, n, &done));
+		if (lane->bare)
+			n = receive_bare(lane, slice);
+		else
+			n = receive_into(lane, slice, true, 0, &done, &emptied);
+		end_exchange(lane, received(lane, lane->current, n, &done));
 	} else {
 		send_rest(lane, slice, n);
 	}
@@ -773,6 +935,9 @@ static int shake_hands(struct tcp_lane *lane)
 		return ret;
 	if (frame.type != OTTE_FRAME_LANE_READY)
 		return otte_fail(-EPROTO, "a lane's hello is answered with frame type %u", frame.type);
+	ret = otte_random(lane->mark_key, sizeof(lane->mark_key));
+	if (ret)
+		return ret;
 	otte_stream_fini(&lane->hello);
 	lane->zerocopy = tcp_zerocopy_open(&lane->peer->tcp->zerocopies, lane->peer->tcp->env.config,
 					   lane->watch.fd, atomic_load(&lane->peer->local));
@@ -877,6 +1042,8 @@ bool tcp_lane_abandon(struct tcp_lane *lane, const struct tcp_plan *plan, int co
 			slice->abandon = code;
 			drained = false;
 		} else {
+			if (lane->bare && slice == lane->current)
+				keep_start(lane);
 			end_early(slice, code, plan->op == OTTE_WRITE ? OTTE_EFFECT_UNKNOWN :
 									OTTE_EFFECT_NONE, &done);
 		}
@@ -958,6 +1125,7 @@ static void bury(struct tcp_lane *lane, struct tcp_slice *slice, int code, bool 
 			if (slice->sent)
 				atomic_fetch_add(&lane->peer->tcp->counters.retries, 1);
 			slice->sent = 0;
+			unmark(slice);
 			tcp_peer_place(lane->peer, slice, 0);
 			return;
 		}
@@ -1001,6 +1169,8 @@ void tcp_lane_kill(struct tcp_lane *lane, int code, bool retry)
 	lane->unsent = NULL;
 	lane->current = NULL;
 	lane->answer_got = 0;
+	lane->bare = false;
+	lane->held = false;
 	lane->garbled = false;
 	atomic_store(&lane->queued_bytes, 0);
 	pthread_mutex_unlock(&lane->lock);

@@ -107,6 +107,27 @@ int tcp_peer_ready(struct otte_transport_peer *base)
 	return code;
 }
 
+/* Lanes of a peer go to one address, so by one NIC; the first that stands is asked. */
+int tcp_peer_nic(struct otte_transport_peer *base, char name[IF_NAMESIZE])
+{
+	struct tcp_peer *peer = to_peer(base);
+	struct sockaddr_storage to = { 0 };
+	socklen_t length = sizeof(to);
+	bool found = false;
+	uint32_t i;
+
+	for (i = 0; i < peer->lane_count && !found; i++) {
+		struct tcp_lane *lane = &peer->lanes[i];
+
+		pthread_mutex_lock(&lane->lock);
+		found = lane->state == TCP_LANE_READY &&
+			!getpeername(lane->watch.fd, (struct sockaddr *)&to, &length);
+		pthread_mutex_unlock(&lane->lock);
+	}
+	return found ? tcp_route_interface(&to, name) :
+		       otte_fail(-ENOTCONN, "no connection of this peer stands");
+}
+
 void tcp_peer_stop(struct otte_transport_peer *base, int code)
 {
 	struct tcp_peer *peer = to_peer(base);

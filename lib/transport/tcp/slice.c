@@ -57,7 +57,8 @@ int tcp_plan_create(const struct otte_transport_env *env, bool local, struct ott
 	for (i = 0; i < plan->count; i++) {
 		struct tcp_slice *slice = &plan->slices[i];
 
-		*slice = (struct tcp_slice){ .plan = plan };
+		zero_bytes(slice, sizeof(*slice));
+		slice->plan = plan;
 		otte_slice_range(&slicing, work->length, i, &offset, &slice->length);
 		slice->local = work->local + offset;
 		encode(work, offset, slice);

@@ -6,6 +6,9 @@
  *   REQUEST --WRITE--> PAYLOAD --in--> ANSWER       (refused: DROP instead of PAYLOAD)
  *   REQUEST --> PARKED --> as above
  *
+ * An answer is a header and what it promises. A READ that bears a mark is answered by its payload alone, with no
+ * header, if it is not refused (control/wire.h).
+ *
  * A READ that was answered without a copy (zerocopy.h) is over for the peer once it has the bytes, but here
  * only with the kernel's notification: until then its use stands in tcp.unproven, and the lane goes on. A
  * request that is in conflict with such a use, and with nothing else, must not be refused for it; its lane is
@@ -100,6 +103,7 @@ struct source_lane {
 	uint32_t rounds, lone_rounds;
 	uint8_t header[OTTE_LANE_REQUEST_BYTES];
 	uint8_t answer[OTTE_LANE_ANSWER_BYTES];
+	uint32_t head;                  /* bytes of `answer` that are sent: all, or none */
 	struct otte_lane_request request;
 	struct otte_source_use *use;    /* NULL: refused, or between requests */
 	uint8_t *address;
@@ -294,9 +298,14 @@ static void become(struct source_lane *lane, enum source_state state)
 	lane->moved = 0;
 }
 
-static void prepare_answer(struct source_lane *lane)
+static bool is_marked(const struct source_lane *lane)
 {
-	const struct otte_lane_answer answer = {
+	return lane->request.mark[0] | lane->request.mark[1];
+}
+
+static void prepare_header(struct source_lane *lane)
+{
+	struct otte_lane_answer answer = {
 		.op = lane->request.op,
 		.effect = lane->effect,
 		.id = lane->request.id,
@@ -306,7 +315,20 @@ static void prepare_answer(struct source_lane *lane)
 		.fresh = lane->guard ? (uint8_t)lane->guard->fresh : 0,
 	};
 
+	if (lane->status) {
+		answer.mark[0] = lane->request.mark[0];
+		answer.mark[1] = lane->request.mark[1];
+	}
 	otte_lane_answer_encode(&answer, lane->answer);
+	lane->head = sizeof(lane->answer);
+}
+
+static void prepare_answer(struct source_lane *lane)
+{
+	if (lane->status || !is_marked(lane))
+		prepare_header(lane);
+	else
+		lane->head = 0;
 	become(lane, SOURCE_ANSWER);
 }
 
@@ -377,6 +399,17 @@ static bool park(struct source_lane *lane)
 	return lane->parked;
 }
 
+/* Of a READ that is admitted: what its verdict is taken from, if one follows. Then the header has to say so. */
+static void take_guard(struct source_lane *lane)
+{
+	lane->guard = lane->tcp->env.source.guarded(lane->use);
+	if (!lane->guard || !is_marked(lane))
+		return;
+	lane->guard = NULL;
+	lane->status = -EAGAIN;
+	end_use(lane, false);
+}
+
 static void admit(struct source_lane *lane)
 {
 	lane->effect = OTTE_EFFECT_NONE;
@@ -394,7 +427,7 @@ static void admit(struct source_lane *lane)
 	lane->lost = false;
 	if (lane->request.op == OTTE_READ) {
 		if (lane->use)
-			lane->guard = lane->tcp->env.source.guarded(lane->use);
+			take_guard(lane);
 		prepare_answer(lane);
 	} else {
 		become(lane, lane->status ? SOURCE_DROP : SOURCE_PAYLOAD);
@@ -520,7 +553,7 @@ static int ask_for_room(struct source_lane *lane, bool want)
  */
 static int lose_payload(struct source_lane *lane)
 {
-	uint64_t left = sizeof(lane->answer) + lane->request.length - lane->moved;
+	uint64_t left = lane->head + lane->request.length - lane->moved;
 
 	if (!lane->moved) {
 		end_use(lane, false);
@@ -540,7 +573,7 @@ static int lose_payload(struct source_lane *lane)
 
 static uint64_t payload_sent(const struct source_lane *lane)
 {
-	return lane->moved - min_u64(lane->moved, sizeof(lane->answer));
+	return lane->moved - min_u64(lane->moved, lane->head);
 }
 
 static void add_part(struct msghdr *message, const void *base, uint64_t length)
@@ -559,8 +592,10 @@ static OTTE_FRAMELESS ssize_t send_copied(struct source_lane *lane, uint64_t pay
 	int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
 	uint64_t into = payload_sent(lane);
 
-	if (lane->moved < sizeof(lane->answer))
-		add_part(&message, lane->answer + lane->moved, sizeof(lane->answer) - lane->moved);
+	if (lane->moved >= lane->head && !lane->guard) /* the short call is cheaper */
+		return otte_sys_send(lane->watch.fd, lane->address + into, payload - into, flags);
+	if (lane->moved < lane->head)
+		add_part(&message, lane->answer + lane->moved, lane->head - lane->moved);
 	if (payload > into)
 		add_part(&message, lane->address + into, payload - into);
 	if (lane->guard && ORDERED)
@@ -590,15 +625,20 @@ static ssize_t send_made_up(struct source_lane *lane, uint64_t payload)
 			     MSG_MORE | MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+/* What is left of the answer's head, with something behind it to come. */
+static ssize_t send_head(struct source_lane *lane)
+{
+	return otte_sys_send(lane->watch.fd, lane->answer + lane->moved,
+			     lane->head - lane->moved, MSG_MORE | MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 /* As send() without a copy: the answer's head has a place of its own, which is used again at once, and so is copied. */
 static ssize_t send_zerocopy(struct source_lane *lane, uint64_t payload)
 {
-	uint64_t into = lane->moved - sizeof(lane->answer);
+	uint64_t into = lane->moved - lane->head;
 
-	if (lane->moved < sizeof(lane->answer))
-		return otte_sys_send(lane->watch.fd, lane->answer + lane->moved,
-				     sizeof(lane->answer) - lane->moved,
-				     MSG_MORE | MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (lane->moved < lane->head)
+		return send_head(lane);
 	return tcp_zerocopy_send(lane->zerocopy, &lane->sending->claim, lane->address + into,
 				 payload - into);
 }
@@ -635,18 +675,14 @@ static void end_answer(struct source_lane *lane)
 	become(lane, SOURCE_REQUEST);
 }
 
-static bool wants_made_up(const struct source_lane *lane)
-{
-	return lane->lost && lane->moved >= sizeof(lane->answer);
-}
-
 /* As send(): of an answer with so much payload, the part that is next. */
 static OTTE_FRAMELESS ssize_t send_part(struct source_lane *lane, uint64_t payload)
 {
-	if (lane->guard && lane->moved == sizeof(lane->answer) + payload)
+	if (lane->guard && lane->moved == lane->head + payload)
 		return send_verdict(lane);
-	if (wants_made_up(lane))
-		return send_made_up(lane, payload);
+	/* Nothing is read of memory that was found gone, wherever in the answer that was. */
+	if (lane->lost)
+		return lane->moved < lane->head ? send_head(lane) : send_made_up(lane, payload);
 	return wants_zerocopy(lane, payload) ? send_zerocopy(lane, payload) :
 					       send_copied(lane, payload);
 }
@@ -654,14 +690,13 @@ static OTTE_FRAMELESS ssize_t send_part(struct source_lane *lane, uint64_t paylo
 /* A part is out, and the next one need not have found the socket full. */
 static bool goes_on(const struct source_lane *lane, uint64_t payload)
 {
-	return lane->lost || lane->moved == sizeof(lane->answer) ||
-	       lane->moved == sizeof(lane->answer) + payload;
+	return lane->lost || lane->moved == lane->head || lane->moved == lane->head + payload;
 }
 
 static OTTE_FRAMELESS int send_some(struct source_lane *lane)
 {
 	uint64_t payload = lane->request.op == OTTE_READ && !lane->status ? lane->request.length : 0;
-	uint64_t total = sizeof(lane->answer) + payload + (lane->guard ? 1 : 0);
+	uint64_t total = lane->head + payload + (lane->guard ? 1 : 0);
 	ssize_t n;
 	int ret;
 
@@ -723,7 +758,6 @@ static bool between_requests(const struct source_lane *lane)
  */
 static void note_pace(struct source_lane *lane, unsigned served)
 {
-	lane->progress_ns = otte_coarse_ns();
 	if (lane->eager) {
 		lane->eager = served > 1 || !between_requests(lane);
 	} else if (++lane->rounds % PACE_ROUNDS == 0) {
@@ -795,6 +829,8 @@ static bool is_lost(const struct source_lane *lane, uint32_t events)
 static void source_ready(struct otte_watch *watch, uint32_t events)
 {
 	struct source_lane *lane = container_of(watch, struct source_lane, watch);
+	const enum source_state begun = lane->state;
+	const uint64_t begun_moved = lane->moved;
 	unsigned served = 0, steps = 0;
 	uint64_t bytes = 0;
 	int ret;
@@ -820,11 +856,17 @@ static void source_ready(struct otte_watch *watch, uint32_t events)
 				break;
 		}
 	} while (ret > 0 && ++steps < ROUND_STEPS);
+	/* An answer that is left for the next round: no more requests need come to bring that about. */
+	if (ret > 0 && lane->state == SOURCE_ANSWER)
+		ret = ask_for_room(lane, true);
 	if (ret < 0) {
 		otte_log(OTTE_LOG_DEBUG, "a peer's lane ends: %s", otte_error_text());
 		close_lane(lane);
 		return;
 	}
+	/* A round that moved nothing is no progress: the tick ends a lane that goes round and round. */
+	if (served || lane->state != begun || lane->moved != begun_moved)
+		lane->progress_ns = otte_coarse_ns();
 	note_pace(lane, served);
 	lane->lone_rounds = served == 1 && !lane->eager && between_requests(lane) ?
 				    lane->lone_rounds + 1 : 0;

@@ -131,6 +131,12 @@ struct tcp_lane {
 	uint32_t answer_got;
 	struct tcp_slice *current;       /* READ whose payload is coming in */
 	uint64_t current_got;
+	bool bare;                       /* or a refusal of it: too little of it is in to tell */
+	uint8_t kept[OTTE_LANE_ANSWER_BYTES]; /* what its first bytes are written to held before */
+	uint64_t mark[2];                /* what that refusal would bear */
+	uint64_t mark_key[2], marks;     /* random, for each connection; how many marks it has had */
+	uint32_t bare_wait;              /* so many exchanges more, and answers are asked for bare */
+	uint32_t bare_pause;             /* what it is set to by the next refusal in place of one */
 	uint8_t mask, fresh;             /* of its answer: how to take the verdict; 0: none follows */
 	uint8_t verdict;
 	bool garbled;                    /* an answer was none, nor is what comes after; to be killed */
@@ -144,7 +150,7 @@ struct tcp_lane {
 	struct tcp_zerocopy *zerocopy;   /* READY, perhaps; NULL: every send is copied */
 	bool wants_room;                 /* EPOLLOUT is asked for */
 	uint32_t exchanges;              /* in a row; the watch is set aside for many */
-	bool held;                       /* nothing is sent: receive_answer() says why */
+	bool held;                       /* nothing is sent: receive_answer() says why, or `bare` */
 	bool broken;                     /* shut down; the loop takes it apart */
 	uint64_t retry_at_ns;            /* DOWN: when to connect again */
 	uint64_t backoff_ns;
@@ -207,6 +213,7 @@ int tcp_peer_open(struct otte_transport *transport, struct otte_control_client *
 		  void (*changed)(void *arg), void *arg, struct otte_transport_peer **peer);
 void tcp_peer_connect(struct otte_transport_peer *peer);
 int tcp_peer_ready(struct otte_transport_peer *peer);
+int tcp_peer_nic(struct otte_transport_peer *peer, char name[IF_NAMESIZE]);
 void tcp_peer_stop(struct otte_transport_peer *peer, int code);
 void tcp_peer_tick(struct otte_transport_peer *peer, uint64_t now_ns);
 void tcp_peer_close(struct otte_transport_peer *peer);
@@ -217,6 +224,11 @@ void *tcp_peer_pin(struct otte_work *work);
 bool tcp_peer_receive_alone(struct otte_transport_peer *peer);
 bool tcp_peer_exchange(struct otte_transport_peer *peer, struct otte_work *work);
 void tcp_peer_cancel(struct otte_transport_peer *peer, void *pinned, int code);
+
+/* ---- route.c ---- */
+
+/* The interface that packets to this address leave by; negative, with text: nobody can say. */
+int tcp_route_interface(const struct sockaddr_storage *to, char name[IF_NAMESIZE]);
 
 /* ---- source.c ---- */
 

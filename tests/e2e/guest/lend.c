@@ -1,429 +1,106 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/*
- * Transport local through the module, between processes: what is lent is copied and mapped, comes back, is taken back,
- * and outlives who lent it. In a guest with the module loaded.
- */
-#include <errno.h>
-#include <inttypes.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-#include <cmocka.h>
+#include "lend.h"
 
-#include "../side.h"
+#include "kselftest/otte_test.h"
 
-#define BYTES (4u << 20)
-#define KILLS 16u
-#define LENDS "ledger=kernel local.pinned=true control.timeout_ms=2000"
-#define COPIES "deaf ledger=kernel local.map_entries=0"
-#define MAPS "deaf ledger=kernel local.map_repeats=1"
+#define BYTES (16 * PAGE)
 
-static const char *const ways[] = { COPIES, MAPS };
+#define STEP(good)                                 \
+	do {                                       \
+		if (!(good))                       \
+			_exit(__LINE__ % 200 + 1); \
+	} while (0)
 
-static uint64_t usage(const char *resource)
-{
-	char path[96];
-	unsigned long long value = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/sys/class/misc/otte/usage/%s", resource);
-	file = fopen(path, "r");
-	assert_non_null(file);
-	assert_int_equal(fscanf(file, "%llu", &value), 1);
-	fclose(file);
-	return value;
-}
-
-static bool nothing_left(void)
-{
-	return !usage("clients") && !usage("regions") && !usage("pinned_bytes") && !usage("loans") &&
-	       !usage("lent_bytes") && !usage("retained_bytes");
-}
-
-static struct otte_task first(const struct side *side)
-{
-	struct otte_task task;
-
-	OK(otte_batch_task(side->batch, 0, &task));
-	return task;
-}
-
-static bool goes_locally(struct side *side, uint8_t op, uint64_t at, uint64_t length)
-{
-	struct outcome outcome = side_run(side, op, at, at, length, 1);
-
-	assert_int_equal(outcome.code, 0);
-	assert_int_equal(outcome.failure.code, 0);
-	return first(side).transport == OTTE_TRANSPORT_LOCAL;
-}
-
-/* The address of a mapping of the module's loans, in this process. */
-static bool has_mapping(void)
-{
-	FILE *maps = fopen("/proc/self/maps", "r");
-	char line[512];
-	bool found = false;
-
-	assert_non_null(maps);
-	while (fgets(line, sizeof(line), maps)) {
-		unsigned long long offset = 0;
-
-		if (strstr(line, "/otte") && sscanf(line, "%*s %*s %llx", &offset) == 1)
-			found |= offset >= 0x100000000ull;
-	}
-	fclose(maps);
-	return found;
-}
-
-static void what_is_written_is_read_back_through_the_module(void **state)
-{
-	struct remote source;
-	struct side side;
-	unsigned i, n;
-
-	(void)state;
-	for (i = 0; i < 2; i++) {
-		remote_start(&source, LENDS, -1, BYTES);
-		OK(side_open(&side, ways[i], -1, BYTES));
-		OK(side_connect(&side, source.address, source.epoch, source.region));
-		for (n = 0; n < 4; n++) {
-			fill(side.bytes, BYTES, (uint8_t)(n + i));
-			assert_true(goes_locally(&side, OTTE_WRITE, 0, BYTES));
-			memset(side.bytes, 0xee, BYTES);
-			assert_true(goes_locally(&side, OTTE_READ, 0, BYTES));
-			assert_true(filled(side.bytes, BYTES, (uint8_t)(n + i)));
-			memset(side.bytes, 0xee, BYTES);
-			assert_true(goes_locally(&side, OTTE_READ, 0, 4096));
-			assert_true(goes_locally(&side, OTTE_READ, 4096, BYTES - 4096));
-			assert_true(filled(side.bytes, BYTES, (uint8_t)(n + i)));
-			assert_true(goes_locally(&side, OTTE_READ, 77, 1));
-		}
-		assert_int_equal(has_mapping(), i);
-		/* One standing loan for each direction; and those that are mapped. */
-		assert_int_equal(usage("loans"), i ? 4 : 2);
-		assert_int_equal(usage("pinned_bytes"), BYTES);
-		side_disconnect(&side);
-		assert_true(EVENTUALLY(usage("loans") == 0));
-		assert_false(has_mapping());
-		OK(side_close(&side));
-		child_end(&source.child);
-		assert_true(EVENTUALLY(nothing_left()));
-	}
-}
-
-static void what_is_not_pinned_goes_over_tcp(void **state)
-{
-	struct remote source;
-	struct side side;
-
-	(void)state;
-	remote_start(&source, "ledger=kernel", -1, BYTES);
-	OK(side_open(&side, COPIES, -1, BYTES));
-	OK(side_connect(&side, source.address, source.epoch, source.region));
-	fill(side.bytes, BYTES, 3);
-	assert_false(goes_locally(&side, OTTE_WRITE, 0, BYTES));
-	memset(side.bytes, 0, BYTES);
-	assert_false(goes_locally(&side, OTTE_READ, 0, BYTES));
-	assert_true(filled(side.bytes, BYTES, 3));
-	OK(side_close(&side));
-	child_end(&source.child);
-	assert_true(EVENTUALLY(nothing_left()));
-}
-
-/* Rights and ranges are the module's to keep; what it refuses moves nothing. */
-static void ranges_beyond_the_region_move_nothing(void **state)
-{
-	struct remote source;
-	struct outcome outcome;
-	struct side side;
-
-	(void)state;
-	remote_start(&source, LENDS, -1, BYTES / 2);
-	OK(side_open(&side, COPIES, -1, BYTES));
-	OK(side_connect(&side, source.address, source.epoch, source.region));
-	memset(side.bytes, 0xee, BYTES);
-	outcome = side_run(&side, OTTE_READ, 0, BYTES / 2 - 4096, 8192, 1);
-	assert_int_equal(outcome.failure.code, -ERANGE);
-	assert_int_equal(side.bytes[0], 0xee);
-	OK(side_close(&side));
-	child_end(&source.child);
-}
-
-/* A READ that has begun completes from pages that outlive their owner; else the prefix is exact. */
-static void a_source_that_is_killed_is_not_the_requesters_end(void **state)
-{
-	uint64_t random = test_seed(41);
-	unsigned i, j, done = 0, failed = 0;
-	struct outcome outcome;
-	struct remote source;
-	struct side side;
-
-	(void)state;
-	for (i = 0; i < KILLS; i++) {
-		uint8_t op = i % 4 == 3 ? OTTE_WRITE : OTTE_READ;
-		uint64_t until_ns;
-
-		OK(side_open(&side, ways[i % 2], -1, BYTES));
-		remote_start(&source, LENDS, -1, BYTES);
-		OK(side_connect(&side, source.address, source.epoch, source.region));
-		fill(side.bytes, BYTES, (uint8_t)i);
-		assert_true(goes_locally(&side, OTTE_WRITE, 0, BYTES));
-		if (op == OTTE_READ)
-			memset(side.bytes, 0xee, BYTES);
-		assert_int_equal(side_submit(&side, op, 0, 0, BYTES / 4, 4), 0);
-		until_ns = now_ns() + draw_between(&random, 0, 20 * MS);
-		while (now_ns() < until_ns)
-			;
-		child_kill(&source.child);
-		outcome = side_wait(&side, 20 * SECOND);
-		assert_int_equal(outcome.code, 0);
-		done += outcome.status.completed_prefix;
-		failed += outcome.status.failed;
-		for (j = 0; j < 4 && op == OTTE_READ; j++) {
-			struct otte_task task;
-
-			OK(otte_batch_task(side.batch, j, &task));
-			if (task.state != OTTE_TASK_COMPLETED)
-				assert_int_equal(task.code, -ECONNRESET);
-		}
-		if (!outcome.status.failed && op == OTTE_READ)
-			assert_true(filled(side.bytes, BYTES, (uint8_t)i));
-		if (outcome.status.failed)
-			assert_true(outcome.failure.locally_drained);
-		side_disconnect(&side);
-		/* Its receipts free what its owner left behind. */
-		assert_true(EVENTUALLY(usage("loans") == 0 && usage("retained_bytes") == 0));
-		OK(side_close(&side));
-		assert_true(EVENTUALLY(nothing_left()));
-	}
-	print_message("%u kills, %u requests done, %u failed\n", KILLS, done, failed);
-}
-
-/* The module settles what was lent to it, and its uses block nobody. */
-static void a_requester_that_is_killed_leaves_nothing_behind(void **state)
-{
-	uint64_t random = test_seed(42);
-	struct remote requester;
-	struct side source, other;
-	unsigned i;
-
-	(void)state;
-	OK(side_open(&source, LENDS, -1, BYTES));
-	OK(side_open(&other, COPIES, -1, BYTES));
-	OK(side_connect(&other, source.address, OTTE_EPOCH_ANY, otte_region_id(source.region)));
-	for (i = 0; i < KILLS; i++) {
-		remote_start(&requester, ways[i % 2], -1, BYTES);
-		child_ask(&requester.child, "open %s %lu", source.address,
-			  (unsigned long)otte_region_id(source.region));
-		assert_string_equal(requester.child.line, "code 0");
-		child_tell(&requester.child, "run %d 0 0 %u 16", i % 4 < 2 ? OTTE_WRITE : OTTE_READ, BYTES / 16);
-		usleep((useconds_t)draw_between(&random, 0, 40000));
-		child_kill(&requester.child);
-		assert_true(EVENTUALLY(side_stats(&source).peers_in == 1));
-		assert_true(EVENTUALLY(usage("loans") == (i > 0)));
-		assert_true(goes_locally(&other, OTTE_WRITE, 0, BYTES));
-	}
-	assert_int_equal(usage("retained_bytes"), 0);
-	OK(side_close(&other));
-	assert_true(EVENTUALLY(!usage("loans")));
-	OK(side_close(&source));
-	assert_true(EVENTUALLY(nothing_left()));
-}
-
-/* One that does not answer keeps a copied loan only so long: it is revoked, and goes on without harm. */
-static void a_requester_that_is_stopped_is_revoked(void **state)
-{
-	struct remote requester;
-	struct side source;
-
-	(void)state;
-	OK(side_open(&source, LENDS, -1, BYTES));
-	remote_start(&requester, COPIES, -1, BYTES);
-	child_ask(&requester.child, "open %s %lu", source.address,
-		  (unsigned long)otte_region_id(source.region));
-	assert_string_equal(requester.child.line, "code 0");
-	child_ask(&requester.child, "run %d 0 0 4096 4", OTTE_READ);
-	assert_int_equal(usage("loans"), 1);
-	child_signal(&requester.child, SIGSTOP);
-	assert_int_equal(otte_region_unregister(&source.region, 1, SECOND / 5, NULL), -ETIMEDOUT);
-	assert_int_equal(usage("loans"), 1);
-	assert_int_equal(otte_region_unregister(&source.region, 1, 10 * SECOND, NULL), 0);
-	/* Its record stays until the borrower has read of its end; nothing else of it does. */
-	assert_int_equal(usage("lent_bytes"), 0);
-	assert_int_equal(usage("pinned_bytes"), 0);
-	child_signal(&requester.child, SIGCONT);
-	child_ask(&requester.child, "run %d 0 0 4096 1", OTTE_READ);
-	assert_int_equal(child_number(&requester.child, "failure"), -ENOENT);
-	child_end(&requester.child);
-	OK(otte_batch_destroy(source.batch));
-	OK(otte_mem_release(source.mem));
-	OK(otte_engine_destroy(source.engine));
-	assert_true(EVENTUALLY(nothing_left()));
-}
-
-struct adopted {
-	struct otte_engine *engine;
-	struct otte_mem *mem;
-	struct otte_region *region;
-	uint8_t *bytes;
-	char address[OTTE_ADDRESS_MAX];
+struct loan {
+	uint64_t id;
+	char *memory;
 };
 
-static void adopt(struct adopted *source)
+static struct loan offer(int fd, uint64_t borrower, uint32_t direction, unsigned seed)
 {
-	struct otte_region_desc desc = {
-		.length = BYTES, .access = OTTE_REMOTE_READ | OTTE_REMOTE_WRITE, .flags = OTTE_REGION_PINNED,
-	};
-	struct otte_config config;
+	struct loan loan = { .memory = otte_pages(BYTES) };
+	uint64_t region;
 
-	OK(otte_config_init(&config, sizeof(config)));
-	config.ledger = OTTE_LEDGER_KERNEL;
-	OK(otte_engine_create(&config, &source->engine));
-	source->bytes = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	assert_true(source->bytes != MAP_FAILED);
-	fill(source->bytes, BYTES, 9);
-	OK(otte_mem_adopt(source->engine, source->bytes, BYTES, &source->mem));
-	desc.mem = source->mem;
-	OK(otte_region_register(source->engine, &desc, 1, &source->region));
-	OK(otte_engine_address(source->engine, source->address, sizeof(source->address)));
+	STEP(loan.memory);
+	otte_fill(loan.memory, BYTES, seed);
+	STEP(!otte_region(fd, OTTE_BACKING_PAGES, OTTE_READ | OTTE_WRITE, loan.memory, BYTES,
+			  &region));
+	STEP(!otte_offer(fd, region, 0, BYTES, borrower, direction, OTTE_LOAN_MAPPABLE, &loan.id));
+	return loan;
 }
 
-/* The owner has unmapped it: from then on nothing of it moves, not even what is pinned. */
-static void what_the_source_unmapped_is_stale_at_once(void **state)
+static char *map(int fd, const struct otte_loan_accept *accept, int prot)
 {
-	struct adopted source;
-	struct outcome outcome;
-	struct side side;
-	unsigned i;
+	char *at = mmap(NULL, BYTES, prot, MAP_SHARED, fd, (off_t)accept->map_offset);
 
-	(void)state;
-	for (i = 0; i < 4; i++) {
-		uint8_t op = i < 2 ? OTTE_READ : OTTE_WRITE;
-
-		adopt(&source);
-		OK(side_open(&side, ways[i % 2], -1, BYTES));
-		OK(side_connect(&side, source.address, OTTE_EPOCH_ANY, otte_region_id(source.region)));
-		assert_true(goes_locally(&side, OTTE_READ, 0, BYTES));
-		assert_true(goes_locally(&side, OTTE_READ, 0, BYTES));
-		assert_true(filled(side.bytes, BYTES, 9));
-		assert_true(goes_locally(&side, OTTE_WRITE, 0, BYTES));
-		assert_true(goes_locally(&side, OTTE_WRITE, 0, BYTES));
-		memset(side.bytes, 0xee, BYTES);
-		munmap(source.bytes + BYTES / 2, BYTES / 2);
-		outcome = side_run(&side, op, 0, 0, BYTES / 4, 1);
-		assert_int_equal(outcome.failure.code, -ESTALE);
-		assert_int_equal(outcome.failure.remote_effect, OTTE_EFFECT_NONE);
-		assert_int_equal(side.bytes[0], 0xee);
-		outcome = side_run(&side, op, 0, 0, 4096, 1);
-		assert_int_equal(outcome.failure.code, -ESTALE);
-		OK(side_close(&side));
-		OK(otte_region_unregister(&source.region, 1, 20 * SECOND, NULL));
-		OK(otte_mem_release(source.mem));
-		OK(otte_engine_destroy(source.engine));
-		munmap(source.bytes, BYTES / 2);
-		assert_true(EVENTUALLY(nothing_left()));
-	}
+	STEP(at != MAP_FAILED);
+	return at;
 }
 
-static void set_limit(const char *resource, const char *value)
+static void read_what_is_lent(int fd, uint64_t loan, unsigned seed)
 {
-	char path[96];
-	FILE *file;
+	static char copy[BYTES];
+	struct otte_loan_accept accept;
+	char *at;
 
-	snprintf(path, sizeof(path), "/sys/class/misc/otte/limit_client/%s", resource);
-	file = fopen(path, "w");
-	assert_non_null(file);
-	fputs(value, file);
-	assert_int_equal(fclose(file), 0);
+	STEP(!otte_accept(fd, loan, &accept));
+	STEP(accept.direction == OTTE_READ && accept.length == BYTES);
+	STEP(otte_copy(fd, loan, 0, copy, BYTES) == (int64_t)BYTES);
+	STEP(otte_filled(copy, BYTES, seed, 0));
+	at = map(fd, &accept, PROT_READ);
+	STEP(otte_filled(at, BYTES, seed, 0));
+	munmap(at, BYTES);
+	STEP(!otte_settle(fd, loan));
 }
 
-/* A loan too many is no error of the request's: it goes the other way. */
-static void without_quota_for_loans_it_is_told_or_goes_over_tcp(void **state)
+static void write_what_is_lent(int fd, uint64_t loan, unsigned seed)
 {
-	struct otte_request request;
-	struct remote source;
-	struct side side;
-	char before[64] = "";
-	FILE *file = fopen("/sys/class/misc/otte/limit_client/loans", "r");
+	struct otte_loan_accept accept;
+	char *at;
 
-	(void)state;
-	assert_non_null(file);
-	assert_non_null(fgets(before, sizeof(before), file));
-	fclose(file);
-	remote_start(&source, LENDS, -1, BYTES);
-	OK(side_open(&side, COPIES, -1, BYTES));
-	OK(side_connect(&side, source.address, source.epoch, source.region));
-	assert_true(goes_locally(&side, OTTE_READ, 0, 4096));
-	set_limit("loans", "1");
-	request = side_request(&side, OTTE_WRITE, 0, 0, 4096);
-	request.transport = OTTE_TRANSPORT_LOCAL;
-	OK(otte_batch_reset(side.batch));
-	assert_int_not_equal(otte_batch_run(side.batch, &request, 1, 10 * SECOND), 0);
-	assert_int_equal(first(&side).code, -EDQUOT);
-	set_limit("loans", before);
-	/* The refusal is believed for a second. */
-	assert_false(goes_locally(&side, OTTE_WRITE, 0, 4096));
-	usleep(1200000);
-	assert_true(goes_locally(&side, OTTE_WRITE, 0, 4096));
-	OK(side_close(&side));
-	child_end(&source.child);
-	assert_true(EVENTUALLY(nothing_left()));
+	STEP(!otte_accept(fd, loan, &accept));
+	STEP(accept.direction == OTTE_WRITE && accept.length == BYTES);
+	at = map(fd, &accept, PROT_READ | PROT_WRITE);
+	otte_fill(at, BYTES, seed);
+	munmap(at, BYTES);
+	STEP(!otte_settle(fd, loan));
 }
 
-/* What is mapped is bounded: the one whose use is longest ago comes back, with its receipt. */
-static void mappings_are_bounded_and_closed_by_receipts(void **state)
+static uint64_t next_offer(int fd)
 {
-	struct remote sources[3];
-	struct side side;
-	struct otte_segment *segments[3];
-	unsigned i, n;
+	struct otte_event event;
 
-	(void)state;
-	for (i = 0; i < 3; i++)
-		remote_start(&sources[i], LENDS, -1, BYTES);
-	OK(side_open(&side, "deaf ledger=kernel local.map_repeats=1 local.map_entries=1", -1, BYTES));
-	for (i = 0; i < 3; i++)
-		OK(otte_segment_open(side.engine, sources[i].address, sources[i].epoch, 10 * SECOND,
-				     &segments[i]));
-	for (n = 0; n < 9; n++) {
-		side.segment = segments[n % 3];
-		side.remote = sources[n % 3].region;
-		assert_true(goes_locally(&side, n / 3 % 2, 0, 65536));
-		assert_true(goes_locally(&side, n / 3 % 2, 0, 65536));
-	}
-	/* Of each peer at most a READ and a WRITE loan, and one that is mapped. */
-	assert_true(EVENTUALLY(usage("loans") <= 9));
-	for (i = 0; i < 3; i++)
-		OK(otte_segment_close(segments[i]));
-	side.segment = NULL;
-	assert_true(EVENTUALLY(usage("loans") == 0));
-	OK(side_close(&side));
-	for (i = 0; i < 3; i++)
-		child_end(&sources[i].child);
-	assert_true(EVENTUALLY(nothing_left()));
+	STEP(!otte_wait_event(fd, OTTE_EVENT_OFFERED, &event));
+	return event.object;
 }
 
-int main(int argc, char **argv)
+/* Both offers are answered before the first event of an end is waited for: none is lost in passing over others. */
+void lend_to_each_other(int sock, unsigned own, unsigned others)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_written_is_read_back_through_the_module),
-		cmocka_unit_test(what_is_not_pinned_goes_over_tcp),
-		cmocka_unit_test(ranges_beyond_the_region_move_nothing),
-		cmocka_unit_test(a_source_that_is_killed_is_not_the_requesters_end),
-		cmocka_unit_test(a_requester_that_is_killed_leaves_nothing_behind),
-		cmocka_unit_test(a_requester_that_is_stopped_is_revoked),
-		cmocka_unit_test(what_the_source_unmapped_is_stale_at_once),
-		cmocka_unit_test(without_quota_for_loans_it_is_told_or_goes_over_tcp),
-		cmocka_unit_test(mappings_are_bounded_and_closed_by_receipts),
-	};
-	int status;
+	uint64_t client = 0, other, first, second;
+	struct loan for_reading, for_writing;
+	struct otte_event event;
+	int fd = otte_client(&client);
 
-	if (side_role(argc, argv, &status))
-		return status;
-	return cmocka_run_group_tests_name("lend", tests, NULL, NULL);
+	STEP(fd >= 0);
+	say(sock, client);
+	other = hear(sock);
+	STEP(other != UINT64_MAX && other != client);
+	for_reading = offer(fd, other, OTTE_READ, own);
+	for_writing = offer(fd, other, OTTE_WRITE, own);
+	/* Both have offered. */
+	say(sock, 0);
+	STEP(!hear(sock));
+	first = next_offer(fd);
+	second = next_offer(fd);
+	read_what_is_lent(fd, first, others);
+	write_what_is_lent(fd, second, own + 100);
+	say(sock, 0);
+	STEP(!hear(sock));
+	STEP(!otte_wait_event(fd, OTTE_EVENT_SETTLED, &event));
+	STEP(event.evidence == OTTE_EVIDENCE_RETURNED || event.evidence == OTTE_EVIDENCE_UNMAPPED);
+	STEP(!otte_wait_event(fd, OTTE_EVENT_SETTLED, &event));
+	STEP(otte_filled(for_reading.memory, BYTES, own, 0));
+	STEP(otte_filled(for_writing.memory, BYTES, others + 100, 0));
+	_exit(0);
 }

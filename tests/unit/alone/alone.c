@@ -16,6 +16,9 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/util.h"
+#include "control/wire.h"
+#include "engine/engine.h"
 #include "engine/progress.h"
 #include "unit/engine/pair.h"
 
@@ -31,6 +34,7 @@ static _Atomic bool stalled; /* a source that was asleep does not go on */
 static _Atomic bool late;    /* a requester that does not sleep looks late */
 static _Atomic bool trickles; /* a requester gets one byte a millisecond */
 
+static _Atomic unsigned bare; /* how often a requester slept for a payload alone */
 static _Atomic bool garbles; /* the next answer that a requester sleeps for is none; its payload waits */
 
 static void note(_Atomic unsigned *slept, int flags)
@@ -94,6 +98,41 @@ static ssize_t garble(const struct msghdr *message, ssize_t n)
 	return n;
 }
 
+/* Who calls: sources have threads of their own. */
+static bool is_source(void)
+{
+	char name[16];
+
+	assert_int_equal(pthread_getname_np(pthread_self(), name, sizeof(name)), 0);
+	return strcmp(name, "otte-express") == 0 || strncmp(name, "otte-serve", 10) == 0;
+}
+
+static uint8_t short_payload[OTTE_LANE_ANSWER_BYTES]; /* what a requester got last that was so long */
+
+static ssize_t note_payload(const void *data, ssize_t n)
+{
+	if (data && n == (ssize_t)sizeof(short_payload))
+		memcpy(short_payload, data, sizeof(short_payload));
+	return n;
+}
+
+/* A requester's recv(). False: nothing yet. */
+static bool look_for_payload(int flags, void **data, size_t *length)
+{
+	struct iovec all = { *data, *length }, one;
+	struct msghdr message = { .msg_iov = &all, .msg_iovlen = 1 };
+
+	if (!*data) /* it is dropped */
+		return true;
+	if (!(flags & MSG_DONTWAIT))
+		atomic_fetch_add(&bare, 1);
+	if (!look(flags, &message, &one))
+		return false;
+	*data = message.msg_iov->iov_base;
+	*length = message.msg_iov->iov_len;
+	return true;
+}
+
 static ssize_t nothing_yet(void)
 {
 	errno = EAGAIN;
@@ -121,6 +160,10 @@ ssize_t __wrap_otte_sys_recv(int fd, void *data, size_t length, int flags)
 {
 	ssize_t n;
 
+	if (!is_source())
+		return look_for_payload(flags, &data, &length) ?
+			       note_payload(data, __real_otte_sys_recv(fd, data, length, flags)) :
+			       nothing_yet();
 	begin_sleep(flags);
 	n = __real_otte_sys_recv(fd, data, length, flags);
 	end_sleep(flags);
@@ -149,10 +192,50 @@ ssize_t __wrap_recv(int fd, void *data, size_t length, int flags)
 {
 	ssize_t n;
 
+	if (!is_source())
+		return look_for_payload(flags, &data, &length) ?
+			       note_payload(data, __real_recv(fd, data, length, flags)) :
+			       nothing_yet();
 	begin_sleep(flags);
 	n = __real_recv(fd, data, length, flags);
 	end_sleep(flags);
 	return n;
+}
+
+static _Atomic int cut_to = -1; /* of the next request so many bytes go, then no more just now; -1: all */
+
+static int take_cut(size_t length)
+{
+	return length == OTTE_LANE_REQUEST_BYTES ? atomic_exchange(&cut_to, -1) : -1;
+}
+
+ssize_t __real_otte_sys_send(int fd, const void *data, size_t length, int flags) __attribute__((weak));
+ssize_t __wrap_otte_sys_send(int fd, const void *data, size_t length, int flags);
+ssize_t __wrap_otte_sys_send(int fd, const void *data, size_t length, int flags)
+{
+	int cut = take_cut(length);
+
+	return cut ? __real_otte_sys_send(fd, data, cut < 0 ? length : (size_t)cut, flags) :
+		     nothing_yet();
+}
+
+ssize_t __real_send(int fd, const void *data, size_t length, int flags);
+ssize_t __wrap_send(int fd, const void *data, size_t length, int flags);
+ssize_t __wrap_send(int fd, const void *data, size_t length, int flags)
+{
+	int cut = take_cut(length);
+
+	return cut ? __real_send(fd, data, cut < 0 ? length : (size_t)cut, flags) : nothing_yet();
+}
+
+static _Atomic unsigned woken; /* how often a thread was, of those that run a loop */
+
+void __real_otte_loop_wake(struct otte_loop *loop);
+void __wrap_otte_loop_wake(struct otte_loop *loop);
+void __wrap_otte_loop_wake(struct otte_loop *loop)
+{
+	atomic_fetch_add(&woken, 1);
+	__real_otte_loop_wake(loop);
 }
 
 /* ---- Tests ---- */
@@ -511,10 +594,13 @@ static void an_answer_that_is_none_is_the_last_of_its_connection(void **state)
 	struct otte_stats stats = { .size = sizeof(stats) };
 	uint64_t begun_ns = otte_now_ns();
 	struct pair pair;
+	unsigned i;
 
 	(void)state;
 	open_pair(&pair);
-	read_many(&pair);
+	/* Not so often that answers come without a header, which is what can be none. */
+	for (i = 0; i < 40; i++)
+		assert_int_equal(run_one(&pair, OTTE_READ, 0, BLOCK, BLOCK), 0);
 	atomic_store(&garbles, true);
 	/* The request is sent once more, if there is a connection by then. */
 	while (atomic_load(&garbles)) {
@@ -696,6 +782,347 @@ static void a_second_request_shares_the_connection_of_a_run(void **state)
 	pair_close(&pair);
 }
 
+/* ---- Answers without a header: otte_batch_run() alone asks for them ---- */
+
+#define HEADER OTTE_LANE_ANSWER_BYTES
+#define NOWHERE UINT64_MAX /* no region */
+
+static int run_request(struct pair *pair, const struct otte_request *request)
+{
+	struct otte_task task;
+
+	assert_in_range(otte_batch_run(pair->batch, request, 1, 20 * SECOND), 0, 1);
+	assert_int_equal(otte_batch_task(pair->batch, 0, &task), 0);
+	return task.code;
+}
+
+static void read_and_compare(struct pair *pair, uint64_t at, uint64_t length)
+{
+	struct otte_request request = pair_request(pair, OTTE_READ, at, at, length);
+
+	memset(pair->local_bytes, 0xee, SIZE);
+	assert_int_equal(run_request(pair, &request), 0);
+	assert_memory_equal(pair->local_bytes + at, pair->remote_bytes + at, length);
+	if (at + length < SIZE)
+		assert_int_equal(pair->local_bytes[at + length], 0xee);
+}
+
+/* Until payloads come alone. */
+static void read_until_bare(struct pair *pair)
+{
+	struct otte_request request = pair_request(pair, OTTE_READ, 0, 0, BLOCK);
+	uint64_t begun_ns = otte_now_ns();
+
+	atomic_store(&bare, 0);
+	while (!atomic_load(&bare)) {
+		assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
+		assert_int_equal(run_request(pair, &request), 0);
+	}
+}
+
+/* The memory is then what it was. */
+static void read_nowhere(struct pair *pair)
+{
+	struct otte_request request = pair_request(pair, OTTE_READ, 0, 0, BLOCK);
+	uint8_t before[BLOCK];
+
+	request.remote_region = NOWHERE;
+	pair_fill(pair->local_bytes, BLOCK, 77);
+	memcpy(before, pair->local_bytes, BLOCK);
+	assert_int_equal(run_request(pair, &request), -ENOENT);
+	assert_memory_equal(pair->local_bytes, before, BLOCK);
+}
+
+/* Asked for bare, and refused. */
+static void be_refused(struct pair *pair)
+{
+	read_until_bare(pair);
+	atomic_store(&bare, 0);
+	read_nowhere(pair);
+	assert_int_not_equal(atomic_load(&bare), 0);
+}
+
+static void after_many_lone_reads_payloads_come_alone(void **state)
+{
+	static const uint64_t lengths[] = { HEADER + 1, 2 * HEADER, BLOCK, SIZE - 1, SIZE };
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	open_pair(&pair);
+	read_until_bare(&pair);
+	for (i = 0; i < 10 * ARRAY_SIZE(lengths); i++)
+		read_and_compare(&pair, 0, lengths[i % ARRAY_SIZE(lengths)]);
+	atomic_store(&bare, 0);
+	read_and_compare(&pair, 5, HEADER); /* no longer than a refusal: it has a header */
+	read_and_compare(&pair, 5, 1);
+	assert_int_equal(atomic_load(&bare), 0);
+	read_and_compare(&pair, 5, HEADER + 1);
+	assert_int_not_equal(atomic_load(&bare), 0);
+	pair_close(&pair);
+}
+
+static void payloads_that_come_alone_may_come_byte_by_byte(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_pair(&pair);
+	read_until_bare(&pair);
+	atomic_store(&trickles, true);
+	read_and_compare(&pair, 0, HEADER + 1);
+	read_and_compare(&pair, 7, 3 * HEADER);
+	atomic_store(&trickles, false);
+	read_and_compare(&pair, 0, SIZE);
+	pair_close(&pair);
+}
+
+static void a_refusal_in_place_of_a_payload_is_told_from_it(void **state)
+{
+	unsigned i;
+	struct pair pair;
+
+	(void)state;
+	open_pair(&pair);
+	be_refused(&pair);
+	/* Who was refused so is answered with headers for a while. */
+	atomic_store(&bare, 0);
+	for (i = 0; i < 100; i++)
+		read_and_compare(&pair, 0, BLOCK);
+	read_nowhere(&pair);
+	assert_int_equal(atomic_load(&bare), 0);
+	read_until_bare(&pair);
+	atomic_store(&trickles, true);
+	read_nowhere(&pair);
+	atomic_store(&trickles, false);
+	read_and_compare(&pair, 0, SIZE);
+	pair_close(&pair);
+}
+
+/* A refusal was seen by somebody and comes back as a payload, alone for as long as it takes to be looked at. */
+static void a_payload_that_looks_like_a_refusal_is_a_payload(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_pair(&pair);
+	be_refused(&pair);
+	assert_memory_equal(short_payload, "OTTL", 4);
+	memcpy(pair.remote_bytes, short_payload, HEADER);
+	read_until_bare(&pair);
+	atomic_store(&trickles, true);
+	read_and_compare(&pair, 0, 2 * HEADER);
+	atomic_store(&trickles, false);
+	pair_close(&pair);
+}
+
+/* Given up before anything of the answer was in, or in the middle of what would be a refusal. */
+static void who_gives_up_a_bare_answer_learns_what_follows_it(void **state)
+{
+	struct otte_request request;
+	pthread_t thread;
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	open_pair(&pair);
+	for (i = 0; i < 8; i++) {
+		bool refused = i % 2, late_start = i / 2 % 2;
+
+		read_until_bare(&pair);
+		if (late_start)
+			stall_source(&pair);
+		request = pair_request(&pair, OTTE_READ, 0, 0, 2 * BLOCK);
+		if (refused)
+			request.remote_region = NOWHERE;
+		atomic_store(&trickles, !late_start);
+		assert_int_equal(pthread_create(&thread, NULL, cancel_soon, pair.batch), 0);
+		assert_int_equal(run_request(&pair, &request), -ECANCELED);
+		pthread_join(thread, NULL);
+		atomic_store(&trickles, false);
+		atomic_store(&stalled, false);
+		request = pair_request(&pair, OTTE_READ, 0, BLOCK, BLOCK);
+		assert_int_equal(run_request(&pair, &request), 0);
+		assert_memory_equal(pair.local_bytes, pair.remote_bytes + BLOCK, BLOCK);
+	}
+	pair_close(&pair);
+}
+
+/* It may go away under the library, which therefore does not look into it. */
+static void what_is_adopted_is_read_with_headers(void **state)
+{
+	struct otte_region_desc desc = { .length = BLOCK, .access = OTTE_LOCAL_ONLY };
+	static uint8_t bytes[BLOCK];
+	struct otte_request request;
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	open_pair(&pair);
+	assert_int_equal(otte_mem_adopt(pair.requester, bytes, BLOCK, &desc.mem), 0);
+	request = pair_request(&pair, OTTE_READ, 0, 0, BLOCK);
+	assert_int_equal(otte_region_register(pair.requester, &desc, 1, &request.local), 0);
+	read_until_bare(&pair);
+	atomic_store(&bare, 0);
+	for (i = 0; i < MANY; i++)
+		assert_int_equal(run_request(&pair, &request), 0);
+	assert_int_equal(atomic_load(&bare), 0);
+	assert_memory_equal(bytes, pair.remote_bytes, BLOCK);
+	assert_int_equal(otte_region_unregister(&request.local, 1, SECOND, NULL), 0);
+	assert_int_equal(otte_mem_release(desc.mem), 0);
+	pair_close(&pair);
+}
+
+static void two_lanes(struct otte_config *config)
+{
+	config->tcp_lanes = 2;
+	config->stats_socket = 0;
+}
+
+/* All of them because connections were lost, and not for what came by them. */
+static uint64_t retries_of(struct otte_engine *engine)
+{
+	struct otte_stats stats = { .size = sizeof(stats) };
+
+	assert_int_equal(otte_engine_stats(engine, &stats), 0);
+	assert_int_equal(stats.bad_frames, 0);
+	return stats.retries;
+}
+
+static void a_request_for_a_bare_answer_may_go_in_parts(void **state)
+{
+	static const int cuts[] = { 0, 1, 47, 48, 49, 63 };
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	pair_open(&pair, SIZE, two_lanes);
+	pair_fill(pair.remote_bytes, SIZE, 3);
+	for (i = 0; i < 4 * ARRAY_SIZE(cuts); i++) {
+		read_until_bare(&pair);
+		atomic_store(&cut_to, cuts[i % ARRAY_SIZE(cuts)]);
+		read_and_compare(&pair, i, BLOCK);
+		assert_int_equal(atomic_load(&cut_to), -1);
+	}
+	assert_in_range(retries_of(pair.requester), 1, 8); /* with a part of a mark out the lane ends */
+	pair_close(&pair);
+}
+
+static void *lose_a_lane(void *arg)
+{
+	usleep(5000);
+	shutdown(lane_to(*(unsigned *)arg), SHUT_RDWR);
+	usleep(5000);
+	atomic_store(&stalled, false);
+	return NULL;
+}
+
+/* On the other lane, where an answer with a header is expected. */
+static void what_is_asked_again_is_not_asked_for_bare(void **state)
+{
+	char address[OTTE_ADDRESS_MAX];
+	uint64_t begun_ns = otte_now_ns(), asked_ns;
+	pthread_t thread;
+	struct pair pair;
+	unsigned port;
+
+	(void)state;
+	pair_open(&pair, SIZE, two_lanes);
+	pair_fill(pair.remote_bytes, SIZE, 3);
+	assert_int_equal(otte_engine_address(pair.source, address, sizeof(address)), 0);
+	port = (unsigned)atoi(strrchr(address, ':') + 1);
+	while (retries_of(pair.requester) < 3) {
+		assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
+		read_until_bare(&pair);
+		stall_source(&pair);
+		assert_int_equal(pthread_create(&thread, NULL, lose_a_lane, &port), 0);
+		read_and_compare(&pair, BLOCK, BLOCK);
+		pthread_join(thread, NULL);
+		atomic_store(&stalled, false);
+		while (lanes_of(pair.requester) < 2)
+			usleep(1000);
+		/* By the one that was lost, which has nothing left to wait for. */
+		asked_ns = otte_now_ns();
+		assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BLOCK), 0);
+		assert_in_range(otte_now_ns() - asked_ns, 0, 4 * NSEC_PER_SEC); /* nothing stalls */
+	}
+	pair_close(&pair);
+}
+
+/* ---- The engine's thread dozes while callers of otte_batch_run() lead ---- */
+
+static void run_until_it_dozes(struct pair *pair)
+{
+	struct otte_request request = pair_request(pair, OTTE_READ, 0, 0, BLOCK);
+	uint64_t begun_ns = otte_now_ns();
+
+	do {
+		assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
+		assert_int_equal(run_request(pair, &request), 0);
+	} while (!atomic_load(&pair->requester->progress.dozing));
+}
+
+/* Each time that it dozes, unless it has just woken by itself. */
+static void wakes_it(struct pair *pair, void (*act)(struct pair *pair))
+{
+	unsigned i, found = 0;
+
+	for (i = 0; i < 40 && found < 3; i++) {
+		run_until_it_dozes(pair);
+		atomic_store(&woken, 0);
+		act(pair);
+		found += atomic_load(&woken) != 0;
+		assert_int_equal(otte_batch_wait(pair->batch, 20 * SECOND), 0);
+	}
+	assert_int_equal(found, 3);
+}
+
+static void submit_and_go(struct pair *pair)
+{
+	assert_int_equal(otte_batch_reset(pair->batch), 0);
+	submit_one(pair, pair->batch, BLOCK);
+}
+
+static void submit_two_and_go(struct pair *pair)
+{
+	const struct otte_request requests[] = {
+		pair_request(pair, OTTE_READ, 0, 2 * BLOCK, BLOCK),
+		pair_request(pair, OTTE_READ, BLOCK, 0, BLOCK),
+	};
+
+	assert_int_equal(otte_batch_reset(pair->batch), 0);
+	assert_int_equal(otte_batch_submit(pair->batch, requests, 2), 0);
+}
+
+static void run_with_a_near_deadline(struct pair *pair)
+{
+	struct otte_request request = pair_request(pair, OTTE_READ, 0, 0, BLOCK);
+
+	request.deadline_ns = otte_now_ns() + NSEC_PER_MSEC;
+	assert_in_range(otte_batch_run(pair->batch, &request, 1, 20 * SECOND), 0, 1);
+}
+
+static void run_and_do_not_wait(struct pair *pair)
+{
+	struct otte_request request = pair_request(pair, OTTE_READ, 0, 0, BLOCK);
+	int ret = otte_batch_run(pair->batch, &request, 1, 0);
+
+	assert_true(!ret || ret == -ETIMEDOUT);
+}
+
+static void who_leaves_work_behind_wakes_a_thread_that_dozes(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_pair(&pair);
+	wakes_it(&pair, submit_and_go);
+	wakes_it(&pair, run_and_do_not_wait);
+	wakes_it(&pair, run_with_a_near_deadline);
+	wakes_it(&pair, submit_two_and_go);
+	pair_close(&pair);
+}
+
 static void a_peer_that_falls_silent_does_not_hold_up_another(void **state)
 {
 	struct pair first, second;
@@ -769,11 +1196,22 @@ int main(void)
 		cmocka_unit_test(a_peer_that_falls_silent_does_not_hold_up_another),
 		cmocka_unit_test(an_engine_ends_while_it_sleeps_in_a_lane),
 	};
-
+	const struct CMUnitTest by_run_alone[] = {
+		cmocka_unit_test(after_many_lone_reads_payloads_come_alone),
+		cmocka_unit_test(payloads_that_come_alone_may_come_byte_by_byte),
+		cmocka_unit_test(a_refusal_in_place_of_a_payload_is_told_from_it),
+		cmocka_unit_test(a_payload_that_looks_like_a_refusal_is_a_payload),
+		cmocka_unit_test(who_gives_up_a_bare_answer_learns_what_follows_it),
+		cmocka_unit_test(what_is_adopted_is_read_with_headers),
+		cmocka_unit_test(a_request_for_a_bare_answer_may_go_in_parts),
+		cmocka_unit_test(what_is_asked_again_is_not_asked_for_bare),
+		cmocka_unit_test(who_leaves_work_behind_wakes_a_thread_that_dozes),
+	};
 	int failed;
 
 	failed = cmocka_run_group_tests_name("alone", tests, NULL, NULL);
 	by_run = true;
 	failed += cmocka_run_group_tests_name("alone, by otte_batch_run()", tests, NULL, NULL);
+	failed += cmocka_run_group_tests_name("alone, without headers", by_run_alone, NULL, NULL);
 	return failed;
 }

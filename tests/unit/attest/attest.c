@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "control/auth.h"
 #include "engine/engine.h"
+#include "engine/segment.h"
 #include "module.h"
 #include "otte/otte.h"
 #include "relay.h"
@@ -42,6 +43,8 @@ int __wrap_otte_source_opened(void *arg, struct otte_session *session)
 	return __real_otte_source_opened(arg, session);
 }
 
+static uint64_t hello_limit_ns; /* of engines that are made; 0: the usual one */
+
 static struct otte_engine *make_with(const char *key_file)
 {
 	struct otte_engine *engine = NULL;
@@ -51,6 +54,8 @@ static struct otte_engine *make_with(const char *key_file)
 	config.stats_socket = 0;
 	config.ledger = module_is_real() ? OTTE_LEDGER_KERNEL : OTTE_LEDGER_PROCESS;
 	config.reconnect_min_ns = 10000000;
+	if (hello_limit_ns)
+		config.control_timeout_ns = hello_limit_ns;
 	snprintf(config.key_file, sizeof(config.key_file), "%s", key_file);
 	if (otte_engine_create(&config, &engine))
 		fail_msg("%s", otte_error_text());
@@ -229,11 +234,11 @@ static void a_source_that_claims_anothers_id_is_refused(void **state)
 	assert_int_equal(opens(user, source, &client), -EKEYREJECTED);
 	expect_text("which did not attest that");
 	destroy(source);
-	/* The id of nobody. */
+	/* The id of nobody, or of one that has died meanwhile. */
 	twist.claims = UINT64_MAX;
 	source = make();
-	assert_int_equal(opens(user, source, &client), -EKEYREJECTED);
-	expect_text("which knows none such");
+	assert_int_equal(opens(user, source, &client), -ECONNRESET);
+	expect_text("which has left or never was");
 	destroy(source);
 	destroy(other);
 	destroy(user);
@@ -250,10 +255,8 @@ static void peers_without_the_same_module_are_let_in_unattested(void **state)
 		uint64_t client = 1;
 
 		twist.none = way == 0;
-		twist.other_load = way == 1;
+		twist.load = way == 1 ? 1 : way == 2 ? 16 : 0;
 		other = make();
-		if (way == 2)
-			other->identity.boot_id[0] ^= 1;
 		assert_int_equal(opens(other, engine, &client), 0);
 		assert_int_equal(client, 0);
 		assert_int_equal(atomic_load(&let_in), 0);
@@ -264,6 +267,45 @@ static void peers_without_the_same_module_are_let_in_unattested(void **state)
 		destroy(other);
 	}
 	destroy(engine);
+}
+
+/* A container may be shown a boot id of its own. */
+static void boot_ids_do_not_matter(void **state)
+{
+	struct otte_engine *source = make(), *user;
+	uint64_t source_id = module_last_client(), client = 0;
+
+	(void)state;
+	user = make();
+	user->identity.boot_id[0] ^= 1;
+	assert_int_equal(opens(user, source, &client), 0);
+	assert_int_equal(client, source_id);
+	assert_int_equal(atomic_load(&let_in), module_last_client());
+	destroy(user);
+	destroy(source);
+}
+
+/* Whoever fills the queues keeps nobody out: both sides know the same of each other, nothing. */
+static void without_room_for_a_nonce_both_go_on_unattested(void **state)
+{
+	struct otte_engine *source, *user;
+	uint64_t client = 1;
+
+	(void)state;
+	twist.full = true;
+	source = make();
+	user = make();
+	assert_int_equal(opens(user, source, &client), 0);
+	assert_int_equal(client, 0);
+	assert_int_equal(atomic_load(&let_in), 0);
+	client = 1;
+	assert_int_equal(opens(source, user, &client), 0);
+	assert_int_equal(client, 0);
+	assert_int_equal(atomic_load(&let_in), 0);
+	assert_int_equal(atomic_load(&source->server.bad_frames), 0);
+	assert_int_equal(atomic_load(&user->server.bad_frames), 0);
+	destroy(user);
+	destroy(source);
 }
 
 /* The addresses are those of each one's own loopback, and say nothing of the host. */
@@ -340,7 +382,8 @@ static void hear_refusal(int fd, int code, const char *part)
 
 static int connect_to(struct otte_engine *source)
 {
-	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in to = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	const struct timeval limit = { .tv_sec = 10 };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -383,7 +426,7 @@ static int raw_greet(struct raw *raw, struct otte_engine *source)
 {
 	int fd = connect_to(source);
 
-	say(fd, OTTE_FRAME_HELLO, OTTE_CAN_ATTEST, raw->hello, sizeof(raw->hello));
+	say(fd, OTTE_FRAME_HELLO, otte_attest_offer(&raw->attestor), raw->hello, sizeof(raw->hello));
 	hear(fd, &raw->welcome, OTTE_FRAME_WELCOME);
 	assert_int_equal(raw->welcome.head.id, OTTE_CAN_ATTEST);
 	hear(fd, &raw->theirs, OTTE_FRAME_CLAIM);
@@ -396,9 +439,9 @@ static void raw_prove(struct raw *raw)
 	struct otte_claim theirs;
 
 	otte_attest_end(&raw->attestation);
-	assert_int_equal(otte_attest_begin(&raw->attestation, &raw->attestor, false, raw->hello,
-					   raw->welcome.payload),
-			 0);
+	otte_attest_begin(&raw->attestation, &raw->attestor, false, NULL, raw->hello,
+			  raw->welcome.payload);
+	assert_int_equal(otte_attest_await(&raw->attestation), 0);
 	assert_int_equal(otte_claim_decode(raw->theirs.payload, OTTE_CLAIM_BYTES, &theirs), 0);
 	assert_true(otte_attest_claimed(&raw->attestation, &theirs));
 	assert_int_equal(otte_attest_give(&raw->attestation), 0);
@@ -454,6 +497,294 @@ static void what_one_said_and_proved_lets_no_other_in(void **state)
 	close(fd);
 	raw_close(&thief);
 	raw_close(&raw);
+	destroy(source);
+}
+
+/* Someone on the path who is a client of the module himself, and has no key. */
+struct splice {
+	struct otte_attestor attestor;
+	struct otte_engine *source;
+	int listener;
+	bool caught;
+	bool strips; /* it lets the requester think that the source does not attest */
+	char address[32];
+	pthread_t thread;
+};
+
+static void *put_oneself_in(void *arg)
+{
+	struct splice *splice = arg;
+	struct otte_attestation attestation;
+	uint8_t hello[OTTE_HELLO_BYTES], out[OTTE_CLAIM_BYTES];
+	struct otte_claim claim, theirs;
+	struct frame frame, welcome;
+	int down = accept(splice->listener, NULL, NULL), up = connect_to(splice->source);
+
+	hear(down, &frame, OTTE_FRAME_HELLO);
+	memcpy(hello, frame.payload, sizeof(hello));
+	say(up, OTTE_FRAME_HELLO, frame.head.id, hello, sizeof(hello));
+	hear(up, &welcome, OTTE_FRAME_WELCOME);
+	say(down, OTTE_FRAME_WELCOME, splice->strips ? 0 : OTTE_CAN_ATTEST, welcome.payload,
+	    OTTE_WELCOME_BYTES);
+	if (splice->strips) { /* it sees that, and hangs up */
+		splice->caught = recv(down, out, 1, 0) == 0;
+		goto close_both;
+	}
+	hear(down, &frame, OTTE_FRAME_PROOF);
+	say(up, OTTE_FRAME_PROOF, 0, frame.payload, OTTE_PROOF_BYTES);
+	hear(up, &frame, OTTE_FRAME_CLAIM);
+	assert_int_equal(otte_claim_decode(frame.payload, OTTE_CLAIM_BYTES, &theirs), 0);
+	otte_attest_begin(&attestation, &splice->attestor, false, NULL, hello, welcome.payload);
+	assert_true(otte_attest_claimed(&attestation, &theirs));
+	assert_int_equal(otte_attest_give(&attestation), 0);
+	claim.client = splice->attestor.client;
+	memcpy(claim.module, splice->attestor.module, sizeof(claim.module));
+	otte_claim_encode(&claim, out, sizeof(out));
+	say(up, OTTE_FRAME_CLAIM, 0, out, sizeof(out));
+	splice->caught = recv(up, out, OTTE_FRAME_HEADER, MSG_WAITALL) == OTTE_FRAME_HEADER &&
+			 !otte_frame_decode(out, 4096, &frame.head) &&
+			 frame.head.type == OTTE_FRAME_ERROR && frame.head.status == -EKEYREJECTED;
+close_both:
+	close(up);
+	close(down);
+	return NULL;
+}
+
+static int listen_anywhere(char *address, size_t size, uint16_t port)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
+	socklen_t length = sizeof(at);
+
+	at.sin_port = htons(port);
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+	assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	assert_int_equal(listen(fd, 4), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &length), 0);
+	snprintf(address, size, "127.0.0.1:%u", ntohs(at.sin_port));
+	return fd;
+}
+
+static void with_a_key_nobody_without_it_is_attested(void **state)
+{
+	char path[] = "/tmp/otte-attest-XXXXXX";
+	struct otte_engine *source, *user;
+	struct otte_segment *segment;
+	struct splice splice = { 0 };
+	int fd = mkstemp(path), way;
+
+	(void)state;
+	assert_int_equal(write(fd, KEY, strlen(KEY)), strlen(KEY));
+	close(fd);
+	source = make_with(path);
+	user = make_with(path);
+	module_client_open(&splice.attestor);
+	splice.source = source;
+	for (way = 0; way < 2; way++) {
+		splice.strips = way;
+		splice.caught = false;
+		splice.listener = listen_anywhere(splice.address, sizeof(splice.address), 0);
+		atomic_store(&let_in, UINT64_MAX);
+		assert_int_equal(pthread_create(&splice.thread, NULL, put_oneself_in, &splice), 0);
+		assert_int_not_equal(otte_segment_open(user, splice.address, 0, SECOND, &segment), 0);
+		pthread_join(splice.thread, NULL);
+		close(splice.listener);
+		assert_true(splice.caught);
+		assert_int_equal(atomic_load(&let_in), UINT64_MAX);
+	}
+	expect_text("does not have the key");
+	module_client_close(&splice.attestor);
+	destroy(user);
+	destroy(source);
+	unlink(path);
+}
+
+/* Both sides undo what they began, and say why. */
+static void without_memory_to_await_a_nonce_nobody_is_let_in(void **state)
+{
+	struct otte_engine *forgetful, *other = make();
+	uint64_t client = 0;
+
+	(void)state;
+	twist.forgetful = true;
+	forgetful = make();
+	assert_int_equal(opens(other, forgetful, &client), -ENOMEM);
+	expect_text("the peer refuses: no memory for a nonce");
+	assert_int_equal(opens(forgetful, other, &client), -ENOMEM);
+	expect_text("no memory for a nonce");
+	assert_int_equal(atomic_load(&let_in), UINT64_MAX);
+	destroy(forgetful);
+	/* And the other one goes on. */
+	forgetful = make();
+	assert_int_equal(opens(forgetful, other, &client), 0);
+	assert_int_not_equal(client, 0);
+	destroy(forgetful);
+	destroy(other);
+	if (!module_is_real())
+		assert_int_equal(module_awaited(), 0);
+}
+
+/* A connection that ends between the claims leaves nothing behind, on either side. */
+static void a_connection_cut_between_the_claims_leaves_nothing(void **state)
+{
+	struct otte_engine *source = make();
+	struct raw raw;
+	int i, fd;
+
+	(void)state;
+	raw_open(&raw);
+	for (i = 0; i < 40; i++) { /* more than are asked at once */
+		fd = raw_greet(&raw, source);
+		if (i % 2)
+			raw_prove(&raw);
+		close(fd);
+	}
+	fd = raw_greet(&raw, source);
+	raw_prove(&raw);
+	for (i = 0; !module_is_real() && i < 5000 && module_awaited() > 2; i++)
+		usleep(1000);
+	if (!module_is_real())
+		assert_int_equal(module_awaited(), 2); /* the source's and ours, of the last */
+	close(fd);
+	raw_close(&raw);
+	destroy(source);
+	if (!module_is_real())
+		assert_int_equal(module_awaited(), 0);
+}
+
+/* Until the peer has been told `code`, or is READY with 0; which client it is then taken for. */
+static uint64_t await_peer(struct otte_peer *peer, int code)
+{
+	uint64_t client = 0;
+	bool there = false;
+	int i;
+
+	for (i = 0; i < 5000 && !there; i++) {
+		pthread_mutex_lock(&peer->lock);
+		there = code ? peer->state == OTTE_PEER_LOST && peer->code == code :
+			       peer->state == OTTE_PEER_READY;
+		client = peer->client;
+		pthread_mutex_unlock(&peer->lock);
+		usleep(1000);
+	}
+	assert_true(there);
+	return client;
+}
+
+/* Whoever fills the module's queues cannot come in its place, nor have it given up. */
+static void who_was_attested_does_not_come_back_unattested(void **state)
+{
+	struct otte_engine *source, *user;
+	struct otte_segment *segment;
+	char address[OTTE_ADDRESS_MAX];
+	uint64_t source_id;
+
+	(void)state;
+	if (module_is_real())
+		skip();
+	source = make();
+	source_id = module_last_client();
+	user = make();
+	assert_int_equal(otte_engine_address(source, address, sizeof(address)), 0);
+	assert_int_equal(otte_segment_open(user, address, OTTE_EPOCH_ANY, 5 * SECOND, &segment), 0);
+	assert_int_equal(await_peer(segment->peer, 0), source_id);
+	module_fill(true);
+	otte_control_client_stop(&segment->peer->control, -ECONNRESET);
+	assert_int_equal(await_peer(segment->peer, -EDQUOT), source_id);
+	module_fill(false);
+	assert_int_equal(await_peer(segment->peer, 0), source_id);
+	assert_int_equal(otte_segment_close(segment), 0);
+	destroy(user);
+	destroy(source);
+}
+
+#define CROWD 70 /* more than nonces of one user that the module keeps for one receiver */
+
+static int greet_only(struct raw *raw, struct otte_engine *source)
+{
+	int fd = connect_to(source);
+
+	say(fd, OTTE_FRAME_HELLO, otte_attest_offer(&raw->attestor), raw->hello, sizeof(raw->hello));
+	hear(fd, &raw->welcome, OTTE_FRAME_WELCOME);
+	return fd;
+}
+
+static bool is_asked(int fd)
+{
+	char byte;
+
+	return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
+}
+
+/* As many processes of one user that start together. */
+static void many_that_come_at_once_are_asked_in_turn(void **state)
+{
+	struct otte_engine *source = make();
+	static struct raw raw[CROWD];
+	int fd[CROWD], i, asked = 0;
+	struct frame frame;
+
+	(void)state;
+	for (i = 0; i < CROWD; i++) {
+		raw_open(&raw[i]);
+		fd[i] = greet_only(&raw[i], source);
+	}
+	usleep(100000);
+	for (i = 0; i < CROWD; i++)
+		asked += is_asked(fd[i]);
+	assert_int_equal(asked, 32);
+	for (i = 0; i < CROWD; i++) {
+		hear(fd[i], &raw[i].theirs, OTTE_FRAME_CLAIM);
+		raw_prove(&raw[i]);
+		say(fd[i], OTTE_FRAME_CLAIM, 0, raw[i].claim, sizeof(raw[i].claim));
+		hear(fd[i], &frame, OTTE_FRAME_READY);
+		assert_int_equal(frame.head.status, 0);
+		assert_int_equal(atomic_load(&let_in), raw[i].attestor.client);
+		assert_int_equal(otte_attest_check(&raw[i].attestation), 0);
+	}
+	for (i = 0; i < CROWD; i++) {
+		close(fd[i]);
+		raw_close(&raw[i]);
+	}
+	destroy(source);
+}
+
+static void who_gets_no_turn_is_let_in_unattested(void **state)
+{
+	struct otte_engine *source, *user;
+	struct raw raw[33];
+	uint64_t client = 1;
+	struct frame frame;
+	int fd[33], i;
+
+	(void)state;
+	hello_limit_ns = 4 * SECOND;
+	source = make();
+	hello_limit_ns = 0;
+	for (i = 0; i < 33; i++) {
+		raw_open(&raw[i]);
+		fd[i] = greet_only(&raw[i], source);
+	}
+	user = make();
+	assert_int_equal(opens(user, source, &client), 0);
+	assert_int_equal(client, 0);
+	assert_int_equal(atomic_load(&let_in), 0);
+	/* One that leaves while it waits, and one that is asked, are no harm to others. */
+	close(fd[32]);
+	close(fd[0]);
+	hear(fd[1], &raw[1].theirs, OTTE_FRAME_CLAIM);
+	raw_prove(&raw[1]);
+	say(fd[1], OTTE_FRAME_CLAIM, 0, raw[1].claim, sizeof(raw[1].claim));
+	hear(fd[1], &frame, OTTE_FRAME_READY);
+	assert_int_equal(opens(user, source, &client), 0);
+	assert_int_not_equal(client, 0);
+	for (i = 0; i < 33; i++) {
+		if (i && i < 32)
+			close(fd[i]);
+		raw_close(&raw[i]);
+	}
+	destroy(user);
 	destroy(source);
 }
 
@@ -548,17 +879,7 @@ static void *lie(void *arg)
 
 static void liar_open(struct liar *liar, uint16_t port)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t length = sizeof(at);
-	int one = 1;
-
-	at.sin_port = htons(port);
-	liar->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	setsockopt(liar->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	assert_int_equal(bind(liar->listener, (struct sockaddr *)&at, sizeof(at)), 0);
-	assert_int_equal(listen(liar->listener, 4), 0);
-	assert_int_equal(getsockname(liar->listener, (struct sockaddr *)&at, &length), 0);
-	snprintf(liar->address, sizeof(liar->address), "127.0.0.1:%u", ntohs(at.sin_port));
+	liar->listener = listen_anywhere(liar->address, sizeof(liar->address), port);
 	if (!liar->epoch)
 		liar->epoch = 5;
 	assert_int_equal(pthread_create(&liar->thread, NULL, lie, liar), 0);
@@ -650,8 +971,16 @@ int main(void)
 		cmocka_unit_test(a_requester_that_claims_anothers_id_is_refused),
 		cmocka_unit_test(a_source_that_claims_anothers_id_is_refused),
 		cmocka_unit_test(peers_without_the_same_module_are_let_in_unattested),
+		cmocka_unit_test(boot_ids_do_not_matter),
+		cmocka_unit_test(without_room_for_a_nonce_both_go_on_unattested),
 		cmocka_unit_test(peers_in_different_network_namespaces_attest_each_other),
 		cmocka_unit_test(what_one_said_and_proved_lets_no_other_in),
+		cmocka_unit_test(with_a_key_nobody_without_it_is_attested),
+		cmocka_unit_test(without_memory_to_await_a_nonce_nobody_is_let_in),
+		cmocka_unit_test(a_connection_cut_between_the_claims_leaves_nothing),
+		cmocka_unit_test(who_was_attested_does_not_come_back_unattested),
+		cmocka_unit_test(many_that_come_at_once_are_asked_in_turn),
+		cmocka_unit_test(who_gets_no_turn_is_let_in_unattested),
 		cmocka_unit_test(peers_that_know_nothing_of_it_are_let_in_as_before),
 		cmocka_unit_test(nothing_is_served_before_the_claim_and_none_is_taken_twice),
 		cmocka_unit_test(a_source_that_breaks_the_exchange_is_no_peer),

@@ -48,6 +48,7 @@ static struct simulated {
 	bool mute;
 } clients[CLIENTS];
 static uint64_t count = 1; /* 0 is nobody */
+static bool filled; /* under lock */
 
 static uint64_t id_of(const struct simulated *client)
 {
@@ -104,6 +105,10 @@ static int send_nonce(void *arg, uint64_t to, const uint8_t nonce[OTTE_NONCE_BYT
 	if (clients[from].mute)
 		return 0;
 	pthread_mutex_lock(&lock);
+	if (filled) {
+		pthread_mutex_unlock(&lock);
+		return otte_fail(-EDQUOT, "no more nonces");
+	}
 	for (wait = waits; wait; wait = wait->next) {
 		if (wait->owner != to || memcmp(wait->nonce, nonce, sizeof(wait->nonce)) != 0)
 			continue;
@@ -112,6 +117,25 @@ static int send_nonce(void *arg, uint64_t to, const uint8_t nonce[OTTE_NONCE_BYT
 	}
 	pthread_mutex_unlock(&lock);
 	return 0;
+}
+
+void module_fill(bool full)
+{
+	pthread_mutex_lock(&lock);
+	filled = full;
+	pthread_mutex_unlock(&lock);
+}
+
+unsigned module_awaited(void)
+{
+	const struct wait *wait;
+	unsigned n = 0;
+
+	pthread_mutex_lock(&lock);
+	for (wait = waits; wait; wait = wait->next)
+		n++;
+	pthread_mutex_unlock(&lock);
+	return n;
 }
 
 static void simulate(struct otte_attestor *attestor)
@@ -144,6 +168,22 @@ static int send_nothing(void *arg, uint64_t to, const uint8_t nonce[OTTE_NONCE_B
 	return 0;
 }
 
+static int send_refused(void *arg, uint64_t to, const uint8_t nonce[OTTE_NONCE_BYTES])
+{
+	(void)arg;
+	(void)to;
+	(void)nonce;
+	return otte_fail(-EDQUOT, "no more nonces");
+}
+
+static int await_nothing(void *arg, const uint8_t nonce[OTTE_NONCE_BYTES], void **wait)
+{
+	(void)arg;
+	(void)nonce;
+	(void)wait;
+	return otte_fail(-ENOMEM, "no memory for a nonce");
+}
+
 static _Atomic uint64_t heard_always;
 
 static int hear_always(void *arg, void *wait, uint64_t *client)
@@ -160,7 +200,8 @@ static void open_real(struct otte_attestor *attestor)
 	struct otte_engine *shell = calloc(1, sizeof(*shell));
 
 	if (!shell || otte_ledger_kernel_open(NULL, &shell->ledger) ||
-	    shell->ledger->ops->client_open(shell->ledger, "raw", &shell->client))
+	    shell->ledger->ops->client_open(shell->ledger, "raw", OTTE_CLIENT_NO_OFFERS,
+					    &shell->client))
 		abort();
 	__real_otte_attestor_fill(shell, attestor);
 }
@@ -207,8 +248,12 @@ void __wrap_otte_attestor_fill(struct otte_engine *engine, struct otte_attestor 
 	}
 	if (twist.claims)
 		attestor->client = twist.claims;
-	if (twist.other_load)
-		attestor->module[0] ^= 1;
+	if (twist.forgetful)
+		attestor->await = await_nothing;
+	if (twist.full)
+		attestor->send = send_refused;
+	if (twist.load)
+		attestor->module[twist.load - 1] ^= 1;
 	if (twist.none)
 		attestor->client = 0;
 	twist = (struct twist){ 0 };

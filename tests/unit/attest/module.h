@@ -14,7 +14,9 @@
 /* What the next engine does otherwise than it should. */
 struct twist {
 	bool none;       /* there is no module */
-	bool other_load; /* its module is another load */
+	unsigned load;   /* its module is another load: that byte of its id is another, counted from 1 */
+	bool forgetful;  /* it has no memory to await a nonce */
+	bool full;       /* the module keeps no more nonces of it */
 	bool mute;       /* it proves nothing, and says that it did */
 	uint64_t hears;  /* the client that it takes every proof for; 0: as the module says */
 	uint64_t claims; /* the id that it gives as its own; 0: its own */
@@ -26,6 +28,10 @@ bool module_is_real(void);
 /* A client of the module in this process, beside those of engines. */
 void module_client_open(struct otte_attestor *attestor);
 void module_client_close(struct otte_attestor *attestor);
+/* From now on it keeps nobody's nonces, or does again. Where it is simulated. */
+void module_fill(bool full);
+/* How many nonces are awaited by anybody. Where it is simulated. */
+unsigned module_awaited(void);
 /* That of the engine made last, as the module knows it. */
 uint64_t module_last_client(void);
 

@@ -22,7 +22,8 @@
 
 static struct sockaddr_in loopback(uint16_t port)
 {
-	struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 
 	at.sin_port = htons(port);
 	return at;

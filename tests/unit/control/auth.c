@@ -98,6 +98,8 @@ static struct otte_key key_a(void)
 	return keys.key[0];
 }
 
+static const struct otte_can can_nothing;
+
 static void macs_are_those_of_another_implementation(void **state)
 {
 	uint8_t hello[OTTE_HELLO_BYTES], welcome[UNSIGNED_WELCOME_BYTES];
@@ -111,9 +113,9 @@ static void macs_are_those_of_another_implementation(void **state)
 	memset(server, 0x44, sizeof(server));
 
 	assert_memory_equal(key.id, expected_key_id, sizeof(key.id));
-	otte_hello_mac(&key, true, hello, welcome, mac);
+	otte_hello_mac(&key, true, &can_nothing, hello, welcome, mac);
 	assert_hex(mac, expected_server);
-	otte_hello_mac(&key, false, hello, welcome, mac);
+	otte_hello_mac(&key, false, &can_nothing, hello, welcome, mac);
 	assert_hex(mac, expected_client);
 	otte_session_key(&key, client, server, mac);
 	assert_hex(mac, expected_session);
@@ -128,8 +130,8 @@ static void a_servers_mac_sent_back_proves_nothing(void **state)
 	struct otte_key key = key_a();
 
 	(void)state;
-	otte_hello_mac(&key, true, hello, welcome, server);
-	otte_hello_mac(&key, false, hello, welcome, client);
+	otte_hello_mac(&key, true, &can_nothing, hello, welcome, server);
+	otte_hello_mac(&key, false, &can_nothing, hello, welcome, client);
 	assert_false(otte_mac_equal(server, client));
 }
 
@@ -141,17 +143,33 @@ static void a_mac_covers_every_byte_of_both_hellos(void **state)
 	size_t i;
 
 	(void)state;
-	otte_hello_mac(&key, false, hello, welcome, mac);
+	otte_hello_mac(&key, false, &can_nothing, hello, welcome, mac);
 	for (i = 0; i < sizeof(hello) + sizeof(welcome); i++) {
 		uint8_t *byte = i < sizeof(hello) ? &hello[i] : &welcome[i - sizeof(hello)];
 
 		*byte ^= 1;
-		otte_hello_mac(&key, false, hello, welcome, other);
+		otte_hello_mac(&key, false, &can_nothing, hello, welcome, other);
 		assert_false(otte_mac_equal(mac, other));
 		*byte ^= 1;
 	}
-	otte_hello_mac(&key, false, hello, welcome, other);
+	otte_hello_mac(&key, false, &can_nothing, hello, welcome, other);
 	assert_true(otte_mac_equal(mac, other));
+}
+
+static void a_mac_covers_what_both_sides_can(void **state)
+{
+	const struct otte_can can[] = { { 0, 0 }, { 1, 0 }, { 0, 1 }, { 1, 1 }, { 1ull << 63, 1 } };
+	uint8_t hello[OTTE_HELLO_BYTES] = { 1 }, welcome[UNSIGNED_WELCOME_BYTES] = { 2 };
+	uint8_t mac[2 * ARRAY_SIZE(can)][OTTE_MAC_BYTES];
+	struct otte_key key = key_a();
+	size_t i, j;
+
+	(void)state;
+	for (i = 0; i < ARRAY_SIZE(mac); i++) {
+		otte_hello_mac(&key, i % 2, &can[i / 2], hello, welcome, mac[i]);
+		for (j = 0; j < i; j++)
+			assert_false(otte_mac_equal(mac[i], mac[j]));
+	}
 }
 
 static void a_session_key_depends_on_who_drew_which_nonce(void **state)
@@ -328,6 +346,7 @@ int run_auth_tests(void)
 		cmocka_unit_test(macs_are_those_of_another_implementation),
 		cmocka_unit_test(a_servers_mac_sent_back_proves_nothing),
 		cmocka_unit_test(a_mac_covers_every_byte_of_both_hellos),
+		cmocka_unit_test(a_mac_covers_what_both_sides_can),
 		cmocka_unit_test(a_session_key_depends_on_who_drew_which_nonce),
 		cmocka_unit_test(a_lanes_mac_is_for_one_counter_of_one_session),
 		cmocka_unit_test(macs_that_differ_in_one_bit_are_different),

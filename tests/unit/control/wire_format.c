@@ -127,6 +127,27 @@ static struct otte_lane_answer lane_answer_sample(void)
 	};
 }
 
+static struct otte_lane_request marked_request_sample(void)
+{
+	struct otte_lane_request request = lane_request_sample();
+
+	request.op = OTTE_READ;
+	request.mark[0] = 0x6162636465666768;
+	request.mark[1] = 0x7172737475767778;
+	return request;
+}
+
+static struct otte_lane_answer marked_answer_sample(void)
+{
+	struct otte_lane_answer answer = lane_answer_sample();
+
+	answer.op = OTTE_READ;
+	answer.effect = OTTE_EFFECT_NONE;
+	answer.mark[0] = 0x6162636465666768;
+	answer.mark[1] = 0x7172737475767778;
+	return answer;
+}
+
 static const struct otte_region_info sample_rows[2] = {
 	{
 		.id = 0x0102030405060708,
@@ -188,6 +209,16 @@ static ssize_t encode_lane_request(uint8_t *out, size_t size)
 	return OTTE_LANE_REQUEST_BYTES;
 }
 
+static ssize_t encode_marked_request(uint8_t *out, size_t size)
+{
+	struct otte_lane_request request = marked_request_sample();
+
+	if (size < OTTE_LANE_REQUEST_BYTES)
+		return -ENOSPC;
+	otte_lane_request_encode(&request, out);
+	return OTTE_LANE_REQUEST_BYTES;
+}
+
 static int turn_lane_request(const uint8_t *in, size_t length, uint8_t *out, size_t size)
 {
 	struct otte_lane_request request;
@@ -204,6 +235,16 @@ static int turn_lane_request(const uint8_t *in, size_t length, uint8_t *out, siz
 static ssize_t encode_lane_answer(uint8_t *out, size_t size)
 {
 	struct otte_lane_answer answer = lane_answer_sample();
+
+	if (size < OTTE_LANE_ANSWER_BYTES)
+		return -ENOSPC;
+	otte_lane_answer_encode(&answer, out);
+	return OTTE_LANE_ANSWER_BYTES;
+}
+
+static ssize_t encode_marked_answer(uint8_t *out, size_t size)
+{
+	struct otte_lane_answer answer = marked_answer_sample();
 
 	if (size < OTTE_LANE_ANSWER_BYTES)
 		return -ENOSPC;
@@ -373,7 +414,15 @@ static const struct format formats[] = {
 	    { 1, AT_MOST, OTTE_INTENT_STAGING_INTERNAL, NULL },
 	    { 1, SAME, 0, NULL },               /* reserved */
 	    { 40, FREE, 0, NULL },              /* id, epoch, region, offset, length */
-	    { 16, SAME, 0, NULL } } },          /* reserved */
+	    { 16, SAME, 0, NULL } } },          /* mark: none, of a WRITE */
+	{ "lane request with a mark", encode_marked_request, turn_lane_request, true,
+	  { { 4, SAME, 0, NULL },               /* magic */
+	    { 1, SAME, 0, NULL },               /* op: a READ */
+	    { 1, AT_MOST, OTTE_PRIORITY_LOW, NULL },
+	    { 1, AT_MOST, OTTE_INTENT_STAGING_INTERNAL, NULL },
+	    { 1, SAME, 0, NULL },               /* reserved */
+	    { 40, FREE, 0, NULL },              /* id, epoch, region, offset, length */
+	    { 16, FREE, 0, NULL } } },          /* mark */
 	{ "lane answer", encode_lane_answer, turn_lane_answer, true,
 	  { { 4, SAME, 0, NULL },               /* magic */
 	    { 1, SAME, 0, NULL },               /* op: a READ has no effect */
@@ -385,7 +434,20 @@ static const struct format formats[] = {
 	    { 2, SAME, 0, NULL },
 	    { 4, SAME, 0, NULL },               /* reserved */
 	    { 8, SAME, 0, NULL },               /* length: 0 with a negative status */
-	    { 32, SAME, 0, NULL } } },          /* reserved */
+	    { 32, SAME, 0, NULL } } },          /* mark: none, of a WRITE; reserved */
+	{ "lane answer with a mark", encode_marked_answer, turn_lane_answer, true,
+	  { { 4, SAME, 0, NULL },               /* magic */
+	    { 1, SAME, 0, NULL },               /* op: a READ */
+	    { 1, SAME, 0, NULL },               /* effect: none */
+	    { 2, SAME, 0, NULL },               /* reserved */
+	    { 8, FREE, 0, NULL },               /* id */
+	    { 1, FREE, 0, NULL },               /* status: -256 .. -1 */
+	    { 1, ONE_OF, 0, "\xf0\xf1\xf2\xf3\xf4\xf5\xf6\xf7\xf8\xf9\xfa\xfb\xfc\xfd\xfe\xff" },
+	    { 2, SAME, 0, NULL },
+	    { 4, SAME, 0, NULL },               /* reserved */
+	    { 8, SAME, 0, NULL },               /* length: 0 with a negative status */
+	    { 16, FREE, 0, NULL },              /* mark */
+	    { 16, SAME, 0, NULL } } },          /* reserved */
 };
 
 /* A copy of `length` bytes that ends where reading faults. */

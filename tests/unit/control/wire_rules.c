@@ -479,6 +479,56 @@ static void a_request_has_bytes_to_move(void **state)
 	assert_string_equal(otte_error_text(), "lane request: op is 2, above 1");
 }
 
+static int decode_marked_request(uint8_t op, uint64_t length, uint64_t low, uint64_t high)
+{
+	const struct otte_lane_request request = {
+		.op = op, .length = length, .mark = { low, high },
+	};
+	uint8_t bytes[OTTE_LANE_REQUEST_BYTES];
+	struct otte_lane_request got;
+	int rc;
+
+	otte_lane_request_encode(&request, bytes);
+	rc = otte_lane_request_decode(bytes, &got);
+	if (!rc) {
+		assert_true(got.mark[0] == low);
+		assert_true(got.mark[1] == high);
+	}
+	return rc;
+}
+
+static void only_a_read_longer_than_its_refusal_has_a_mark(void **state)
+{
+	(void)state;
+	assert_int_equal(decode_marked_request(OTTE_READ, OTTE_LANE_ANSWER_BYTES + 1, 1, 2), 0);
+	assert_int_equal(decode_marked_request(OTTE_READ, OTTE_LANE_ANSWER_BYTES, 0, 0), 0);
+	assert_int_equal(decode_marked_request(OTTE_READ, OTTE_LANE_ANSWER_BYTES, 1, 0), -EPROTO);
+	assert_string_equal(otte_error_text(), "lane request: a mark with op 0 and length 64");
+	assert_int_equal(decode_marked_request(OTTE_WRITE, 4096, 0, 1), -EPROTO);
+	assert_string_equal(otte_error_text(), "lane request: a mark with op 1 and length 4096");
+}
+
+static void only_a_refused_read_has_a_mark(void **state)
+{
+	struct otte_lane_answer answer = { .op = OTTE_READ, .status = -EBUSY, .mark = { 0, 1 } };
+	uint8_t bytes[OTTE_LANE_ANSWER_BYTES];
+
+	(void)state;
+	otte_lane_answer_encode(&answer, bytes);
+	assert_int_equal(otte_lane_answer_decode(bytes, &answer), 0);
+	assert_true(answer.mark[0] == 0 && answer.mark[1] == 1);
+	answer.status = 0;
+	answer.length = 4096;
+	otte_lane_answer_encode(&answer, bytes);
+	assert_int_equal(otte_lane_answer_decode(bytes, &answer), -EPROTO);
+	assert_string_equal(otte_error_text(), "lane answer: a mark with op 0 and status 0");
+	answer.op = OTTE_WRITE;
+	answer.status = -EBUSY;
+	answer.length = 0;
+	otte_lane_answer_encode(&answer, bytes);
+	assert_int_equal(otte_lane_answer_decode(bytes, &answer), -EPROTO);
+}
+
 static void a_line_is_valid_utf8_without_control_characters(void **state)
 {
 	static const struct {
@@ -592,6 +642,8 @@ int run_wire_rule_tests(void)
 		cmocka_unit_test(only_a_failed_write_has_an_effect),
 		cmocka_unit_test(a_verdict_follows_the_payload_of_a_read_alone),
 		cmocka_unit_test(a_request_has_bytes_to_move),
+		cmocka_unit_test(only_a_read_longer_than_its_refusal_has_a_mark),
+		cmocka_unit_test(only_a_refused_read_has_a_mark),
 		cmocka_unit_test(a_line_is_valid_utf8_without_control_characters),
 		cmocka_unit_test(a_cleaned_line_fits_and_is_terminated_at_every_size),
 		cmocka_unit_test(an_escaped_line_shows_what_it_cannot_have),

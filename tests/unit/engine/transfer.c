@@ -6,6 +6,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
+#include "engine/stats.h"
 #include "guard.h"
 #include "pair.h"
 
@@ -114,9 +116,19 @@ static void many_small_requests_complete_in_one_batch(void **state)
 	pair_close(&pair);
 }
 
+/* Whoever asks all the time has a tenth of the thread's time spent on counting. */
+static void what_takes_long_to_count_is_told_for_longer(void **state)
+{
+	(void)state;
+	assert_int_equal(otte_stats_age(0), 100 * NSEC_PER_MSEC);
+	assert_int_equal(otte_stats_age(11 * NSEC_PER_MSEC), 100 * NSEC_PER_MSEC);
+	assert_int_equal(otte_stats_age(NSEC_PER_SEC), 9 * NSEC_PER_SEC);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_takes_long_to_count_is_told_for_longer),
 		cmocka_unit_test(a_read_brings_the_exact_range),
 		cmocka_unit_test(a_write_brings_the_exact_range),
 		cmocka_unit_test(refusals_name_their_reason_before_any_byte_moves),

@@ -16,10 +16,12 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/util.h"
 #include "engine/batch.h"
 #include "engine/engine.h"
 #include "engine/segment.h"
+#include "transport/tcp/tcp.h"
 #include "unit/engine/pair.h"
 #include "seen.h"
 
@@ -176,6 +178,37 @@ static void open_at_high_slot(struct pair *pair, void (*adjust)(struct otte_conf
 	to_slot(0, 0);
 }
 
+/* What the module would have given, beside the pattern: pages on which nobody waits. */
+static uint64_t load[512], share[512];
+
+static void no_kick(void *arg)
+{
+	(void)arg;
+}
+
+static void as_in_a_domain(const struct pair *pair)
+{
+	struct otte_slots *slots = &pair->requester->gate.slots;
+
+	memset(load, 0, sizeof(load));
+	memset(share, 0, sizeof(share));
+	slots->kick = no_kick;
+	slots->load = (const struct otte_load_page *)load;
+	slots->share = (struct otte_share_page *)share;
+}
+
+static struct otte_segment *open_other(const struct pair *pair, const struct pair *other)
+{
+	char address[OTTE_ADDRESS_MAX];
+	struct otte_segment *segment;
+
+	assert_int_equal(otte_engine_address(other->source, address, sizeof(address)), 0);
+	assert_int_equal(otte_segment_open(pair->requester, address, OTTE_EPOCH_ANY, 10 * SECOND,
+					   &segment),
+			 0);
+	return segment;
+}
+
 static void close_pair(struct pair *pair)
 {
 	otte_clock_fake(0);
@@ -232,6 +265,17 @@ static void let_pass(const struct pair *pair)
 		usleep(1000);
 		let_one_pass(pair);
 	}
+}
+
+/* The post that is held is started, ends, and the next one is held, if one waits. */
+static void start_held(const struct pair *pair, bool more)
+{
+	struct otte_work *work = atomic_exchange(&held, NULL);
+
+	assert_non_null(work);
+	__real_tcp_peer_start(held_peer, work);
+	while (more && !atomic_load(&held))
+		let_one_pass(pair);
 }
 
 /* ---- Waiting, and its regular end ---- */
@@ -381,6 +425,156 @@ static void a_look_asked_for_while_the_timer_fires_is_in_time(void **state)
 	to_slot(2, 0);
 	assert_int_equal(otte_batch_wait(pair.batch, -1), 0);
 	close_pair(&pair);
+}
+
+/* Of the same engine, for another peer; on a clock that never comes to the slot that it waits for. */
+static void the_end_of_what_was_above_wakes_who_waits_for_another_peer(void **state)
+{
+	struct otte_request request;
+	struct otte_segment *segment;
+	struct pair pair, other;
+	unsigned i;
+
+	(void)state;
+	pair_open(&other, SIZE, ungated);
+	open_at_high_slot(&pair, gated);
+	otte_clock_fake(0);
+	segment = open_other(&pair, &other);
+	as_in_a_domain(&pair);
+	cycle_ns += 10000 * (3 * SLOT_NS);
+	to_slot(0, 0);
+	hold_posts = true;
+	submit(&pair, OTTE_READ, HIGH, 0);
+	request = request_of(&pair, OTTE_READ, LOW, 1);
+	request.segment = segment;
+	request.remote_region = otte_region_id(other.remote);
+	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
+	let_pass(&pair);
+	assert_int_equal(post_count, 1);
+	assert_int_equal(stats_of(pair.requester).waiting_low, 1);
+	hold_posts = false;
+	start_held(&pair, false);
+	for (i = 0; i < 500 && task_of(pair.batch, 1).state != OTTE_TASK_COMPLETED; i++)
+		let_pass(&pair);
+	assert_int_equal(task_of(pair.batch, 1).state, OTTE_TASK_COMPLETED);
+	assert_int_equal(post_count, 2);
+	otte_clock_fake(0);
+	assert_int_equal(otte_batch_reset(pair.batch), 0);
+	assert_int_equal(otte_segment_close(segment), 0);
+	pair_close(&pair);
+	pair_close(&other);
+}
+
+/* Bytes are then counted at none. */
+static void a_transport_without_nics_serves_a_domain_too(void **state)
+{
+	struct otte_transport_ops without = otte_tcp_transport;
+	struct otte_transport *transport;
+	struct otte_segment *segment;
+	struct pair pair, other;
+
+	(void)state;
+	pair_open(&other, SIZE, ungated);
+	pair_open(&pair, SIZE, gated);
+	without.peer_nic = NULL;
+	transport = pair.requester->tcp;
+	as_in_a_domain(&pair);
+	transport->ops = &without;
+	segment = open_other(&pair, &other);
+	assert_int_equal(segment->peer->window.nic, OTTE_SLOTS_NO_NIC);
+	transport->ops = &otte_tcp_transport;
+	assert_int_equal(otte_segment_close(segment), 0);
+	pair_close(&pair);
+	pair_close(&other);
+}
+
+/* ---- What the log has of a domain ---- */
+
+static _Atomic unsigned warnings;
+
+static void count_warnings(void *arg, enum otte_log_level level, const char *text)
+{
+	(void)arg;
+	if (level == OTTE_LOG_WARNING && strstr(text, "slots of domain "))
+		atomic_fetch_add(&warnings, 1);
+}
+
+static int refuse_nic(struct otte_ledger_client *client, const char *nic, uint32_t *index)
+{
+	(void)client;
+	(void)index;
+	return otte_fail(-EDQUOT, "NIC %s", nic);
+}
+
+static int give_pages(struct otte_ledger_client *client, const char *name,
+		      struct otte_ledger_domain *domain)
+{
+	static uint64_t slot[512];
+
+	(void)client;
+	(void)name;
+	domain->slot = (const struct otte_slot_page *)slot;
+	domain->load = (const struct otte_load_page *)load;
+	domain->share = (struct otte_share_page *)share;
+	return 0;
+}
+
+/* The engine's gate opened as if its ledger were one that has domains. */
+static void open_in_domain(struct otte_engine *engine, struct otte_ledger_ops *ops)
+{
+	*ops = *engine->ledger->ops;
+	ops->domain_join = give_pages;
+	ops->domain_nic = refuse_nic;
+	engine->ledger->ops = ops;
+	strcpy(engine->config.slots_domain, "test");
+	atomic_store(&warnings, 0);
+	assert_int_equal(otte_gate_open(engine), 0);
+}
+
+static void a_nic_that_is_not_counted_is_told_of_once(void **state)
+{
+	const struct otte_ledger_ops *before;
+	struct otte_ledger_ops ops;
+	struct pair pair;
+	int i;
+
+	(void)state;
+	pair_open(&pair, SIZE, ungated);
+	before = pair.requester->ledger->ops;
+	otte_log_set(count_warnings, NULL, OTTE_LOG_WARNING);
+	open_in_domain(pair.requester, &ops);
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(otte_gate_nic(pair.requester, "left"), OTTE_SLOTS_NO_NIC);
+		assert_int_equal(otte_gate_nic(pair.requester, "right"), OTTE_SLOTS_NO_NIC);
+	}
+	assert_int_equal(warnings, 2);
+	otte_log_set(NULL, NULL, OTTE_LOG_WARNING);
+	pair.requester->ledger->ops = before;
+	pair_close(&pair);
+}
+
+static void a_pattern_that_a_domain_ignores_is_told_of(void **state)
+{
+	const struct otte_ledger_ops *before;
+	struct otte_ledger_ops ops;
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 3; i++) {
+		pair_open(&pair, SIZE, ungated);
+		before = pair.requester->ledger->ops;
+		otte_log_set(count_warnings, NULL, OTTE_LOG_WARNING);
+		if (i == 1)
+			strcpy(pair.requester->config.slots_pattern, "high,low");
+		if (i == 2)
+			pair.requester->config.slot_interval_ns++;
+		open_in_domain(pair.requester, &ops);
+		assert_int_equal(warnings, i > 0);
+		otte_log_set(NULL, NULL, OTTE_LOG_WARNING);
+		pair.requester->ledger->ops = before;
+		pair_close(&pair);
+	}
 }
 
 /* ---- Other ends of a wait ---- */
@@ -582,17 +776,6 @@ static void neighbours_below_high_are_merged_within_the_bound(void **state)
 	assert_int_equal(post_count, 5);
 	assert_int_equal(posts[4].bytes, 64 * KIB);
 	close_pair(&pair);
-}
-
-/* The post that is held is started, ends, and the next one is held, if one waits. */
-static void start_held(const struct pair *pair, bool more)
-{
-	struct otte_work *work = atomic_exchange(&held, NULL);
-
-	assert_non_null(work);
-	__real_tcp_peer_start(held_peer, work);
-	while (more && !atomic_load(&held))
-		let_one_pass(pair);
 }
 
 static void one_below_high(struct otte_config *config)
@@ -903,6 +1086,10 @@ int main(void)
 		cmocka_unit_test(what_waits_leaves_by_priority_and_in_its_order),
 		cmocka_unit_test(the_engine_wakes_when_the_slot_opens),
 		cmocka_unit_test(a_look_asked_for_while_the_timer_fires_is_in_time),
+		cmocka_unit_test(the_end_of_what_was_above_wakes_who_waits_for_another_peer),
+		cmocka_unit_test(a_transport_without_nics_serves_a_domain_too),
+		cmocka_unit_test(a_nic_that_is_not_counted_is_told_of_once),
+		cmocka_unit_test(a_pattern_that_a_domain_ignores_is_told_of),
 		cmocka_unit_test(a_deadline_in_the_queue_is_etime_and_nothing_moved),
 		cmocka_unit_test(a_deadline_comes_before_a_slot_that_opens_with_it),
 		cmocka_unit_test(cancelled_in_the_queue_nothing_moved),

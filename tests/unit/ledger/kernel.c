@@ -244,6 +244,32 @@ static void a_borrower_that_closes_leaves_a_record_until_the_lender_revokes(void
 	close_world(&w);
 }
 
+static void a_loan_that_is_released_is_settled_once(void **unused)
+{
+	struct otte_loan_terms terms;
+	struct world w;
+	uint64_t loan;
+
+	(void)unused;
+	open_world(&w, NULL);
+	terms = usual_terms(&w, local(&w, BORROWER));
+	loan = expose(&w, &terms);
+	close_client(&w, BORROWER);
+	assert_int_equal(w.ops->release(w.ledger, loan), 0);
+	expect_event(&w, LENDER, OTTE_EVENT_SETTLED, OTTE_EVIDENCE_FORCED, loan);
+	assert_int_equal(counters_of(&w).loans_settled, 1);
+	/* Where the lender has left, nobody reads of it. */
+	assert_int_equal(w.ops->client_open(w.ledger, "again", 0, &w.client[BORROWER]), 0);
+	w.id[BORROWER] = w.ops->client_id(w.client[BORROWER]);
+	terms.borrower = local(&w, BORROWER);
+	loan = expose(&w, &terms);
+	close_client(&w, BORROWER);
+	close_client(&w, LENDER);
+	assert_int_equal(w.ops->release(w.ledger, loan), 0);
+	assert_int_equal(counters_of(&w).loans_settled, 2);
+	close_world(&w);
+}
+
 /* In a child, another process; 0 where it accepted what it was offered. */
 static int borrow_and_die(int ids, int loans)
 {
@@ -350,16 +376,18 @@ static int count_nodes(void)
 	return count;
 }
 
-/* Ends with 0 if it had none of them; it lives until the other end is closed. */
-static pid_t fork_idler(const int *hold)
+/* Ends with 0 if it had none of them; says when it is out of fork(), and lives until the other end is closed. */
+static pid_t fork_idler(const int *hold, int out)
 {
 	pid_t pid = fork();
 	int nodes;
-	char byte;
+	char byte = 0;
 
 	if (pid)
 		return pid;
 	close(hold[1]);
+	if (write(out, &byte, 1) != 1)
+		_exit(1);
 	nodes = count_nodes();
 	_exit(read(hold[0], &byte, 1) < 0 || nodes);
 }
@@ -369,16 +397,19 @@ static int leave_while_a_child_lives(void)
 {
 	struct otte_ledger_client *client;
 	struct otte_ledger *ledger;
-	int hold[2], status, left;
+	int hold[2], out[2], status, left;
 	pid_t idler;
+	char byte;
 
-	if (otte_fork_watch() || pipe(hold) || otte_ledger_kernel_open(NULL, &ledger) ||
+	if (otte_fork_watch() || pipe(hold) || pipe(out) ||
+	    otte_ledger_kernel_open(NULL, &ledger) ||
 	    ledger->ops->client_open(ledger, "forker", 0, &client))
 		return 1;
 	if (count_nodes() != 1)
 		return 2;
-	idler = fork_idler(hold);
-	usleep(200000); /* the child is out of fork() */
+	idler = fork_idler(hold, out[1]);
+	if (read(out[0], &byte, 1) != 1)
+		return 5;
 	ledger->ops->client_close(client);
 	left = (int)read_number(SYSFS "usage/clients");
 	close(hold[1]);
@@ -531,6 +562,21 @@ static void without_memory_for_a_nonce_none_is_awaited(void **unused)
 	fail_allocation(0);
 	assert_int_equal(w.ops->attest_send(w.client[BORROWER], w.id[LENDER], nonces[0]), 0);
 	expect_no_event(&w, LENDER);
+	close_world(&w);
+}
+
+/* Who reads holds the client's lock; others may send for as long as they like. */
+static void of_strangers_nonces_only_so_many_are_read_at_one_go(void **unused)
+{
+	struct otte_event event;
+	struct world w;
+
+	(void)unused;
+	open_world(&w, NULL);
+	flood_with_nonces(100000);
+	assert_int_equal(w.ops->event_next(w.client[LENDER], &event), -EAGAIN);
+	assert_in_range(flood_left(), 80000, 99999);
+	flood_with_nonces(0);
 	close_world(&w);
 }
 
@@ -1201,6 +1247,7 @@ const struct CMUnitTest kernel_tests[] = {
 	cmocka_unit_test(the_modules_room_for_regions_rules_where_it_is_less),
 	cmocka_unit_test(what_a_leaving_owner_lent_is_retained_for_its_borrower),
 	cmocka_unit_test(a_borrower_that_closes_leaves_a_record_until_the_lender_revokes),
+	cmocka_unit_test(a_loan_that_is_released_is_settled_once),
 	cmocka_unit_test(a_borrowers_exit_is_evidence_where_the_lender_accepts_it),
 	cmocka_unit_test(a_child_is_not_its_parents_client),
 	cmocka_unit_test(a_child_that_lives_does_not_keep_its_parents_client),
@@ -1208,6 +1255,7 @@ const struct CMUnitTest kernel_tests[] = {
 	cmocka_unit_test(a_nonce_says_whose_it_is_to_whom_it_was_sent),
 	cmocka_unit_test(a_nonce_for_nobody_or_too_many_are_refused),
 	cmocka_unit_test(without_memory_for_a_nonce_none_is_awaited),
+	cmocka_unit_test(of_strangers_nonces_only_so_many_are_read_at_one_go),
 	cmocka_unit_test(of_an_offer_that_was_read_its_end_is_told),
 	cmocka_unit_test(what_others_tell_keeps_no_loan_of_ours_charged),
 	cmocka_unit_test(an_event_that_finds_no_memory_is_missed_and_its_loan_not_charged),

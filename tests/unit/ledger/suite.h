@@ -114,6 +114,9 @@ void fail_allocation(uint64_t nth); /* 1: the next; 0: none */
 void fail_ioctl(uint64_t nth, int error);
 /* The module says of none of these features that it has them. */
 void hide_features(uint64_t features);
+/* So many nonces that nobody awaits come first, whoever reads; and how many of them are left. */
+void flood_with_nonces(uint64_t count);
+uint64_t flood_left(void);
 /* The next socket cannot be had, once. */
 void fail_socket(int error);
 

@@ -284,6 +284,9 @@ static void loan_is_described_with_both_its_sides(void **state)
 		"\"state\":\"exposed\",\"flags\":\"revocable,mappable\","
 		"\"accepted\":\"never_exposed,returned,unmapped,revoked\",\"evidence\":null,"
 		"\"tag\":\"0xffffffffffffffff\"}");
+	loan.number[OTTE_A_FLAGS] = OTTE_LOAN_STANDING | OTTE_LOAN_BY_ADDRESS;
+	assert_string_equal(json_string_value(json_object_get(describe(&loan), "flags")),
+			    "standing,by_address");
 }
 
 /* Incarnations are random: half of them are above what a number of JSON holds. */

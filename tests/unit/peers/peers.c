@@ -268,7 +268,7 @@ static void count_lines(void *arg, enum otte_log_level level, const char *line)
 {
 	(void)arg;
 	(void)level;
-	if (strstr(line, "more peers were cut off or turned away"))
+	if (strstr(line, "more peers were cut off, turned away or not attested"))
 		lines_of_more += (unsigned)atoi(line);
 	else if (strstr(line, "a peer is cut off") || strstr(line, "a peer is turned away"))
 		lines_said++;

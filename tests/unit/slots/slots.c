@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/util.h"
 #include "sched/slots.h"
+#include "sched/window.h"
 
 /* What the module's header takes from the kernel's. */
 typedef uint8_t u8;
@@ -308,6 +309,14 @@ static void draw_page(struct otte_slot_page *page, uint64_t *now_ns)
 		page->epoch[1].base_ns = page->epoch[0].base_ns;
 }
 
+/* The pattern of a page alone. */
+static void open_page(struct otte_slots *slots, const struct otte_slot_page *page)
+{
+	const struct otte_slots_domain domain = { .slot = page };
+
+	otte_slots_open_domain(slots, &domain, 1);
+}
+
 static unsigned module_admits(const struct otte_slot_page *page, uint64_t now_ns)
 {
 	unsigned sends = 0;
@@ -329,7 +338,7 @@ static void the_gate_and_the_module_answer_alike(void **state)
 	(void)state;
 	for (i = 0; i < CASES; i++) {
 		draw_page(&page, &now_ns);
-		otte_slots_open_domain(&slots, &page, NULL, 0, 1);
+		open_page(&slots, &page);
 		sends = module_admits(&page, now_ns);
 		assert_int_equal(admit(&slots, now_ns), sends);
 		closed += sends != ALL;
@@ -416,7 +425,7 @@ static void the_instant_to_ask_again_is_when_the_module_would_open(void **state)
 	(void)state;
 	for (i = 0; i < CASES; i++) {
 		draw_page(&page, &now_ns);
-		otte_slots_open_domain(&slots, &page, NULL, 0, 1);
+		open_page(&slots, &page);
 		wanted = ALL & ~module_admits(&page, now_ns);
 		if (!wanted)
 			continue;
@@ -435,16 +444,33 @@ static void the_instant_to_ask_again_is_when_the_module_would_open(void **state)
 struct domain {
 	struct otte_slot_page page;
 	struct otte_load_page load;
+	struct otte_share_page share;
 	struct otte_slots slots;
+	unsigned kicks;
 };
+
+static void count_kick(void *arg)
+{
+	struct domain *domain = arg;
+
+	domain->kicks++;
+}
 
 /* At time 0 of the usual pattern. */
 static void domain_init(struct domain *domain)
 {
+	const struct otte_slots_domain pages = {
+		.slot = &domain->page,
+		.load = &domain->load,
+		.share = &domain->share,
+		.kick = count_kick,
+		.arg = domain,
+	};
+
 	memset(domain, 0, sizeof(*domain));
 	set_epoch(&domain->page.epoch[0], &usual, 0);
 	domain->page.epoch[1].base_ns = OTTE_SLOT_UNUSED_NS;
-	otte_slots_open_domain(&domain->slots, &domain->page, &domain->load, 0, 1);
+	otte_slots_open_domain(&domain->slots, &pages, 1);
 }
 
 static void nobody_is_held_back_while_nobody_waits_above(void **state)
@@ -478,7 +504,7 @@ static void the_moment_somebody_waits_above_the_pattern_rules(void **state)
 		others = (unsigned)draw(8);
 		for (p = 0; p < OTTE_PRIORITIES; p++) {
 			if (own & 1u << p)
-				otte_slots_wait(&d.slots, p, (int64_t)(1 + draw(1 << 30)));
+				otte_slots_ask(&d.slots, p, 1 + draw(1 << 30));
 			if (others & 1u << p)
 				d.load.waiting[p] = 1 + draw(1 << 30);
 		}
@@ -490,9 +516,9 @@ static void the_moment_somebody_waits_above_the_pattern_rules(void **state)
 		assert_int_equal(admit(&d.slots, now_ns), expected);
 	}
 	domain_init(&d);
-	otte_slots_wait(&d.slots, 0, 100);
+	otte_slots_ask(&d.slots, 0, 100);
 	assert_int_equal(admit(&d.slots, 0), HIGH);
-	otte_slots_wait(&d.slots, 0, -100);
+	otte_slots_answered(&d.slots, 0, 100);
 	assert_int_equal(admit(&d.slots, 0), ALL);
 }
 
@@ -508,6 +534,206 @@ static void who_is_held_back_for_another_asks_again_within_a_slot(void **state)
 	assert_int_equal(again(&d.slots, LOW, 500000), 2500000);
 	assert_int_equal(again(&d.slots, LOW, 3999999), 4000000);
 	assert_int_equal(again(&d.slots, MEDIUM, 1999999), 2000000);
+}
+
+/* An epoch that no module writes: as if there were none. */
+static void a_damaged_pattern_lets_nobody_go(void **state)
+{
+	struct domain d;
+
+	(void)state;
+	domain_init(&d);
+	d.load.waiting[0] = 1;
+	assert_int_equal(admit(&d.slots, 4000000), ALL);
+	d.page.epoch[0].interval_ns = 0;
+	assert_int_equal(admit(&d.slots, 4000000), HIGH);
+	domain_init(&d);
+	d.load.waiting[0] = 1;
+	d.page.epoch[0].slots = 0;
+	assert_int_equal(admit(&d.slots, 4000000), HIGH);
+	d.page.epoch[0].slots = 17;
+	assert_int_equal(admit(&d.slots, 4000000), HIGH);
+	d.page.epoch[0].slots = 3;
+	d.page.epoch[0].lowest[2] = 3;
+	assert_int_equal(admit(&d.slots, 4000000), HIGH);
+	assert_true(again(&d.slots, ALL, 4000000) > 4000000);
+}
+
+/* ---- What the domain is told ---- */
+
+static void the_module_is_asked_to_sum_where_it_does_not(void **state)
+{
+	struct domain d;
+
+	(void)state;
+	domain_init(&d);
+	otte_slots_ask(&d.slots, 2, 100);
+	assert_int_equal(d.kicks, 1);
+	assert_int_equal(d.share.waiting[2], 100);
+	/* More of what it knows of. */
+	otte_slots_ask(&d.slots, 2, 50);
+	assert_int_equal(d.kicks, 1);
+	d.load.summing = 1;
+	otte_slots_answered(&d.slots, 2, 100);
+	otte_slots_answered(&d.slots, 2, 50);
+	assert_int_equal(d.share.waiting[2], 0);
+	/* It will see by itself. */
+	otte_slots_ask(&d.slots, 2, 1);
+	otte_slots_ask(&d.slots, 0, 1);
+	assert_int_equal(d.kicks, 1);
+	d.load.summing = 0;
+	otte_slots_ask(&d.slots, 1, 1);
+	assert_int_equal(d.kicks, 2);
+}
+
+static void others_who_wait_below_are_to_hear_at_once(void **state)
+{
+	struct domain d;
+
+	(void)state;
+	domain_init(&d);
+	d.load.summing = 1;
+	d.load.waiting[1] = 7;
+	otte_slots_ask(&d.slots, 0, 1);
+	assert_int_equal(d.kicks, 1);
+	otte_slots_ask(&d.slots, 0, 1);
+	assert_int_equal(d.kicks, 1);
+	/* Nobody is below these. */
+	otte_slots_ask(&d.slots, 1, 1);
+	otte_slots_ask(&d.slots, 2, 1);
+	assert_int_equal(d.kicks, 1);
+	otte_slots_answered(&d.slots, 0, 2);
+	otte_slots_ask(&d.slots, 0, 3);
+	assert_int_equal(d.kicks, 2);
+	assert_int_equal(d.share.waiting[0], 3);
+}
+
+static void by_the_clock_alone_nobody_is_told(void **state)
+{
+	struct otte_slots slots;
+
+	(void)state;
+	assert_int_equal(otte_slots_open_clock(&slots, &usual, 0, 1), 0);
+	otte_slots_ask(&slots, 0, 1);
+	otte_slots_answered(&slots, 0, 1);
+	otte_slots_close(&slots);
+}
+
+static void window_init(struct otte_window *window, struct domain *domain)
+{
+	domain_init(domain);
+	memset(window, 0, sizeof(*window));
+	window->max_requests = 5;
+	window->max_bytes = 1000;
+	window->slots = &domain->slots;
+	window->nic = 3;
+	memset(window->queue.bound, 0xff, sizeof(window->queue.bound));
+	domain->slots.low_bytes_max = 1000;
+}
+
+/* From before it is posted until it is done, also where it never waits in a queue. */
+static void what_was_asked_for_counts_until_it_is_done(void **state)
+{
+	struct otte_queue_entry high = { .bytes = 10 }, low = { .bytes = 20, .priority = 2 };
+	struct otte_queue_entry more = { .bytes = 40, .priority = 2 };
+	struct otte_window window;
+	struct domain d;
+
+	(void)state;
+	window_init(&window, &d);
+	otte_clock_fake(600 * NSEC_PER_MSEC); /* a High slot */
+	assert_true(otte_window_enter(&window, &high));
+	assert_int_equal(d.share.waiting[0], 10);
+	/* High is under way: Low waits for its slot. */
+	assert_false(otte_window_enter(&window, &low));
+	assert_int_equal(d.share.waiting[2], 0);
+	assert_int_equal(otte_window_push(&window, &low), 0);
+	assert_int_equal(otte_window_push(&window, &more), 0);
+	assert_int_equal(d.share.waiting[2], 60);
+	assert_null(otte_window_next(&window));
+	otte_window_done(&window, &high);
+	assert_int_equal(d.share.waiting[0], 0);
+	assert_ptr_equal(otte_window_next(&window), &low);
+	assert_int_equal(d.share.waiting[2], 60);
+	assert_true(otte_window_remove(&window, &more));
+	assert_int_equal(d.share.waiting[2], 20);
+	otte_window_done(&window, &low);
+	assert_int_equal(d.share.waiting[2], 0);
+	assert_int_equal(d.slots.waiting[2], 0);
+	otte_clock_fake(0);
+}
+
+/* Whose window is told otherwise: it has it from the end of its own. */
+static void the_end_of_the_last_above_is_for_those_who_wait_elsewhere(void **state)
+{
+	struct otte_queue_entry high[2] = { { .bytes = 10 }, { .bytes = 30 } };
+	struct otte_queue_entry own = { .bytes = 1, .priority = 2 };
+	struct otte_queue_entry low = { .bytes = 20, .priority = 2 };
+	struct otte_window window, other;
+	struct domain d;
+
+	(void)state;
+	window_init(&window, &d);
+	other = window;
+	otte_clock_fake(600 * NSEC_PER_MSEC); /* a High slot */
+	assert_true(otte_window_enter(&window, &high[0]));
+	assert_true(otte_window_enter(&window, &high[1]));
+	assert_int_equal(otte_window_push(&window, &own), 0);
+	assert_int_equal(otte_window_push(&other, &low), 0);
+	assert_null(otte_window_next(&other));
+	assert_false(otte_window_done(&window, &high[1]));
+	assert_true(otte_window_done(&window, &high[0]));
+	assert_ptr_equal(otte_window_next(&other), &low);
+	/* Nobody else waits. */
+	assert_true(otte_window_remove(&window, &own));
+	assert_true(otte_window_enter(&window, &high[0]));
+	assert_int_equal(otte_window_push(&window, &own), 0);
+	assert_false(otte_window_done(&window, &high[0]));
+	assert_true(otte_window_remove(&window, &own));
+	/* By the clock alone it makes no difference. */
+	otte_window_done(&other, &low);
+	d.slots.load = NULL;
+	d.slots.share = NULL;
+	assert_true(otte_window_enter(&window, &high[0]));
+	assert_int_equal(otte_window_push(&other, &low), 0);
+	assert_false(otte_window_done(&window, &high[0]));
+	assert_true(otte_window_remove(&other, &low));
+	otte_clock_fake(0);
+}
+
+/* Those under way only, by the NIC that they went by, whichever the peer has now. */
+static void bytes_under_way_are_told_of_by_nic(void **state)
+{
+	struct otte_queue_entry high = { .bytes = 10 }, low = { .bytes = 20, .priority = 2 };
+	struct otte_window window;
+	struct domain d;
+
+	(void)state;
+	window_init(&window, &d);
+	otte_clock_fake(604 * NSEC_PER_MSEC); /* a slot for all */
+	assert_int_equal(otte_window_push(&window, &low), 0);
+	assert_int_equal(d.share.nic_bytes[3], 0);
+	assert_ptr_equal(otte_window_next(&window), &low);
+	assert_int_equal(d.share.nic_bytes[3], 20);
+	window.nic = 15;
+	assert_true(otte_window_enter(&window, &high));
+	assert_int_equal(d.share.nic_bytes[3], 20);
+	assert_int_equal(d.share.nic_bytes[15], 10);
+	otte_window_done(&window, &low);
+	assert_int_equal(d.share.nic_bytes[3], 0);
+	otte_window_done(&window, &high);
+	assert_int_equal(d.share.nic_bytes[15], 0);
+	/* One that nobody counts. */
+	window.nic = OTTE_SLOTS_NO_NIC;
+	assert_true(otte_window_enter(&window, &high));
+	otte_window_done(&window, &high);
+	otte_clock_fake(0);
+	assert_int_equal(otte_slots_nic_others(&d.slots, 3), 0);
+	d.load.nic_bytes[3] = 777;
+	d.load.nic_bytes[15] = 5;
+	assert_int_equal(otte_slots_nic_others(&d.slots, 3), 777);
+	assert_int_equal(otte_slots_nic_others(&d.slots, 15), 5);
+	assert_int_equal(otte_slots_nic_others(&d.slots, OTTE_SLOTS_NO_NIC), 0);
 }
 
 static void a_page_that_is_being_written_means_not_now(void **state)
@@ -688,6 +914,13 @@ int main(void)
 		cmocka_unit_test(the_moment_somebody_waits_above_the_pattern_rules),
 		cmocka_unit_test(who_is_held_back_for_another_asks_again_within_a_slot),
 		cmocka_unit_test(a_page_that_is_being_written_means_not_now),
+		cmocka_unit_test(a_damaged_pattern_lets_nobody_go),
+		cmocka_unit_test(the_module_is_asked_to_sum_where_it_does_not),
+		cmocka_unit_test(others_who_wait_below_are_to_hear_at_once),
+		cmocka_unit_test(by_the_clock_alone_nobody_is_told),
+		cmocka_unit_test(what_was_asked_for_counts_until_it_is_done),
+		cmocka_unit_test(the_end_of_the_last_above_is_for_those_who_wait_elsewhere),
+		cmocka_unit_test(bytes_under_way_are_told_of_by_nic),
 		cmocka_unit_test(a_torn_page_is_never_believed),
 		cmocka_unit_test(bytes_below_high_are_bounded_together),
 		cmocka_unit_test(one_larger_than_the_bound_goes_while_there_are_no_others),

@@ -97,8 +97,10 @@ int __wrap_otte_source_still(const struct otte_source_use *use)
 
 /* Bytes that one send takes of a payload before the socket is full, once; 0: all. */
 static _Atomic size_t room;
-/* The payload is found gone behind so many bytes of an answer; negative: it is there. */
+/* The payload is found gone behind so many more bytes of an answer; negative: it is there. */
 static _Atomic int gap = -1;
+static _Atomic bool gap_heals; /* by the time it was found */
+static _Atomic bool gap_each;  /* right behind the head of each answer */
 static _Atomic unsigned verdicts;
 
 typedef ssize_t (*sendmsg_call)(int fd, const struct msghdr *message, int flags);
@@ -129,20 +131,37 @@ static size_t bytes_of(const struct msghdr *message, size_t parts)
 	return bytes;
 }
 
+/* The kernel sends what is before a hole, and says so of the next call. */
+static ssize_t send_before_gap(sendmsg_call call, int fd, const struct msghdr *message, int flags,
+			       int there)
+{
+	ssize_t n;
+
+	if (!there) {
+		if (atomic_load(&gap_heals))
+			atomic_store(&gap, -1);
+		errno = EFAULT;
+		return -1;
+	}
+	n = send_first(call, fd, message, (size_t)there, flags);
+	if (n > 0)
+		atomic_store(&gap, there - (int)n);
+	return n;
+}
+
 /* Part by part, as the kernel does it: what happens between the payload and its verdict is this test's. */
 static ssize_t send_in_order(sendmsg_call call, int fd, const struct msghdr *message, int flags)
 {
 	size_t last = message->msg_iovlen - 1;
 	size_t before = bytes_of(message, last), full = atomic_exchange(&room, 0);
-	int there = atomic_load(&gap);
+	int there;
 	ssize_t n;
 
-	if (there >= 0) {
-		/* The kernel sends what is before a hole, and says so of the next call. */
-		atomic_store(&gap, there ? 0 : -1);
-		errno = EFAULT;
-		return there ? send_first(call, fd, message, (size_t)there, flags) : -1;
-	}
+	if (atomic_load(&gap_each))
+		atomic_store(&gap, message->msg_iov[0].iov_len == 64 ? 64 : 0);
+	there = atomic_load(&gap);
+	if (there >= 0)
+		return send_before_gap(call, fd, message, flags, there);
 	if (full)
 		return send_first(call, fd, message, full, flags);
 	n = send_first(call, fd, message, before, flags | MSG_MORE);
@@ -413,6 +432,36 @@ static void a_read_of_memory_that_goes_fails_whatever_came(void **state)
 	}
 }
 
+/*
+ * After many lone READs the next is asked for without a header, which has to say how a verdict is taken; so it is asked
+ * again with one.
+ */
+static void many_lone_reads_have_their_verdicts_too(void **state)
+{
+	struct otte_request request;
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	open_watched(&pair, NULL);
+	request = pair_request(&pair, OTTE_READ, 0, 0, 4096);
+	for (i = 0; i < 600; i++) {
+		bool goes = i % 3 == 2;
+
+		memset(pair.local_bytes, 0, 4096);
+		atomic_store(&goes_last, goes);
+		assert_int_equal(otte_batch_run(pair.batch, &request, 1, 20 * SECOND), goes);
+		atomic_store(&goes_last, false);
+		expect_task(pair.batch, 0, goes ? -ESTALE : 0, OTTE_EFFECT_NONE);
+		if (!goes)
+			expect_filled(pair.local_bytes, 4096, 2);
+		atomic_store(&remote_word, 0);
+	}
+	assert_int_equal(lanes_lost(&pair), 0);
+	assert_int_equal(otte_batch_reset(pair.batch), 0);
+	close_watched(&pair);
+}
+
 /* The same where the socket was full in between, at each kind of place. */
 static void a_verdict_that_finds_no_room_follows_later(void **state)
 {
@@ -445,7 +494,7 @@ static void a_verdict_that_finds_no_room_follows_later(void **state)
 /* A hole in the middle: the rest is made up, and the verdict says that it is. */
 static void a_read_that_meets_a_hole_fails_alone(void **state)
 {
-	static const int holes[] = { 0, 64, 65, 64 + 100, 64 + 4095 };
+	static const int holes[] = { 0, 1, 30, 63, 64, 65, 64 + 100, 64 + 4095 };
 	struct otte_stats stats = { .size = sizeof(stats) };
 	struct pair pair;
 	size_t i;
@@ -456,6 +505,7 @@ static void a_read_that_meets_a_hole_fails_alone(void **state)
 		atomic_store(&gap, holes[i]);
 		run(&pair, OTTE_READ, 16 * KIB);
 		expect_task(pair.batch, 0, -ESTALE, OTTE_EFFECT_NONE);
+		atomic_store(&gap, -1);
 		run(&pair, OTTE_READ, 16 * KIB);
 		expect_task(pair.batch, 0, 0, OTTE_EFFECT_NONE);
 		expect_filled(pair.local_bytes, 16 * KIB, 2);
@@ -471,6 +521,37 @@ static void a_read_that_meets_a_hole_fails_alone(void **state)
 	close_watched(&pair);
 }
 
+static void one_lane(struct otte_config *config)
+{
+	config->tcp_lanes = 1;
+}
+
+/* What a round leaves is gone on with, also where the peer has nothing more to ask. */
+static void many_answers_with_holes_are_not_left_halfway(void **state)
+{
+	const uint64_t piece = 12 * KIB;
+	struct otte_request request;
+	uint32_t count, i;
+	struct pair pair;
+
+	(void)state;
+	open_watched(&pair, one_lane);
+	run(&pair, OTTE_READ, SIZE);
+	atomic_store(&gap_each, true);
+	for (count = 1; count <= 3 * SIZE / piece; count++) {
+		assert_int_equal(otte_batch_reset(pair.batch), 0);
+		for (i = count % (SIZE / piece); i--;) {
+			request = pair_request(&pair, OTTE_READ, i * piece, i * piece, piece);
+			assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
+		}
+		assert_int_equal(otte_batch_wait(pair.batch, 5 * SECOND), 0);
+	}
+	atomic_store(&gap_each, false);
+	atomic_store(&gap, -1);
+	assert_int_equal(lanes_lost(&pair), 0);
+	close_watched(&pair);
+}
+
 /* Nobody makes up so much: the connection ends, and what is there by then is read again. */
 static void a_hole_with_much_behind_it_costs_the_connection_and_the_retry_gets_it(void **state)
 {
@@ -478,11 +559,13 @@ static void a_hole_with_much_behind_it_costs_the_connection_and_the_retry_gets_i
 
 	(void)state;
 	open_watched(&pair, NULL);
+	atomic_store(&gap_heals, true);
 	atomic_store(&gap, 64);
 	run(&pair, OTTE_READ, SIZE);
 	expect_task(pair.batch, 0, 0, OTTE_EFFECT_NONE);
 	expect_filled(pair.local_bytes, SIZE, 2);
 	assert_true(lanes_lost(&pair) > 0);
+	atomic_store(&gap_heals, false);
 	close_watched(&pair);
 }
 
@@ -553,8 +636,10 @@ int main(void)
 		cmocka_unit_test(a_source_serves_nothing_of_memory_that_is_gone),
 		cmocka_unit_test(a_write_into_memory_that_goes_may_have_gone_elsewhere),
 		cmocka_unit_test(a_read_of_memory_that_goes_fails_whatever_came),
+		cmocka_unit_test(many_lone_reads_have_their_verdicts_too),
 		cmocka_unit_test(a_verdict_that_finds_no_room_follows_later),
 		cmocka_unit_test(a_read_that_meets_a_hole_fails_alone),
+		cmocka_unit_test(many_answers_with_holes_are_not_left_halfway),
 		cmocka_unit_test(a_hole_with_much_behind_it_costs_the_connection_and_the_retry_gets_it),
 		cmocka_unit_test(what_is_guarded_arrives_as_it_was),
 		cmocka_unit_test(what_the_engine_mapped_is_served_without_a_guard),
