@@ -4,8 +4,9 @@
  *
  * The log knows of processes that each have one client with one region of `bytes`, of how many loans of
  * it there are, and which of them have died: a region that was lent stays as one record, with its loans,
- * until an administrator releases it; all else of the dead is gone. Without the module (the keys do not
- * say ledger=kernel) nothing is done.
+ * until an administrator releases it; all else of the dead is gone. What was borrowed of the module
+ * ("local.pinned=true" is among the keys) comes back in any case: receipts, or the end of its borrower,
+ * free it, and nothing stays. Without the module (the keys do not say ledger=kernel) nothing is done.
  */
 #ifndef OTTE_TESTS_WITNESS_H
 #define OTTE_TESTS_WITNESS_H
@@ -17,7 +18,7 @@
 #define WITNESS_MAX 512
 
 struct witness {
-	bool on;
+	bool on, borrowed;
 	uint64_t bytes;
 	unsigned count, checks;
 	struct witness_entry {
