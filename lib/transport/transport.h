@@ -249,7 +249,19 @@ struct otte_transport {
 
 struct otte_transport_peer {
 	const struct otte_transport_ops *ops;
+	/* What direct() is not worth asking for: a region and op, or _NEVER for all. No more than a hint. */
+	_Atomic uint64_t indirect;
 };
+
+#define OTTE_INDIRECT(region, op) (2 * (region) + (op))
+#define OTTE_INDIRECT_NEVER UINT64_MAX
+
+static inline bool otte_direct_worth(const struct otte_transport_peer *peer, uint64_t region, uint8_t op)
+{
+	uint64_t indirect = atomic_load_explicit(&peer->indirect, memory_order_relaxed);
+
+	return indirect != OTTE_INDIRECT_NEVER && indirect != OTTE_INDIRECT(region, op);
+}
 
 extern const struct otte_transport_ops otte_tcp_transport;
 /* Memory of this host, and `env.next` for all that is not. */

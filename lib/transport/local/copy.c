@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "transport/local/local.h"
@@ -256,9 +257,12 @@ static void run_alone(struct local_peer *peer, struct otte_work *work)
 /* Not for us, as far as can be told without the lock. */
 static bool passes_by(const struct local_peer *peer, const struct otte_work *work)
 {
-	return work->wanted == OTTE_TRANSPORT_TCP ||
-	       (atomic_load_explicit(&peer->state, memory_order_relaxed) == LOCAL_DOWN &&
-		work->wanted != OTTE_TRANSPORT_LOCAL);
+	if (work->wanted != OTTE_TRANSPORT_ANY)
+		return work->wanted == OTTE_TRANSPORT_TCP;
+	if (atomic_load_explicit(&peer->state, memory_order_relaxed) == LOCAL_DOWN)
+		return true;
+	return !otte_direct_worth(&peer->base, work->region, work->op) &&
+	       otte_coarse_ns() < atomic_load_explicit(&peer->refused_until_ns, memory_order_relaxed);
 }
 
 /*

@@ -169,6 +169,7 @@ struct local_peer {
 	bool stopped;           /* until the next connect */
 	bool said;              /* why the peer is not reached by this transport */
 	bool kicked;
+	_Atomic uint64_t refused_until_ns; /* what base.indirect names is not asked for before */
 	struct otte_work *queue, *running;
 	struct local_grant *last; /* of the grants: the one that was last found, or NULL */
 	uint64_t uses;

@@ -176,6 +176,7 @@ static void take_down(struct local_peer *peer)
 		otte_stream_fini(&peer->hello);
 	otte_loop_remove(loop_of(peer), &peer->lane);
 	peer->state = LOCAL_DOWN;
+	atomic_store(&peer->base.indirect, OTTE_INDIRECT_NEVER);
 	peer->since_ns = otte_now_ns() + again_ns;
 	peer->leaving++; /* so that none of them closes what the others need */
 	HASH_ITER(hh, peer->grants, grant, next)
@@ -325,6 +326,12 @@ static int take_grant(struct local_peer *peer, const struct local_message *messa
 	grant->state = ret ? LOCAL_REFUSED : LOCAL_LIVE;
 	grant->code = ret;
 	grant->since_ns = otte_coarse_ns();
+	if (ret && !(grant->key.op & LOCAL_OP_MAPPED)) {
+		atomic_store(&peer->refused_until_ns, grant->since_ns + REFUSED_NS);
+		atomic_store(&peer->base.indirect, OTTE_INDIRECT(grant->key.region, grant->key.op));
+	} else if (!ret) {
+		atomic_store(&peer->base.indirect, 0);
+	}
 	local_copy_kick(peer);
 	return 0;
 }
@@ -377,6 +384,7 @@ static int take_welcome(struct local_peer *peer)
 		return otte_fail(-EPROTO, "a lane's hello is answered with frame type %u", frame.type);
 	otte_stream_fini(&peer->hello);
 	peer->state = LOCAL_READY;
+	atomic_store(&peer->base.indirect, 0);
 	/* The last connection may have been lost with its receipts; all that it brought is unmapped. */
 	return_one(peer, 0);
 	local_copy_kick(peer);
@@ -491,7 +499,7 @@ static struct local_grant *find_current(struct local_peer *peer, uint64_t region
 {
 	struct local_grant *grant = find_key(peer, region, op);
 
-	if (!grant || grant->state != LOCAL_REFUSED || otte_coarse_ns() - grant->since_ns <= REFUSED_NS)
+	if (!grant || grant->state != LOCAL_REFUSED || otte_coarse_ns() - grant->since_ns < REFUSED_NS)
 		return grant;
 	leave(peer, grant);
 	return NULL;
@@ -583,6 +591,7 @@ int local_peer_open(struct otte_transport *transport, struct otte_control_client
 	peer->lane.ready = lane_ready;
 	peer->kick.ready = local_copy_ready;
 	peer->stopped = true;
+	peer->base.indirect = OTTE_INDIRECT_NEVER;
 	pthread_mutex_init(&peer->lock, NULL);
 	*out = &peer->base;
 	return 0;
