@@ -164,6 +164,7 @@ static int open_transport(struct otte_engine *engine)
 			.lane_closed = otte_source_lane_closed,
 			.grant = otte_source_grant,
 			.give_back = otte_source_give_back,
+			.process_ended = otte_source_process_ended,
 			.granted = otte_source_granted,
 			.fresh = otte_source_fresh,
 			.revoke_grant = otte_source_revoke_grant,

@@ -98,6 +98,7 @@ struct otte_engine {
 	pthread_mutex_t memory_lock;
 	struct otte_itree memories;      /* allocations by address */
 	uint64_t memory_count;
+	struct otte_mem *tracked;        /* those that have a table of uses */
 
 	pthread_mutex_t register_lock;
 	pthread_rwlock_t region_lock;

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include <utlist.h>
 
 #include "base/error.h"
 #include "base/fd.h"
@@ -206,7 +207,20 @@ static int open_uses(struct otte_mem *mem)
 	}
 	mem->uses_fd = fd;
 	otte_access_share(&mem->access, mem->uses);
+	pthread_mutex_lock(&mem->engine->memory_lock);
+	DL_APPEND(mem->engine->tracked, mem);
+	pthread_mutex_unlock(&mem->engine->memory_lock);
 	return 0;
+}
+
+void otte_mem_clear_uses(struct otte_engine *engine, uint32_t owner)
+{
+	struct otte_mem *mem;
+
+	pthread_mutex_lock(&engine->memory_lock);
+	DL_FOREACH(engine->tracked, mem)
+		otte_uses_clear(mem->uses, owner);
+	pthread_mutex_unlock(&engine->memory_lock);
 }
 
 int otte_mem_share(struct otte_mem *mem)
@@ -256,6 +270,8 @@ int otte_mem_release(struct otte_mem *mem)
 	pthread_mutex_lock(&engine->memory_lock);
 	otte_itree_remove(&engine->memories, &mem->place);
 	engine->memory_count--;
+	if (mem->uses)
+		DL_DELETE(engine->tracked, mem);
 	pthread_mutex_unlock(&engine->memory_lock);
 	if (mem->kind != OTTE_MEM_ADOPTED)
 		munmap(mem->address, mem->length);

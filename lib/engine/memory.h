@@ -32,6 +32,7 @@ struct otte_mem {
 	pthread_mutex_t share_lock;
 	int uses_fd;                  /* the table of uses; -1: nobody has mapped the memory yet */
 	struct otte_uses *uses;
+	struct otte_mem *prev, *next; /* engine->tracked, under engine->memory_lock */
 };
 
 /* Whether the byte at `at` still has a page behind it: a file may have been truncated since it was mapped. */
@@ -43,5 +44,7 @@ bool otte_mem_present(const struct otte_mem *mem, uint64_t at);
 int otte_mem_share(struct otte_mem *mem);
 /* From now on there is a table of its uses, for processes that reach it by themselves. */
 int otte_mem_track(struct otte_mem *mem);
+/* In no table does `owner`, who has ended, use anything any more. */
+void otte_mem_clear_uses(struct otte_engine *engine, uint32_t owner);
 
 #endif

@@ -47,7 +47,6 @@ struct source_peer {
 	struct standing *last; /* of them: the one that was last asked for, or NULL */
 	uint64_t busy; /* uses that are not retained, and grants */
 	struct otte_source_counts counts;
-	struct otte_source_grant *grants;
 	struct otte_source_use *spares;
 	unsigned spare_count;
 };
@@ -66,8 +65,7 @@ struct otte_source_use {
 
 /* engine->parked: it was given back, and the module has yet to say that it is over. */
 struct otte_source_grant {
-	struct otte_source_grant *prev, *next; /* peer->grants */
-	struct otte_source_grant *parked_prev, *parked_next;
+	struct otte_source_grant *prev, *next; /* engine->parked */
 	struct source_peer *peer;
 	struct otte_region *region;
 	uint64_t loan;
@@ -76,8 +74,6 @@ struct otte_source_grant {
 	bool over;     /* borrowed: and nothing of it is left */
 	bool retained; /* under peer->lock */
 	uint64_t hold;
-	uint32_t owner; /* in the table of uses */
-	bool left;      /* not returned: its uses are to be cleared when it is over */
 };
 
 /* Under peer->lock, or nobody else knows the peer. */
@@ -590,7 +586,6 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 	grant->region = region;
 	grant->borrowed = borrowed;
 	grant->mapped = mapped;
-	grant->owner = lent->owner;
 	lent->fd = -1;
 	if (!borrowed)
 		ret = open_for(region->mem, op, &lent->fd);
@@ -602,10 +597,8 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 	if (!ret)
 		ret = borrowed ? offer(peer, region, op, mapped, &grant->loan) :
 				 lend(peer, region, op, &grant->loan);
-	if (!ret) {
+	if (!ret)
 		peer->busy++;
-		DL_APPEND(peer->grants, grant);
-	}
 	pthread_mutex_unlock(&peer->lock);
 	if (ret)
 		goto close_fd;
@@ -670,7 +663,7 @@ static void park(struct otte_source_grant *grant)
 
 	atomic_fetch_add(&grant->peer->refs, 1);
 	pthread_mutex_lock(&engine->parked_lock);
-	DL_APPEND2(engine->parked, grant, parked_prev, parked_next);
+	DL_APPEND(engine->parked, grant);
 	pthread_mutex_unlock(&engine->parked_lock);
 }
 
@@ -685,22 +678,6 @@ static int settle_grant(const struct otte_source_grant *grant, bool returned)
 							   OTTE_EVIDENCE_BORROWER_EXITED);
 }
 
-/*
- * Under peer->lock: what `grant` leaves in the table of uses. A peer that lives, and only did not answer, may use the
- * same memory by another grant, which is nobody's to clear.
- */
-static void clear_uses(const struct otte_source_grant *grant)
-{
-	const struct otte_source_grant *each;
-
-	if (!grant->left)
-		return;
-	DL_FOREACH(grant->peer->grants, each)
-		if (each != grant && each->owner == grant->owner && each->region->mem == grant->region->mem)
-			return;
-	otte_uses_clear(grant->region->mem->uses, grant->owner);
-}
-
 void otte_source_give_back(struct otte_source_grant *grant, bool returned)
 {
 	struct source_peer *peer = grant->peer;
@@ -708,14 +685,11 @@ void otte_source_give_back(struct otte_source_grant *grant, bool returned)
 	struct otte_region *region = grant->region;
 	int ret;
 
-	grant->left |= !returned;
 	if (grant->borrowed && otte_source_revoke_grant(grant)) {
 		park(grant);
 		return;
 	}
 	pthread_mutex_lock(&peer->lock);
-	clear_uses(grant);
-	DL_DELETE(peer->grants, grant);
 	ret = settle_grant(grant, returned);
 	if (grant->retained)
 		engine->ledger->ops->hold_drop(engine->client, grant->hold);
@@ -735,11 +709,11 @@ static struct otte_source_grant *unpark(struct otte_engine *engine)
 	struct otte_source_grant *grant;
 
 	pthread_mutex_lock(&engine->parked_lock);
-	DL_FOREACH2(engine->parked, grant, parked_next)
+	DL_FOREACH(engine->parked, grant)
 		if (!otte_source_revoke_grant(grant))
 			break;
 	if (grant)
-		DL_DELETE2(engine->parked, grant, parked_prev, parked_next);
+		DL_DELETE(engine->parked, grant);
 	pthread_mutex_unlock(&engine->parked_lock);
 	return grant;
 }
@@ -754,6 +728,11 @@ void otte_source_tick(struct otte_engine *engine)
 		otte_source_give_back(grant, true);
 		put(peer);
 	}
+}
+
+void otte_source_process_ended(void *arg, uint32_t owner)
+{
+	otte_mem_clear_uses(arg, owner);
 }
 
 int otte_source_retain_grant(struct otte_source_grant *grant)

@@ -40,6 +40,7 @@ int otte_source_grant(void *peer, uint64_t region, uint8_t op, bool mapped, stru
 void otte_source_give_back(struct otte_source_grant *grant, bool returned);
 uint64_t otte_source_granted(const struct otte_source_grant *grant);
 bool otte_source_fresh(const struct otte_source_grant *grant);
+void otte_source_process_ended(void *engine, uint32_t owner);
 int otte_source_revoke_grant(struct otte_source_grant *grant);
 int otte_source_retain_grant(struct otte_source_grant *grant);
 void otte_source_count(void *peer, uint64_t requests, uint64_t read_bytes, uint64_t write_bytes);

@@ -74,7 +74,6 @@ struct otte_source_grant;
 
 /* What is lent to a process of this host: the range of a region in its memory, for one direction. */
 struct otte_source_lent {
-	uint32_t owner;          /* set by who asks: as whom the process uses it, base/uses.h */
 	struct otte_source_grant *grant;
 	uint64_t loan;           /* the module's, offered to the peer's client; 0: the memory is given itself */
 	int fd;                  /* the memory, to be closed; for READ it is open for reading only; -1: a loan */
@@ -116,11 +115,13 @@ struct otte_source_ops {
 	 * a loan of the module that the peer can map, which nobody can take from it; -EOPNOTSUPP.
 	 */
 	int (*grant)(void *peer, uint64_t region, uint8_t op, bool mapped, struct otte_source_lent *lent);
-	/*
-	 * returned: by the peer's receipt; else its process has ended, or the grant is revoked, and what it
-	 * was about to do with the memory it will not do.
-	 */
+	/* returned: by the peer's receipt, or revoked before; else its process has ended. */
 	void (*give_back)(struct otte_source_grant *grant, bool returned);
+	/*
+	 * Before the give_back() of what it was lent: what the process of `owner` (base/uses.h) was about to do with
+	 * memory of the engine's, it will not do.
+	 */
+	void (*process_ended)(void *engine, uint32_t owner);
 	/* Region of a grant. */
 	uint64_t (*granted)(const struct otte_source_grant *grant);
 	/* Whether its memory is still what was registered; else it is to be asked for back. */

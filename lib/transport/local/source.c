@@ -66,7 +66,7 @@ struct local_lane {
 	uint64_t silent_ns;     /* since when nothing is lent; 0: OPEN */
 	bool watched;           /* DYING: the end of the process will be seen */
 	unsigned failures;      /* to receive */
-	bool revoked;           /* the peer may still send receipts for what it no longer has */
+	unsigned revoked;       /* grants: the peer may still send receipts for them, and have uses in tables */
 	bool returned_all;      /* and what earlier lanes of the session were lent is to be settled, too */
 	struct lent *lents;
 };
@@ -101,6 +101,12 @@ static void give_back_all(struct local_lane *lane, bool returned)
 
 	HASH_ITER(hh, lane->lents, lent, next)
 		give_back(lane, lent, returned);
+}
+
+/* Under lane.lock: neither a receipt is to come, nor the end of the process to be seen. */
+static bool is_idle(const struct local_lane *lane)
+{
+	return !lane->lents && !lane->revoked;
 }
 
 /* Under lane.lock: what finds no room is said with the next tick. */
@@ -172,7 +178,6 @@ static int lend(struct local_lane *lane, uint64_t region, uint16_t op, struct ot
 	record = calloc(1, sizeof(*record));
 	if (!record)
 		return otte_fail(-ENOMEM, "no memory for a grant");
-	lent->owner = lane->owner;
 	ret = source->grant(lane->peer, region, op & LOCAL_OP, op & LOCAL_OP_MAPPED, lent);
 	if (ret) {
 		free(record);
@@ -232,12 +237,15 @@ static int take_return(struct local_lane *lane, uint64_t id)
 
 	if (!id) {
 		give_back_all(lane, true);
+		lane->revoked = 0;
 		lane->returned_all = true;
 		return 0;
 	}
 	HASH_FIND(hh, lane->lents, &id, sizeof(id), lent);
-	if (!lent && lane->revoked && id <= lane->last_id)
+	if (!lent && lane->revoked && id <= lane->last_id) {
+		lane->revoked--;
 		return 0;
+	}
 	if (!lent)
 		return otte_fail(-EPROTO, "a receipt for grant %lu, which is not lent", (unsigned long)id);
 	give_back(lane, lent, true);
@@ -343,7 +351,7 @@ static void lane_ready(struct otte_watch *watch, uint32_t events)
 	/* Nothing was lost, and receipts may still be there: it is tried again, in vain only so often. */
 	if (ret == -EIO && lane->failures++ < FAILURES)
 		ret = 0;
-	idle = !lane->lents;
+	idle = is_idle(lane);
 	pthread_mutex_unlock(&lane->lock);
 	if (lane->returned_all)
 		settle_earlier(lane);
@@ -367,6 +375,7 @@ static void process_ended(struct otte_watch *watch, uint32_t events)
 	(void)events;
 	if (lane->state != LANE_DYING)
 		return;
+	lane->local->env.source.process_ended(lane->local->env.source.engine, lane->owner);
 	pthread_mutex_lock(&lane->lock);
 	give_back_all(lane, false);
 	pthread_mutex_unlock(&lane->lock);
@@ -447,7 +456,7 @@ void local_source_drop(struct local *local, void *peer)
 		lane->state = LANE_CLOSING;
 		lane->silent_ns = otte_now_ns();
 		recall(lane, 0);
-		idle = !lane->lents;
+		idle = is_idle(lane);
 		pthread_mutex_unlock(&lane->lock);
 		if (idle)
 			end_lane(lane);
@@ -491,8 +500,8 @@ static void revoke_overdue(struct local_lane *lane, uint64_t now_ns)
 			continue;
 		if (lane->local->env.source.revoke_grant(lent->grant) == -EOPNOTSUPP)
 			continue;
-		lane->revoked = true;
-		give_back(lane, lent, false);
+		lane->revoked++;
+		give_back(lane, lent, true);
 	}
 	if (silent)
 		retain_all(lane);
@@ -507,7 +516,7 @@ static bool look_at(struct local_lane *lane, uint64_t now_ns)
 	want_stale(lane);
 	say_recalls(lane);
 	revoke_overdue(lane, now_ns);
-	over = lane->state != LANE_OPEN && !lane->lents;
+	over = lane->state != LANE_OPEN && is_idle(lane);
 	pthread_mutex_unlock(&lane->lock);
 	if (!over && lane->state == LANE_DYING && !lane->watched)
 		watch_process(lane);
