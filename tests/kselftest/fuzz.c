@@ -117,7 +117,7 @@ static void fuzz_loan(struct fuzzer *f, int fd)
 	case 2:
 		if (!otte_offer_evidence(fd, some_id(f), pick(f, 4) * PAGE,
 					 pick(f, 2) ? PAGE : pick(f, 9000), some_id(f), pick(f, 4),
-					 pick(f, 4), some_evidence(f), &loan))
+					 pick(f, 8), some_evidence(f), &loan))
 			keep_id(f, loan);
 		break;
 	case 3:

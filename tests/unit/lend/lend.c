@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Transport local through the module, between two engines of one process, over a simulated one. */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -419,6 +420,96 @@ static void what_is_mapped_is_bounded(void **state)
 	pair_close_source(&pair);
 }
 
+/* ---- All at once ---- */
+
+#define WRITERS 3
+#define PART (512u << 10)
+
+struct writer {
+	struct pair *pair;
+	unsigned index, rounds, cut, wrong;
+	_Atomic bool *stop;
+};
+
+static int run_part(struct otte_batch *batch, const struct writer *writer, uint8_t op, uint64_t length)
+{
+	uint64_t at = (uint64_t)writer->index * 2 * PART;
+	struct otte_request request = pair_request(writer->pair, op, at, at, length);
+	struct otte_task task;
+	int ret;
+
+	ret = otte_batch_run(batch, &request, 1, 10 * SECOND);
+	if (ret >= 0)
+		ret = otte_batch_task(batch, 0, &task);
+	return ret ? ret : task.code;
+}
+
+static bool cut(int code)
+{
+	return code == -EKEYREVOKED || code == -ECONNRESET;
+}
+
+/* What was written is read back, whichever way both went; or a WRITE was cut, or the peer was lost. */
+static void *write_and_read(void *arg)
+{
+	struct writer *writer = arg;
+	uint8_t *bytes = writer->pair->local_bytes + (uint64_t)writer->index * 2 * PART;
+	struct otte_batch *batch;
+	unsigned n;
+	int code;
+
+	if (otte_batch_create(writer->pair->requester, 1, &batch))
+		return NULL;
+	for (n = 0; !*writer->stop; n++) {
+		uint64_t length = n % 3 ? PART : 4096;
+
+		memset(bytes, (int)(n % 251), length);
+		code = run_part(batch, writer, OTTE_WRITE, length);
+		writer->wrong += code && !cut(code);
+		memset(bytes, 0xff, length);
+		if (!code)
+			code = run_part(batch, writer, OTTE_READ, length);
+		writer->wrong += code && code != -ECONNRESET && code != -EKEYREVOKED;
+		writer->cut += cut(code);
+		if (code)
+			continue;
+		writer->wrong += bytes[0] != n % 251 || memcmp(bytes, bytes + 1, length - 1);
+		writer->rounds++;
+	}
+	writer->wrong += otte_batch_destroy(batch) != 0;
+	return NULL;
+}
+
+static void loans_that_come_and_go_harm_no_request(void **state)
+{
+	struct writer writers[WRITERS];
+	pthread_t threads[WRITERS];
+	_Atomic bool stop = false;
+	struct pair pair;
+	unsigned i, n;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, maps);
+	for (i = 0; i < WRITERS; i++) {
+		writers[i] = (struct writer){ .pair = &pair, .index = i, .stop = &stop };
+		assert_int_equal(pthread_create(&threads[i], NULL, write_and_read, &writers[i]), 0);
+	}
+	for (n = 0; n < 300; n++) {
+		module_revoke_all();
+		if (n % 50 == 49)
+			lose(&pair);
+		usleep(3000);
+	}
+	stop = true;
+	for (i = 0; i < WRITERS; i++) {
+		pthread_join(threads[i], NULL);
+		print_message("%u rounds, %u cut\n", writers[i].rounds, writers[i].cut);
+		assert_int_equal(writers[i].wrong, 0);
+	}
+	pair_close(&pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -433,6 +524,7 @@ int main(void)
 		cmocka_unit_test(a_write_that_has_begun_ends_with_its_peer),
 		cmocka_unit_test(what_does_not_come_back_is_revoked_and_waited_for),
 		cmocka_unit_test(what_is_mapped_is_bounded),
+		cmocka_unit_test(loans_that_come_and_go_harm_no_request),
 	};
 
 	return cmocka_run_group_tests_name("lend", tests, NULL, NULL);

@@ -13,7 +13,7 @@
 #include "engine/engine.h"
 #include "ledger/ledger.h"
 
-#define OBJECTS 4096
+#define OBJECTS 65536
 #define CHUNK (256 << 10)
 
 enum { STALE = 1, SUSPECT = 2 };
@@ -67,7 +67,7 @@ static struct loan *find_loan(uint64_t id)
 	unsigned i;
 
 	pthread_mutex_lock(&lock);
-	for (i = 0; i < loan_count && !found; i++)
+	for (i = loan_count; i-- && !found;)
 		if (loans[i].id == id)
 			found = &loans[i];
 	pthread_mutex_unlock(&lock);
@@ -96,9 +96,12 @@ static bool is_over(const struct loan *loan)
 
 void module_revoke_all(void)
 {
-	unsigned i;
+	unsigned i, count;
 
-	for (i = 0; i < loan_count; i++)
+	pthread_mutex_lock(&lock);
+	count = loan_count;
+	pthread_mutex_unlock(&lock);
+	for (i = count > 64 ? count - 64 : 0; i < count; i++)
 		if (!is_over(&loans[i]) && loans[i].flags & OTTE_LOAN_REVOCABLE &&
 		    !real->loan_revoke(loans[i].owner, loans[i].id))
 			end(loans[i].id);
@@ -162,6 +165,7 @@ static int region_watch(struct otte_ledger_client *client, uint64_t id, struct o
 
 static int loan_offer(struct otte_ledger_client *lender, const struct otte_loan_terms *terms, uint64_t *id)
 {
+	struct region *region = find_region(terms->region);
 	struct otte_loan_terms plain = *terms;
 	struct loan *loan;
 	int ret;
@@ -173,14 +177,15 @@ static int loan_offer(struct otte_ledger_client *lender, const struct otte_loan_
 	if (ret || !terms->borrower.client)
 		return ret;
 	pthread_mutex_lock(&lock);
+	if (loan_count == OBJECTS)
+		abort();
 	loan = &loans[loan_count++];
 	*loan = (struct loan){
 		.id = *id, .lender = real->client_id(lender), .owner = lender,
 		.borrower = terms->borrower.client, .offset = terms->offset, .length = terms->length,
-		.right = terms->right, .flags = terms->flags,
+		.right = terms->right, .flags = terms->flags, .region = region,
 	};
 	pthread_mutex_unlock(&lock);
-	loan->region = find_region(terms->region);
 	return 0;
 }
 
