@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Memory of this host: the requester maps what the source lends and copies by itself.
+ * Memory of this host: the source lends it, and the requester copies by itself.
  *
  * The transport stands before another one (env.next, TCP): it takes what it can move, and hands on, before a byte
  * of it has moved, whatever it cannot: a peer of another host or network namespace, memory that cannot be mapped,
- * a range that somebody else touches, a region that is called back. So every error that a request gets of a source
- * is the other transport's, and a request is refused here only where its caller wants this transport and no other.
+ * a range that somebody else touches, a region that is called back. So most errors that a request gets of a source
+ * are the other transport's, and a request is refused here only where its caller wants this transport and no other.
+ * What is revoked in the middle goes on there if it is a READ: that is drained, and counts as a retry.
  *
  *   requester (peer.c, copy.c)                        source (source.c)
  *   connects to the source's abstract UNIX socket --> same user or root, or closed
@@ -18,11 +19,11 @@
  *   when it has too many mappings, or at the end
  *   dies                                          --> its pidfd says so: BORROWER_EXITED
  *
- * What a lent descriptor gives is the whole allocation that the region is in; who is not trusted with that is not
- * to be lent it, which is why local.trusted says so.
- *
- * A grant of another kind (the module's mappings or copies) is another way to fill a `struct local_grant`, and to
- * let go of one: ways.c has them.
+ * A grant is of one of two kinds, which differ in how a `struct local_grant` is filled, used and let go of (ways.c).
+ * With local.trusted it is the memory itself: what a lent descriptor gives is the whole allocation that the region is
+ * in, and who is not trusted with that is not to be lent it. Through the module it is a loan, of a region that this
+ * pins, to the client that the peer was attested to be: it is accepted, copied from and to by the module or mapped, and
+ * settled there; no message says anything of its end that the module does not. It can be revoked, unless it is mapped.
  */
 #ifndef OTTE_TRANSPORT_LOCAL_LOCAL_H
 #define OTTE_TRANSPORT_LOCAL_LOCAL_H
