@@ -399,19 +399,28 @@ static void end_payload(struct tcp_lane *lane, struct tcp_slice **done)
 
 /* ---- Bare answers ---- */
 
-/* splitmix64's: every bit of the result depends on every bit of x. */
-static uint64_t mix(uint64_t x)
+/* Under rx_lock. The kernel is asked for many at once: for each of them it would cost more than it is worth. */
+static int draw_mark(struct tcp_lane *lane)
 {
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-	return x ^ x >> 31;
+	int ret;
+
+	if (!lane->marks_left) {
+		ret = otte_random(lane->marks, sizeof(lane->marks));
+		if (ret)
+			return ret;
+		lane->marks_left = TCP_MARKS;
+	}
+	lane->marks_left--;
+	lane->mark[0] = lane->marks[lane->marks_left][0];
+	lane->mark[1] = lane->marks[lane->marks_left][1] | 1; /* 0, 0 is none */
+	return 0;
 }
 
-/* Under rx_lock, with nothing under way: the slice, not yet sent, is to be answered bare. */
+/* Under rx_lock, with nothing under way: the slice, not yet sent, is to be answered bare, if there is a mark. */
 static void ask_bare(struct tcp_lane *lane, struct tcp_slice *slice)
 {
-	lane->mark[0] = mix(lane->mark_key[0] + ++lane->marks);
-	lane->mark[1] = mix(lane->mark_key[1] ^ lane->mark[0]) | 1;
+	if (draw_mark(lane))
+		return;
 	otte_lane_request_mark(slice->request, lane->mark);
 	memcpy(lane->kept, slice->local, sizeof(lane->kept));
 	lane->current = slice;
@@ -935,9 +944,6 @@ static int shake_hands(struct tcp_lane *lane)
 		return ret;
 	if (frame.type != OTTE_FRAME_LANE_READY)
 		return otte_fail(-EPROTO, "a lane's hello is answered with frame type %u", frame.type);
-	ret = otte_random(lane->mark_key, sizeof(lane->mark_key));
-	if (ret)
-		return ret;
 	otte_stream_fini(&lane->hello);
 	lane->zerocopy = tcp_zerocopy_open(&lane->peer->tcp->zerocopies, lane->peer->tcp->env.config,
 					   lane->watch.fd, atomic_load(&lane->peer->local));

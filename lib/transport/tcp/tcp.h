@@ -120,6 +120,8 @@ enum tcp_lane_state {
 
 struct tcp_peer;
 
+#define TCP_MARKS 64
+
 struct tcp_lane {
 	struct otte_watch watch;
 	struct tcp_peer *peer;
@@ -134,7 +136,8 @@ struct tcp_lane {
 	bool bare;                       /* or a refusal of it: too little of it is in to tell */
 	uint8_t kept[OTTE_LANE_ANSWER_BYTES]; /* what its first bytes are written to held before */
 	uint64_t mark[2];                /* what that refusal would bear */
-	uint64_t mark_key[2], marks;     /* random, for each connection; how many marks it has had */
+	uint64_t marks[TCP_MARKS][2];    /* random: of the next requests, the last one first */
+	uint32_t marks_left;
 	uint32_t bare_wait;              /* so many exchanges more, and answers are asked for bare */
 	uint32_t bare_pause;             /* what it is set to by the next refusal in place of one */
 	uint8_t mask, fresh;             /* of its answer: how to take the verdict; 0: none follows */

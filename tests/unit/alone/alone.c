@@ -204,6 +204,24 @@ ssize_t __wrap_recv(int fd, void *data, size_t length, int flags)
 
 static _Atomic int cut_to = -1; /* of the next request so many bytes go, then no more just now; -1: all */
 
+/* The marks of requests, oldest first, as many as there is room for. */
+static uint8_t marks[200][2 * sizeof(uint64_t)];
+static _Atomic unsigned marks_seen;
+
+static void note_mark(const void *data, size_t length)
+{
+	static const uint8_t none[sizeof(marks[0])];
+	const uint8_t *mark = (const uint8_t *)data + OTTE_LANE_MARK_AT;
+	unsigned at = atomic_load(&marks_seen);
+
+	/* Requests are as long as answers, which begin alike. */
+	if (length != OTTE_LANE_REQUEST_BYTES || memcmp(data, "OTTL", 4) != 0 || is_source() ||
+	    at == ARRAY_SIZE(marks) || memcmp(mark, none, sizeof(none)) == 0)
+		return;
+	memcpy(marks[at], mark, sizeof(none));
+	atomic_store(&marks_seen, at + 1);
+}
+
 static int take_cut(size_t length)
 {
 	return length == OTTE_LANE_REQUEST_BYTES ? atomic_exchange(&cut_to, -1) : -1;
@@ -215,6 +233,7 @@ ssize_t __wrap_otte_sys_send(int fd, const void *data, size_t length, int flags)
 {
 	int cut = take_cut(length);
 
+	note_mark(data, length);
 	return cut ? __real_otte_sys_send(fd, data, cut < 0 ? length : (size_t)cut, flags) :
 		     nothing_yet();
 }
@@ -225,6 +244,7 @@ ssize_t __wrap_send(int fd, const void *data, size_t length, int flags)
 {
 	int cut = take_cut(length);
 
+	note_mark(data, length);
 	return cut ? __real_send(fd, data, cut < 0 ? length : (size_t)cut, flags) : nothing_yet();
 }
 
@@ -862,6 +882,36 @@ static void after_many_lone_reads_payloads_come_alone(void **state)
 	pair_close(&pair);
 }
 
+/* The finalizer of splitmix64 backwards: what a mark that is one's result was made of. */
+static uint64_t unmixed(const uint8_t *mark)
+{
+	uint64_t x;
+
+	memcpy(&x, mark, sizeof(x));
+	x = (x ^ x >> 31 ^ x >> 62) * 0x319642b2d24d8ec3ull;
+	x = (x ^ x >> 27 ^ x >> 54) * 0x96de1b173f119089ull;
+	return x ^ x >> 30 ^ x >> 60;
+}
+
+static void no_mark_is_used_again_or_tells_the_next(void **state)
+{
+	struct pair pair;
+	unsigned i, k;
+
+	(void)state;
+	open_pair(&pair);
+	read_until_bare(&pair);
+	atomic_store(&marks_seen, 0);
+	while (atomic_load(&marks_seen) < ARRAY_SIZE(marks))
+		read_and_compare(&pair, 0, BLOCK);
+	for (i = 1; i < ARRAY_SIZE(marks); i++) {
+		assert_int_not_equal(unmixed(marks[i]) - unmixed(marks[i - 1]), 1);
+		for (k = 0; k < i; k++)
+			assert_memory_not_equal(marks[i], marks[k], sizeof(marks[i]));
+	}
+	pair_close(&pair);
+}
+
 static void payloads_that_come_alone_may_come_byte_by_byte(void **state)
 {
 	struct pair pair;
@@ -1198,6 +1248,7 @@ int main(void)
 	};
 	const struct CMUnitTest by_run_alone[] = {
 		cmocka_unit_test(after_many_lone_reads_payloads_come_alone),
+		cmocka_unit_test(no_mark_is_used_again_or_tells_the_next),
 		cmocka_unit_test(payloads_that_come_alone_may_come_byte_by_byte),
 		cmocka_unit_test(a_refusal_in_place_of_a_payload_is_told_from_it),
 		cmocka_unit_test(a_payload_that_looks_like_a_refusal_is_a_payload),
