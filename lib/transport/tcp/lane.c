@@ -450,6 +450,21 @@ static void keep_start(struct tcp_lane *lane)
 	lane->answer_got = (uint32_t)lane->current_got;
 }
 
+/* Under rx_lock. It can be a refusal's, and then is no part of what the slice's memory is to hold. */
+static void put_back_start(const struct tcp_lane *lane)
+{
+	memcpy(lane->current->local, lane->kept, lane->current_got);
+}
+
+/*
+ * Under rx_lock: whether so little of a bare answer is in that it cannot be told what it is, in memory that the slice
+ * still has.
+ */
+static bool has_start(const struct tcp_lane *lane)
+{
+	return lane->bare && !lane->current->finished && !lane->garbled;
+}
+
 static bool is_refusal(const struct tcp_lane *lane, struct otte_lane_answer *answer)
 {
 	return !otte_lane_answer_decode(lane->answer, answer) && answer->status &&
@@ -494,7 +509,7 @@ static void tell_bare(struct tcp_lane *lane, struct tcp_slice **done)
 	if (!refused)
 		return;
 	if (!slice->finished)
-		memcpy(slice->local, lane->kept, sizeof(lane->kept));
+		put_back_start(lane);
 	lane->current = NULL;
 	ask_for_headers(lane);
 	if (answer.status == -EAGAIN && !slice->finished)
@@ -644,9 +659,16 @@ static ssize_t receive_answer(struct tcp_lane *lane, int flags, struct tcp_slice
 }
 
 /* Under rx_lock. Local memory of the current slice went away: the rest of its payload is dropped. */
-static void lose_memory(struct tcp_lane *lane, struct tcp_slice **done)
+static int lose_memory(struct tcp_lane *lane, struct tcp_slice **done)
 {
+	if (lane->bare) {
+		/* With it went what tells a payload from a refusal, and so what comes after either. */
+		lane->garbled = true;
+		lane->current->abandon = -ESTALE;
+		return otte_fail(-EFAULT, "the memory of a READ went away");
+	}
 	end_early(lane->current, -ESTALE, OTTE_EFFECT_NONE, done);
+	return 1;
 }
 
 /* Under rx_lock, after a receive that found `current` and returned n. As receive(). */
@@ -660,10 +682,8 @@ static int received(struct tcp_lane *lane, struct tcp_slice *current, ssize_t n,
 	if (n == -EPROTO)
 		return (int)n;
 	if (n < 0) {
-		if (errno == EFAULT && current && !current->finished) {
-			lose_memory(lane, done);
-			return 1;
-		}
+		if (errno == EFAULT && current && !current->finished)
+			return lose_memory(lane, done);
 		if (errno == EINTR)
 			return 1;
 		return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : otte_fail(-errno, "recv: %m");
@@ -715,7 +735,7 @@ static int receive(struct tcp_lane *lane, int flags, struct tcp_slice **done, bo
 	int ret;
 
 	if (lane->garbled)
-		return otte_fail(-EPROTO, "a peer's answer is malformed, or to no request of ours");
+		return otte_fail(-EPROTO, "what a peer's answers are can be told no more");
 	ret = receive_some(lane, flags, done, emptied);
 	let_go_early(lane);
 	return ret;
@@ -820,7 +840,8 @@ static void end_exchange(struct tcp_lane *lane, int ret)
 	if (ret >= 0)
 		return;
 	/* Not killed here: without rx_lock others may end the slice, and the peer be gone. */
-	lane->garbled = ret == -EPROTO;
+	if (ret == -EPROTO)
+		lane->garbled = true;
 	tcp_lane_break(lane);
 }
 
@@ -1048,8 +1069,10 @@ bool tcp_lane_abandon(struct tcp_lane *lane, const struct tcp_plan *plan, int co
 			slice->abandon = code;
 			drained = false;
 		} else {
-			if (lane->bare && slice == lane->current)
+			if (slice == lane->current && has_start(lane)) {
 				keep_start(lane);
+				put_back_start(lane);
+			}
 			end_early(slice, code, plan->op == OTTE_WRITE ? OTTE_EFFECT_UNKNOWN :
 									OTTE_EFFECT_NONE, &done);
 		}
@@ -1168,6 +1191,8 @@ void tcp_lane_kill(struct tcp_lane *lane, int code, bool retry)
 	lane->retry_at_ns = otte_now_ns() + lane->backoff_ns;
 	lane->backoff_ns = min_u64(lane->backoff_ns * 2,
 				   lane->peer->tcp->env.config->reconnect_max_ns);
+	if (has_start(lane))
+		put_back_start(lane);
 	queue = lane->queue;
 	unproven = lane->unproven;
 	lane->queue = NULL;

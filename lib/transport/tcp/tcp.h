@@ -142,7 +142,7 @@ struct tcp_lane {
 	uint32_t bare_pause;             /* what it is set to by the next refusal in place of one */
 	uint8_t mask, fresh;             /* of its answer: how to take the verdict; 0: none follows */
 	uint8_t verdict;
-	bool garbled;                    /* an answer was none, nor is what comes after; to be killed */
+	bool garbled;                    /* what comes cannot be told; nothing is received: to be killed */
 	_Atomic uint32_t rx_wanted;      /* threads that wait for rx_lock */
 
 	pthread_mutex_t lock;            /* the fields of this paragraph */

@@ -33,6 +33,8 @@ static _Atomic bool asleep;  /* a source, in a lane */
 static _Atomic bool stalled; /* a source that was asleep does not go on */
 static _Atomic bool late;    /* a requester that does not sleep looks late */
 static _Atomic bool trickles; /* a requester gets one byte a millisecond */
+static _Atomic int drops = -1; /* so many times it does, and then `failure`; -1: always */
+static _Atomic int failure;    /* an errno: once, unless it is EAGAIN */
 
 static _Atomic unsigned bare; /* how often a requester slept for a payload alone */
 static _Atomic bool garbles; /* the next answer that a requester sleeps for is none; its payload waits */
@@ -59,6 +61,26 @@ static void end_sleep(int flags)
 	atomic_store(&asleep, false);
 }
 
+/* Of a requester that gets one byte at a time. True: now it is to get what nothing_yet() says. */
+static bool dries_up(void)
+{
+	int left = atomic_load(&drops);
+
+	if (left > 0)
+		atomic_store(&drops, left - 1);
+	return left == 0;
+}
+
+static ssize_t nothing_yet(void)
+{
+	errno = EAGAIN;
+	if (atomic_load(&trickles) && !atomic_load(&drops) && atomic_load(&failure) != EAGAIN) {
+		errno = atomic_load(&failure);
+		atomic_store(&drops, -1);
+	}
+	return -1;
+}
+
 /* When a requester looks, and how much it finds then; false: nothing yet. */
 static bool look(int flags, struct msghdr *message, struct iovec *one)
 {
@@ -73,6 +95,8 @@ static bool look(int flags, struct msghdr *message, struct iovec *one)
 		return false;
 	while (otte_now_ns() < atomic_load(&next_ns))
 		usleep(100);
+	if (dries_up())
+		return false;
 	atomic_store(&next_ns, otte_now_ns() + NSEC_PER_MSEC);
 	*one = (struct iovec){ message->msg_iov[0].iov_base, 1 };
 	message->msg_iov = one;
@@ -131,12 +155,6 @@ static bool look_for_payload(int flags, void **data, size_t *length)
 	*data = message.msg_iov->iov_base;
 	*length = message.msg_iov->iov_len;
 	return true;
-}
-
-static ssize_t nothing_yet(void)
-{
-	errno = EAGAIN;
-	return -1;
 }
 
 ssize_t __real_otte_sys_recvmsg(int fd, struct msghdr *message, int flags) __attribute__((weak));
@@ -269,8 +287,15 @@ static void one_lane(struct otte_config *config)
 	config->stats_socket = 0;
 }
 
+static void flow(void)
+{
+	atomic_store(&trickles, false);
+	atomic_store(&drops, -1);
+}
+
 static void open_pair(struct pair *pair)
 {
+	flow();
 	atomic_store(&stalled, false);
 	pair_open(pair, SIZE, one_lane);
 	pair_fill(pair->remote_bytes, SIZE, 3);
@@ -966,11 +991,40 @@ static void a_payload_that_looks_like_a_refusal_is_a_payload(void **state)
 	pair_close(&pair);
 }
 
+/* What comes to a requester comes byte by byte, and after so many there is that. */
+static void trickle(int count, int then)
+{
+	atomic_store(&failure, then);
+	atomic_store(&drops, count);
+	atomic_store(&trickles, true);
+}
+
+/* By a cancel or by a deadline. The memory of a refused one is then what it was. */
+static void give_up(struct pair *pair, bool refused, bool by_deadline)
+{
+	struct otte_request request = pair_request(pair, OTTE_READ, 0, 0, 2 * BLOCK);
+	uint8_t before[BLOCK];
+	pthread_t thread;
+
+	pair_fill(pair->local_bytes, BLOCK, 77);
+	memcpy(before, pair->local_bytes, BLOCK);
+	if (refused)
+		request.remote_region = NOWHERE;
+	if (by_deadline)
+		request.deadline_ns = otte_now_ns() + 50 * NSEC_PER_MSEC;
+	else
+		assert_int_equal(pthread_create(&thread, NULL, cancel_soon, pair->batch), 0);
+	assert_int_equal(run_request(pair, &request), by_deadline ? -ETIMEDOUT : -ECANCELED);
+	if (!by_deadline)
+		pthread_join(thread, NULL);
+	if (refused)
+		assert_memory_equal(pair->local_bytes, before, BLOCK);
+}
+
 /* Given up before anything of the answer was in, or in the middle of what would be a refusal. */
 static void who_gives_up_a_bare_answer_learns_what_follows_it(void **state)
 {
 	struct otte_request request;
-	pthread_t thread;
 	struct pair pair;
 	unsigned i;
 
@@ -982,17 +1036,40 @@ static void who_gives_up_a_bare_answer_learns_what_follows_it(void **state)
 		read_until_bare(&pair);
 		if (late_start)
 			stall_source(&pair);
-		request = pair_request(&pair, OTTE_READ, 0, 0, 2 * BLOCK);
-		if (refused)
-			request.remote_region = NOWHERE;
-		atomic_store(&trickles, !late_start);
-		assert_int_equal(pthread_create(&thread, NULL, cancel_soon, pair.batch), 0);
-		assert_int_equal(run_request(&pair, &request), -ECANCELED);
-		pthread_join(thread, NULL);
-		atomic_store(&trickles, false);
+		else
+			trickle(20, EAGAIN);
+		give_up(&pair, refused, i / 4);
+		flow();
 		atomic_store(&stalled, false);
 		request = pair_request(&pair, OTTE_READ, 0, BLOCK, BLOCK);
 		assert_int_equal(run_request(&pair, &request), 0);
+		assert_memory_equal(pair.local_bytes, pair.remote_bytes + BLOCK, BLOCK);
+	}
+	pair_close(&pair);
+}
+
+/* Owned memory does not, but a program can undo a mapping that is not its own. */
+static void memory_that_goes_away_under_a_bare_answer_is_stale(void **state)
+{
+	struct otte_request request;
+	struct pair pair;
+	uint64_t begun_ns;
+	unsigned i;
+
+	(void)state;
+	open_pair(&pair);
+	for (i = 0; i < 4; i++) {
+		read_until_bare(&pair);
+		request = pair_request(&pair, OTTE_READ, 0, 0, BLOCK);
+		if (i % 2)
+			request.remote_region = NOWHERE;
+		trickle(20, EFAULT);
+		assert_int_equal(run_request(&pair, &request), -ESTALE);
+		flow();
+		begun_ns = otte_now_ns();
+		while (run_one(&pair, OTTE_READ, 0, BLOCK, BLOCK))
+			;
+		assert_in_range(otte_now_ns() - begun_ns, 0, 4 * NSEC_PER_SEC); /* nothing stalls */
 		assert_memory_equal(pair.local_bytes, pair.remote_bytes + BLOCK, BLOCK);
 	}
 	pair_close(&pair);
@@ -1046,6 +1123,7 @@ static void a_request_for_a_bare_answer_may_go_in_parts(void **state)
 	unsigned i;
 
 	(void)state;
+	flow();
 	pair_open(&pair, SIZE, two_lanes);
 	pair_fill(pair.remote_bytes, SIZE, 3);
 	for (i = 0; i < 4 * ARRAY_SIZE(cuts); i++) {
@@ -1065,6 +1143,27 @@ static void *lose_a_lane(void *arg)
 	usleep(5000);
 	atomic_store(&stalled, false);
 	return NULL;
+}
+
+/* It is sent once more, and refused there. Nothing of either refusal stays in the memory. */
+static void a_lane_may_end_inside_a_refusal(void **state)
+{
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	flow();
+	pair_open(&pair, SIZE, two_lanes);
+	for (i = 0; i < 3; i++) {
+		read_until_bare(&pair);
+		trickle(20, ECONNRESET);
+		read_nowhere(&pair);
+		flow();
+		while (lanes_of(pair.requester) < 2)
+			usleep(1000);
+	}
+	assert_in_range(retries_of(pair.requester), 3, 6);
+	pair_close(&pair);
 }
 
 /* On the other lane, where an answer with a header is expected. */
@@ -1253,6 +1352,8 @@ int main(void)
 		cmocka_unit_test(a_refusal_in_place_of_a_payload_is_told_from_it),
 		cmocka_unit_test(a_payload_that_looks_like_a_refusal_is_a_payload),
 		cmocka_unit_test(who_gives_up_a_bare_answer_learns_what_follows_it),
+		cmocka_unit_test(memory_that_goes_away_under_a_bare_answer_is_stale),
+		cmocka_unit_test(a_lane_may_end_inside_a_refusal),
 		cmocka_unit_test(what_is_adopted_is_read_with_headers),
 		cmocka_unit_test(a_request_for_a_bare_answer_may_go_in_parts),
 		cmocka_unit_test(what_is_asked_again_is_not_asked_for_bare),
