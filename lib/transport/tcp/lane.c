@@ -363,6 +363,8 @@ static int take_answer(struct tcp_lane *lane, struct tcp_slice *head, uint64_t e
 		return bad(lane, "is malformed");
 	if (!head || answer.id != (uint64_t)(uintptr_t)head || answer.op != head->plan->op)
 		return bad(lane, "is to no request of ours");
+	if (answer.mark[0] | answer.mark[1])
+		return bad(lane, "bears a mark that its request did not");
 	if (answer.status == 0 && answer.length != head->length)
 		return bad(lane, "has another length than was asked for");
 	if (answer.op == OTTE_READ && answer.status == 0 && extra <= head->length + !!answer.mask) {

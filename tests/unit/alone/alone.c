@@ -25,6 +25,7 @@
 #define SIZE (64u << 10)
 #define BLOCK 4096u
 #define MANY 300
+#define ANSWER_MARK_AT 32
 
 /* ---- What the library asks of the kernel ---- */
 
@@ -37,6 +38,7 @@ static _Atomic int drops = -1; /* so many times it does, and then `failure`; -1:
 static _Atomic int failure;    /* an errno: once, unless it is EAGAIN */
 
 static _Atomic unsigned bare; /* how often a requester slept for a payload alone */
+static _Atomic bool forges;  /* garbles: all that is wrong is a mark */
 static _Atomic bool garbles; /* the next answer that a requester sleeps for is none; its payload waits */
 
 static void note(_Atomic unsigned *slept, int flags)
@@ -115,7 +117,9 @@ static bool cut_off(int flags, struct msghdr *message)
 
 static ssize_t garble(const struct msghdr *message, ssize_t n)
 {
-	if (n > 0)
+	if (n == OTTE_LANE_ANSWER_BYTES && atomic_load(&forges))
+		((uint8_t *)message->msg_iov[0].iov_base)[ANSWER_MARK_AT] ^= 1;
+	else if (n > 0)
 		memset(message->msg_iov[0].iov_base, 0xff, (size_t)n);
 	else
 		atomic_store(&garbles, true); /* it came to nothing */
@@ -655,6 +659,30 @@ static void an_answer_that_is_none_is_the_last_of_its_connection(void **state)
 	while (run_one(&pair, OTTE_READ, 0, BLOCK, BLOCK))
 		assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
 	assert_memory_equal(pair.local_bytes, pair.remote_bytes + BLOCK, BLOCK);
+	assert_int_equal(otte_engine_stats(pair.requester, &stats), 0);
+	assert_int_equal(stats.bad_frames, 1);
+	pair_close(&pair);
+}
+
+/* A refusal, to a request without one. */
+static void an_answer_with_a_mark_that_nobody_gave_it_is_none(void **state)
+{
+	struct otte_stats stats = { .size = sizeof(stats) };
+	uint64_t begun_ns = otte_now_ns();
+	struct otte_request request;
+	struct pair pair;
+
+	(void)state;
+	open_pair(&pair);
+	request = pair_request(&pair, OTTE_READ, 0, 0, BLOCK);
+	request.remote_region = UINT64_MAX;
+	atomic_store(&forges, true);
+	atomic_store(&garbles, true);
+	while (atomic_load(&garbles)) {
+		assert_in_range(otte_batch_run(pair.batch, &request, 1, 20 * SECOND), 0, 1);
+		assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
+	}
+	atomic_store(&forges, false);
 	assert_int_equal(otte_engine_stats(pair.requester, &stats), 0);
 	assert_int_equal(stats.bad_frames, 1);
 	pair_close(&pair);
@@ -1340,6 +1368,7 @@ int main(void)
 		cmocka_unit_test(a_lost_connection_is_made_again_beside_lone_waits),
 		cmocka_unit_test(a_connection_that_is_lost_afterwards_is_made_again),
 		cmocka_unit_test(an_answer_that_is_none_is_the_last_of_its_connection),
+		cmocka_unit_test(an_answer_with_a_mark_that_nobody_gave_it_is_none),
 		cmocka_unit_test(a_second_request_shares_the_connection_of_a_lone_one),
 		cmocka_unit_test(a_second_request_shares_the_connection_of_a_run),
 		cmocka_unit_test(a_peer_that_falls_silent_does_not_hold_up_another),
