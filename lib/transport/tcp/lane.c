@@ -36,10 +36,11 @@
 /* One lane may take this much of a round before the others have their turn. */
 #define ROUND_BYTES (4 * MIB)
 /*
- * So many exchanges, and answers are asked for bare. After a refusal that came in place of one it takes twice as
- * many as the last time.
+ * So many exchanges on a connection, and answers are asked for bare. After a refusal that came in place of one it
+ * takes twice as many as the last time; so many answers that were none take one such step back.
  */
 #define BARE_EXCHANGES 64
+#define BARE_PAUSE_MIN (2 * BARE_EXCHANGES)
 #define BARE_PAUSE_MAX (1u << 20)
 
 static void lane_ready(struct otte_watch *watch, uint32_t events);
@@ -51,8 +52,6 @@ void tcp_lane_init(struct tcp_lane *lane, struct tcp_peer *peer)
 	lane->watch.ready = lane_ready;
 	lane->peer = peer;
 	lane->backoff_ns = peer->tcp->env.config->reconnect_min_ns;
-	lane->bare_wait = BARE_EXCHANGES;
-	lane->bare_pause = 2 * BARE_EXCHANGES;
 	pthread_mutex_init(&lane->lock, NULL);
 	pthread_mutex_init(&lane->rx_lock, NULL);
 }
@@ -478,7 +477,26 @@ static bool is_refusal(const struct tcp_lane *lane, struct otte_lane_answer *ans
 static void ask_for_headers(struct tcp_lane *lane)
 {
 	lane->bare_wait = lane->bare_pause;
+	lane->bare_good = 0;
 	lane->bare_pause = (uint32_t)min_u64(2ull * lane->bare_pause, BARE_PAUSE_MAX);
+}
+
+/* Under rx_lock: a bare answer is no refusal. */
+static void note_good(struct tcp_lane *lane)
+{
+	if (++lane->bare_good < BARE_EXCHANGES)
+		return;
+	lane->bare_good = 0;
+	if (lane->bare_pause > BARE_PAUSE_MIN)
+		lane->bare_pause /= 2;
+}
+
+/* Under rx_lock: the connection is new. */
+static void reset_bare(struct tcp_lane *lane)
+{
+	lane->bare_wait = BARE_EXCHANGES;
+	lane->bare_pause = BARE_PAUSE_MIN;
+	lane->bare_good = 0;
 }
 
 /* Under rx_lock: there is more to say than a payload. The slice goes once more, as if it had not been sent. */
@@ -508,8 +526,10 @@ static void tell_bare(struct tcp_lane *lane, struct tcp_slice **done)
 	}
 	lane->bare = false;
 	lane->answer_got = 0;
-	if (!refused)
+	if (!refused) {
+		note_good(lane);
 		return;
+	}
 	if (!slice->finished)
 		put_back_start(lane);
 	lane->current = NULL;
@@ -968,6 +988,7 @@ static int shake_hands(struct tcp_lane *lane)
 	if (frame.type != OTTE_FRAME_LANE_READY)
 		return otte_fail(-EPROTO, "a lane's hello is answered with frame type %u", frame.type);
 	otte_stream_fini(&lane->hello);
+	reset_bare(lane);
 	lane->zerocopy = tcp_zerocopy_open(&lane->peer->tcp->zerocopies, lane->peer->tcp->env.config,
 					   lane->watch.fd, atomic_load(&lane->peer->local));
 	lane->state = TCP_LANE_READY;

@@ -140,6 +140,7 @@ struct tcp_lane {
 	uint32_t marks_left;
 	uint32_t bare_wait;              /* so many exchanges more, and answers are asked for bare */
 	uint32_t bare_pause;             /* what it is set to by the next refusal in place of one */
+	uint32_t bare_good;              /* bare answers since bare_pause changed */
 	uint8_t mask, fresh;             /* of its answer: how to take the verdict; 0: none follows */
 	uint8_t verdict;
 	bool garbled;                    /* what comes cannot be told; nothing is received: to be killed */

@@ -881,16 +881,18 @@ static void read_and_compare(struct pair *pair, uint64_t at, uint64_t length)
 }
 
 /* Until payloads come alone. */
-static void read_until_bare(struct pair *pair)
+static unsigned read_until_bare(struct pair *pair)
 {
 	struct otte_request request = pair_request(pair, OTTE_READ, 0, 0, BLOCK);
 	uint64_t begun_ns = otte_now_ns();
+	unsigned count;
 
 	atomic_store(&bare, 0);
-	while (!atomic_load(&bare)) {
+	for (count = 0; !atomic_load(&bare); count++) {
 		assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
 		assert_int_equal(run_request(pair, &request), 0);
 	}
+	return count;
 }
 
 /* The memory is then what it was. */
@@ -999,6 +1001,23 @@ static void a_refusal_in_place_of_a_payload_is_told_from_it(void **state)
 	read_nowhere(&pair);
 	atomic_store(&trickles, false);
 	read_and_compare(&pair, 0, SIZE);
+	pair_close(&pair);
+}
+
+/* Doubled by each refusal the wait would be 32768 in the end. */
+static void payloads_that_come_alone_shorten_the_wait_after_a_refusal(void **state)
+{
+	struct pair pair;
+	unsigned i, k;
+
+	(void)state;
+	open_pair(&pair);
+	for (i = 0; i < 8; i++) {
+		be_refused(&pair);
+		assert_in_range(read_until_bare(&pair), 64, 2000);
+		for (k = 0; k < 150; k++)
+			read_and_compare(&pair, 0, BLOCK);
+	}
 	pair_close(&pair);
 }
 
@@ -1125,6 +1144,28 @@ static void what_is_adopted_is_read_with_headers(void **state)
 	assert_memory_equal(bytes, pair.remote_bytes, BLOCK);
 	assert_int_equal(otte_region_unregister(&request.local, 1, SECOND, NULL), 0);
 	assert_int_equal(otte_mem_release(desc.mem), 0);
+	pair_close(&pair);
+}
+
+static void a_new_connection_forgets_refusals(void **state)
+{
+	char address[OTTE_ADDRESS_MAX];
+	unsigned i, port, near;
+	struct pair pair;
+
+	(void)state;
+	open_pair(&pair);
+	assert_int_equal(otte_engine_address(pair.source, address, sizeof(address)), 0);
+	port = (unsigned)atoi(strrchr(address, ':') + 1);
+	for (i = 0; i < 6; i++)
+		be_refused(&pair);
+	near = near_port(port);
+	shutdown(lane_to(port), SHUT_RDWR);
+	while (!near_port(port) || near_port(port) == near)
+		run_one(&pair, OTTE_READ, 0, 0, BLOCK);
+	while (run_one(&pair, OTTE_READ, 0, 0, BLOCK))
+		;
+	assert_in_range(read_until_bare(&pair), 1, 2000); /* not 4096 and more */
 	pair_close(&pair);
 }
 
@@ -1383,6 +1424,8 @@ int main(void)
 		cmocka_unit_test(who_gives_up_a_bare_answer_learns_what_follows_it),
 		cmocka_unit_test(memory_that_goes_away_under_a_bare_answer_is_stale),
 		cmocka_unit_test(a_lane_may_end_inside_a_refusal),
+		cmocka_unit_test(payloads_that_come_alone_shorten_the_wait_after_a_refusal),
+		cmocka_unit_test(a_new_connection_forgets_refusals),
 		cmocka_unit_test(what_is_adopted_is_read_with_headers),
 		cmocka_unit_test(a_request_for_a_bare_answer_may_go_in_parts),
 		cmocka_unit_test(what_is_asked_again_is_not_asked_for_bare),
