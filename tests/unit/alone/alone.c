@@ -249,6 +249,33 @@ static int take_cut(size_t length)
 	return length == OTTE_LANE_REQUEST_BYTES ? atomic_exchange(&cut_to, -1) : -1;
 }
 
+static _Atomic int hole = -1; /* a source finds one behind so many bytes more of payload, once; -1: never */
+
+static const uint8_t *_Atomic hole_in; /* SIZE bytes of a source */
+
+/* How many of the bytes to be sent go. 0: that is where the hole is. */
+static size_t before_hole(const void *data, size_t length)
+{
+	uintptr_t into = (uintptr_t)data - (uintptr_t)atomic_load(&hole_in);
+	int left = atomic_load(&hole);
+
+	if (left < 0 || into >= SIZE)
+		return length;
+	if (left == 0) {
+		atomic_store(&hole, -1);
+		return 0;
+	}
+	length = length < (size_t)left ? length : (size_t)left;
+	atomic_store(&hole, left - (int)length);
+	return length;
+}
+
+static ssize_t no_memory_there(void)
+{
+	errno = EFAULT;
+	return -1;
+}
+
 ssize_t __real_otte_sys_send(int fd, const void *data, size_t length, int flags) __attribute__((weak));
 ssize_t __wrap_otte_sys_send(int fd, const void *data, size_t length, int flags);
 ssize_t __wrap_otte_sys_send(int fd, const void *data, size_t length, int flags)
@@ -256,6 +283,9 @@ ssize_t __wrap_otte_sys_send(int fd, const void *data, size_t length, int flags)
 	int cut = take_cut(length);
 
 	note_mark(data, length);
+	length = before_hole(data, length);
+	if (!length)
+		return no_memory_there();
 	return cut ? __real_otte_sys_send(fd, data, cut < 0 ? length : (size_t)cut, flags) :
 		     nothing_yet();
 }
@@ -267,6 +297,9 @@ ssize_t __wrap_send(int fd, const void *data, size_t length, int flags)
 	int cut = take_cut(length);
 
 	note_mark(data, length);
+	length = before_hole(data, length);
+	if (!length)
+		return no_memory_there();
 	return cut ? __real_send(fd, data, cut < 0 ? length : (size_t)cut, flags) : nothing_yet();
 }
 
@@ -908,13 +941,17 @@ static void read_nowhere(struct pair *pair)
 	assert_memory_equal(pair->local_bytes, before, BLOCK);
 }
 
-/* Asked for bare, and refused. */
+/* Asked for bare, and refused. Where somebody else has the lane just then, it is asked for with a header. */
 static void be_refused(struct pair *pair)
 {
-	read_until_bare(pair);
-	atomic_store(&bare, 0);
-	read_nowhere(pair);
-	assert_int_not_equal(atomic_load(&bare), 0);
+	uint64_t begun_ns = otte_now_ns();
+
+	do {
+		assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
+		read_until_bare(pair);
+		atomic_store(&bare, 0);
+		read_nowhere(pair);
+	} while (!atomic_load(&bare));
 }
 
 static void after_many_lone_reads_payloads_come_alone(void **state)
@@ -1102,17 +1139,22 @@ static void memory_that_goes_away_under_a_bare_answer_is_stale(void **state)
 	struct pair pair;
 	uint64_t begun_ns;
 	unsigned i;
+	int code;
 
 	(void)state;
 	open_pair(&pair);
 	for (i = 0; i < 4; i++) {
-		read_until_bare(&pair);
 		request = pair_request(&pair, OTTE_READ, 0, 0, BLOCK);
 		if (i % 2)
 			request.remote_region = NOWHERE;
-		trickle(20, EFAULT);
-		assert_int_equal(run_request(&pair, &request), -ESTALE);
-		flow();
+		do {
+			read_until_bare(&pair);
+			trickle(20, EFAULT);
+			atomic_store(&bare, 0);
+			code = run_request(&pair, &request);
+			flow();
+		} while (!atomic_load(&bare)); /* see be_refused() */
+		assert_int_equal(code, -ESTALE);
 		begun_ns = otte_now_ns();
 		while (run_one(&pair, OTTE_READ, 0, BLOCK, BLOCK))
 			;
@@ -1232,6 +1274,41 @@ static void a_lane_may_end_inside_a_refusal(void **state)
 			usleep(1000);
 	}
 	assert_in_range(retries_of(pair.requester), 3, 6);
+	pair_close(&pair);
+}
+
+/* Of the source. It can say so before anything is out; after that its lane ends, and the READ is sent once more. */
+static void a_source_may_lose_memory_inside_a_bare_answer(void **state)
+{
+	static const int holes[] = { 0, 1, HEADER - 1, HEADER, HEADER + 1, BLOCK - 1 };
+	uint8_t before[BLOCK];
+	struct otte_request request;
+	struct pair pair;
+	unsigned i;
+	int code;
+
+	(void)state;
+	flow();
+	pair_open(&pair, SIZE, two_lanes);
+	pair_fill(pair.remote_bytes, SIZE, 3);
+	pair_fill(before, BLOCK, 77);
+	request = pair_request(&pair, OTTE_READ, 0, BLOCK, BLOCK);
+	atomic_store(&hole_in, pair.remote_bytes);
+	for (i = 0; i < ARRAY_SIZE(holes); i++) {
+		do {
+			read_until_bare(&pair);
+			pair_fill(pair.local_bytes, BLOCK, 77);
+			atomic_store(&bare, 0);
+			atomic_store(&hole, holes[i]);
+			code = run_request(&pair, &request);
+		} while (!atomic_load(&bare)); /* see be_refused() */
+		assert_int_equal(code, i ? 0 : -ESTALE);
+		assert_int_equal(atomic_load(&hole), -1);
+		assert_memory_equal(pair.local_bytes, i ? pair.remote_bytes + BLOCK : before, BLOCK);
+		while (lanes_of(pair.requester) < 2)
+			usleep(1000);
+	}
+	assert_in_range(retries_of(pair.requester), ARRAY_SIZE(holes) - 1, 2 * ARRAY_SIZE(holes));
 	pair_close(&pair);
 }
 
@@ -1424,6 +1501,7 @@ int main(void)
 		cmocka_unit_test(who_gives_up_a_bare_answer_learns_what_follows_it),
 		cmocka_unit_test(memory_that_goes_away_under_a_bare_answer_is_stale),
 		cmocka_unit_test(a_lane_may_end_inside_a_refusal),
+		cmocka_unit_test(a_source_may_lose_memory_inside_a_bare_answer),
 		cmocka_unit_test(payloads_that_come_alone_shorten_the_wait_after_a_refusal),
 		cmocka_unit_test(a_new_connection_forgets_refusals),
 		cmocka_unit_test(what_is_adopted_is_read_with_headers),
