@@ -36,10 +36,11 @@
 /* One lane may take this much of a round before the others have their turn. */
 #define ROUND_BYTES (4 * MIB)
 /*
- * So many exchanges, and answers are asked for bare. After a refusal that came in place of one it takes twice as
- * many as the last time.
+ * So many exchanges on a connection, and answers are asked for bare. After a refusal that came in place of one it
+ * takes twice as many as the last time; so many answers that were none take one such step back.
  */
 #define BARE_EXCHANGES 64
+#define BARE_PAUSE_MIN (2 * BARE_EXCHANGES)
 #define BARE_PAUSE_MAX (1u << 20)
 
 static void lane_ready(struct otte_watch *watch, uint32_t events);
@@ -51,8 +52,6 @@ void tcp_lane_init(struct tcp_lane *lane, struct tcp_peer *peer)
 	lane->watch.ready = lane_ready;
 	lane->peer = peer;
 	lane->backoff_ns = peer->tcp->env.config->reconnect_min_ns;
-	lane->bare_wait = BARE_EXCHANGES;
-	lane->bare_pause = 2 * BARE_EXCHANGES;
 	pthread_mutex_init(&lane->lock, NULL);
 	pthread_mutex_init(&lane->rx_lock, NULL);
 }
@@ -363,6 +362,8 @@ static int take_answer(struct tcp_lane *lane, struct tcp_slice *head, uint64_t e
 		return bad(lane, "is malformed");
 	if (!head || answer.id != (uint64_t)(uintptr_t)head || answer.op != head->plan->op)
 		return bad(lane, "is to no request of ours");
+	if (answer.mark[0] | answer.mark[1])
+		return bad(lane, "bears a mark that its request did not");
 	if (answer.status == 0 && answer.length != head->length)
 		return bad(lane, "has another length than was asked for");
 	if (answer.op == OTTE_READ && answer.status == 0 && extra <= head->length + !!answer.mask) {
@@ -399,19 +400,28 @@ static void end_payload(struct tcp_lane *lane, struct tcp_slice **done)
 
 /* ---- Bare answers ---- */
 
-/* splitmix64's: every bit of the result depends on every bit of x. */
-static uint64_t mix(uint64_t x)
+/* Under rx_lock. The kernel is asked for many at once: for each of them it would cost more than it is worth. */
+static int draw_mark(struct tcp_lane *lane)
 {
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-	return x ^ x >> 31;
+	int ret;
+
+	if (!lane->marks_left) {
+		ret = otte_random(lane->marks, sizeof(lane->marks));
+		if (ret)
+			return ret;
+		lane->marks_left = TCP_MARKS;
+	}
+	lane->marks_left--;
+	lane->mark[0] = lane->marks[lane->marks_left][0];
+	lane->mark[1] = lane->marks[lane->marks_left][1] | 1; /* 0, 0 is none */
+	return 0;
 }
 
-/* Under rx_lock, with nothing under way: the slice, not yet sent, is to be answered bare. */
+/* Under rx_lock, with nothing under way: the slice, not yet sent, is to be answered bare, if there is a mark. */
 static void ask_bare(struct tcp_lane *lane, struct tcp_slice *slice)
 {
-	lane->mark[0] = mix(lane->mark_key[0] + ++lane->marks);
-	lane->mark[1] = mix(lane->mark_key[1] ^ lane->mark[0]) | 1;
+	if (draw_mark(lane))
+		return;
 	otte_lane_request_mark(slice->request, lane->mark);
 	memcpy(lane->kept, slice->local, sizeof(lane->kept));
 	lane->current = slice;
@@ -441,6 +451,21 @@ static void keep_start(struct tcp_lane *lane)
 	lane->answer_got = (uint32_t)lane->current_got;
 }
 
+/* Under rx_lock. It can be a refusal's, and then is no part of what the slice's memory is to hold. */
+static void put_back_start(const struct tcp_lane *lane)
+{
+	memcpy(lane->current->local, lane->kept, lane->current_got);
+}
+
+/*
+ * Under rx_lock: whether so little of a bare answer is in that it cannot be told what it is, in memory that the slice
+ * still has.
+ */
+static bool has_start(const struct tcp_lane *lane)
+{
+	return lane->bare && !lane->current->finished && !lane->garbled;
+}
+
 static bool is_refusal(const struct tcp_lane *lane, struct otte_lane_answer *answer)
 {
 	return !otte_lane_answer_decode(lane->answer, answer) && answer->status &&
@@ -452,7 +477,26 @@ static bool is_refusal(const struct tcp_lane *lane, struct otte_lane_answer *ans
 static void ask_for_headers(struct tcp_lane *lane)
 {
 	lane->bare_wait = lane->bare_pause;
+	lane->bare_good = 0;
 	lane->bare_pause = (uint32_t)min_u64(2ull * lane->bare_pause, BARE_PAUSE_MAX);
+}
+
+/* Under rx_lock: a bare answer is no refusal. */
+static void note_good(struct tcp_lane *lane)
+{
+	if (++lane->bare_good < BARE_EXCHANGES)
+		return;
+	lane->bare_good = 0;
+	if (lane->bare_pause > BARE_PAUSE_MIN)
+		lane->bare_pause /= 2;
+}
+
+/* Under rx_lock: the connection is new. */
+static void reset_bare(struct tcp_lane *lane)
+{
+	lane->bare_wait = BARE_EXCHANGES;
+	lane->bare_pause = BARE_PAUSE_MIN;
+	lane->bare_good = 0;
 }
 
 /* Under rx_lock: there is more to say than a payload. The slice goes once more, as if it had not been sent. */
@@ -482,10 +526,12 @@ static void tell_bare(struct tcp_lane *lane, struct tcp_slice **done)
 	}
 	lane->bare = false;
 	lane->answer_got = 0;
-	if (!refused)
+	if (!refused) {
+		note_good(lane);
 		return;
+	}
 	if (!slice->finished)
-		memcpy(slice->local, lane->kept, sizeof(lane->kept));
+		put_back_start(lane);
 	lane->current = NULL;
 	ask_for_headers(lane);
 	if (answer.status == -EAGAIN && !slice->finished)
@@ -635,9 +681,16 @@ static ssize_t receive_answer(struct tcp_lane *lane, int flags, struct tcp_slice
 }
 
 /* Under rx_lock. Local memory of the current slice went away: the rest of its payload is dropped. */
-static void lose_memory(struct tcp_lane *lane, struct tcp_slice **done)
+static int lose_memory(struct tcp_lane *lane, struct tcp_slice **done)
 {
+	if (lane->bare) {
+		/* With it went what tells a payload from a refusal, and so what comes after either. */
+		lane->garbled = true;
+		lane->current->abandon = -ESTALE;
+		return otte_fail(-EFAULT, "the memory of a READ went away");
+	}
 	end_early(lane->current, -ESTALE, OTTE_EFFECT_NONE, done);
+	return 1;
 }
 
 /* Under rx_lock, after a receive that found `current` and returned n. As receive(). */
@@ -651,10 +704,8 @@ static int received(struct tcp_lane *lane, struct tcp_slice *current, ssize_t n,
 	if (n == -EPROTO)
 		return (int)n;
 	if (n < 0) {
-		if (errno == EFAULT && current && !current->finished) {
-			lose_memory(lane, done);
-			return 1;
-		}
+		if (errno == EFAULT && current && !current->finished)
+			return lose_memory(lane, done);
 		if (errno == EINTR)
 			return 1;
 		return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : otte_fail(-errno, "recv: %m");
@@ -706,7 +757,7 @@ static int receive(struct tcp_lane *lane, int flags, struct tcp_slice **done, bo
 	int ret;
 
 	if (lane->garbled)
-		return otte_fail(-EPROTO, "a peer's answer is malformed, or to no request of ours");
+		return otte_fail(-EPROTO, "what a peer's answers are can be told no more");
 	ret = receive_some(lane, flags, done, emptied);
 	let_go_early(lane);
 	return ret;
@@ -811,7 +862,8 @@ static void end_exchange(struct tcp_lane *lane, int ret)
 	if (ret >= 0)
 		return;
 	/* Not killed here: without rx_lock others may end the slice, and the peer be gone. */
-	lane->garbled = ret == -EPROTO;
+	if (ret == -EPROTO)
+		lane->garbled = true;
 	tcp_lane_break(lane);
 }
 
@@ -935,10 +987,8 @@ static int shake_hands(struct tcp_lane *lane)
 		return ret;
 	if (frame.type != OTTE_FRAME_LANE_READY)
 		return otte_fail(-EPROTO, "a lane's hello is answered with frame type %u", frame.type);
-	ret = otte_random(lane->mark_key, sizeof(lane->mark_key));
-	if (ret)
-		return ret;
 	otte_stream_fini(&lane->hello);
+	reset_bare(lane);
 	lane->zerocopy = tcp_zerocopy_open(&lane->peer->tcp->zerocopies, lane->peer->tcp->env.config,
 					   lane->watch.fd, atomic_load(&lane->peer->local));
 	lane->state = TCP_LANE_READY;
@@ -1042,8 +1092,10 @@ bool tcp_lane_abandon(struct tcp_lane *lane, const struct tcp_plan *plan, int co
 			slice->abandon = code;
 			drained = false;
 		} else {
-			if (lane->bare && slice == lane->current)
+			if (slice == lane->current && has_start(lane)) {
 				keep_start(lane);
+				put_back_start(lane);
+			}
 			end_early(slice, code, plan->op == OTTE_WRITE ? OTTE_EFFECT_UNKNOWN :
 									OTTE_EFFECT_NONE, &done);
 		}
@@ -1162,6 +1214,8 @@ void tcp_lane_kill(struct tcp_lane *lane, int code, bool retry)
 	lane->retry_at_ns = otte_now_ns() + lane->backoff_ns;
 	lane->backoff_ns = min_u64(lane->backoff_ns * 2,
 				   lane->peer->tcp->env.config->reconnect_max_ns);
+	if (has_start(lane))
+		put_back_start(lane);
 	queue = lane->queue;
 	unproven = lane->unproven;
 	lane->queue = NULL;

@@ -120,6 +120,8 @@ enum tcp_lane_state {
 
 struct tcp_peer;
 
+#define TCP_MARKS 64
+
 struct tcp_lane {
 	struct otte_watch watch;
 	struct tcp_peer *peer;
@@ -134,12 +136,14 @@ struct tcp_lane {
 	bool bare;                       /* or a refusal of it: too little of it is in to tell */
 	uint8_t kept[OTTE_LANE_ANSWER_BYTES]; /* what its first bytes are written to held before */
 	uint64_t mark[2];                /* what that refusal would bear */
-	uint64_t mark_key[2], marks;     /* random, for each connection; how many marks it has had */
+	uint64_t marks[TCP_MARKS][2];    /* random: of the next requests, the last one first */
+	uint32_t marks_left;
 	uint32_t bare_wait;              /* so many exchanges more, and answers are asked for bare */
 	uint32_t bare_pause;             /* what it is set to by the next refusal in place of one */
+	uint32_t bare_good;              /* bare answers since bare_pause changed */
 	uint8_t mask, fresh;             /* of its answer: how to take the verdict; 0: none follows */
 	uint8_t verdict;
-	bool garbled;                    /* an answer was none, nor is what comes after; to be killed */
+	bool garbled;                    /* what comes cannot be told; nothing is received: to be killed */
 	_Atomic uint32_t rx_wanted;      /* threads that wait for rx_lock */
 
 	pthread_mutex_t lock;            /* the fields of this paragraph */

@@ -25,6 +25,7 @@
 #define SIZE (64u << 10)
 #define BLOCK 4096u
 #define MANY 300
+#define ANSWER_MARK_AT 32
 
 /* ---- What the library asks of the kernel ---- */
 
@@ -33,8 +34,11 @@ static _Atomic bool asleep;  /* a source, in a lane */
 static _Atomic bool stalled; /* a source that was asleep does not go on */
 static _Atomic bool late;    /* a requester that does not sleep looks late */
 static _Atomic bool trickles; /* a requester gets one byte a millisecond */
+static _Atomic int drops = -1; /* so many times it does, and then `failure`; -1: always */
+static _Atomic int failure;    /* an errno: once, unless it is EAGAIN */
 
 static _Atomic unsigned bare; /* how often a requester slept for a payload alone */
+static _Atomic bool forges;  /* garbles: all that is wrong is a mark */
 static _Atomic bool garbles; /* the next answer that a requester sleeps for is none; its payload waits */
 
 static void note(_Atomic unsigned *slept, int flags)
@@ -59,6 +63,26 @@ static void end_sleep(int flags)
 	atomic_store(&asleep, false);
 }
 
+/* Of a requester that gets one byte at a time. True: now it is to get what nothing_yet() says. */
+static bool dries_up(void)
+{
+	int left = atomic_load(&drops);
+
+	if (left > 0)
+		atomic_store(&drops, left - 1);
+	return left == 0;
+}
+
+static ssize_t nothing_yet(void)
+{
+	errno = EAGAIN;
+	if (atomic_load(&trickles) && !atomic_load(&drops) && atomic_load(&failure) != EAGAIN) {
+		errno = atomic_load(&failure);
+		atomic_store(&drops, -1);
+	}
+	return -1;
+}
+
 /* When a requester looks, and how much it finds then; false: nothing yet. */
 static bool look(int flags, struct msghdr *message, struct iovec *one)
 {
@@ -73,6 +97,8 @@ static bool look(int flags, struct msghdr *message, struct iovec *one)
 		return false;
 	while (otte_now_ns() < atomic_load(&next_ns))
 		usleep(100);
+	if (dries_up())
+		return false;
 	atomic_store(&next_ns, otte_now_ns() + NSEC_PER_MSEC);
 	*one = (struct iovec){ message->msg_iov[0].iov_base, 1 };
 	message->msg_iov = one;
@@ -91,7 +117,9 @@ static bool cut_off(int flags, struct msghdr *message)
 
 static ssize_t garble(const struct msghdr *message, ssize_t n)
 {
-	if (n > 0)
+	if (n == OTTE_LANE_ANSWER_BYTES && atomic_load(&forges))
+		((uint8_t *)message->msg_iov[0].iov_base)[ANSWER_MARK_AT] ^= 1;
+	else if (n > 0)
 		memset(message->msg_iov[0].iov_base, 0xff, (size_t)n);
 	else
 		atomic_store(&garbles, true); /* it came to nothing */
@@ -131,12 +159,6 @@ static bool look_for_payload(int flags, void **data, size_t *length)
 	*data = message.msg_iov->iov_base;
 	*length = message.msg_iov->iov_len;
 	return true;
-}
-
-static ssize_t nothing_yet(void)
-{
-	errno = EAGAIN;
-	return -1;
 }
 
 ssize_t __real_otte_sys_recvmsg(int fd, struct msghdr *message, int flags) __attribute__((weak));
@@ -204,9 +226,54 @@ ssize_t __wrap_recv(int fd, void *data, size_t length, int flags)
 
 static _Atomic int cut_to = -1; /* of the next request so many bytes go, then no more just now; -1: all */
 
+/* The marks of requests, oldest first, as many as there is room for. */
+static uint8_t marks[200][2 * sizeof(uint64_t)];
+static _Atomic unsigned marks_seen;
+
+static void note_mark(const void *data, size_t length)
+{
+	static const uint8_t none[sizeof(marks[0])];
+	const uint8_t *mark = (const uint8_t *)data + OTTE_LANE_MARK_AT;
+	unsigned at = atomic_load(&marks_seen);
+
+	/* Requests are as long as answers, which begin alike. */
+	if (length != OTTE_LANE_REQUEST_BYTES || memcmp(data, "OTTL", 4) != 0 || is_source() ||
+	    at == ARRAY_SIZE(marks) || memcmp(mark, none, sizeof(none)) == 0)
+		return;
+	memcpy(marks[at], mark, sizeof(none));
+	atomic_store(&marks_seen, at + 1);
+}
+
 static int take_cut(size_t length)
 {
 	return length == OTTE_LANE_REQUEST_BYTES ? atomic_exchange(&cut_to, -1) : -1;
+}
+
+static _Atomic int hole = -1; /* a source finds one behind so many bytes more of payload, once; -1: never */
+
+static const uint8_t *_Atomic hole_in; /* SIZE bytes of a source */
+
+/* How many of the bytes to be sent go. 0: that is where the hole is. */
+static size_t before_hole(const void *data, size_t length)
+{
+	uintptr_t into = (uintptr_t)data - (uintptr_t)atomic_load(&hole_in);
+	int left = atomic_load(&hole);
+
+	if (left < 0 || into >= SIZE)
+		return length;
+	if (left == 0) {
+		atomic_store(&hole, -1);
+		return 0;
+	}
+	length = length < (size_t)left ? length : (size_t)left;
+	atomic_store(&hole, left - (int)length);
+	return length;
+}
+
+static ssize_t no_memory_there(void)
+{
+	errno = EFAULT;
+	return -1;
 }
 
 ssize_t __real_otte_sys_send(int fd, const void *data, size_t length, int flags) __attribute__((weak));
@@ -215,6 +282,10 @@ ssize_t __wrap_otte_sys_send(int fd, const void *data, size_t length, int flags)
 {
 	int cut = take_cut(length);
 
+	note_mark(data, length);
+	length = before_hole(data, length);
+	if (!length)
+		return no_memory_there();
 	return cut ? __real_otte_sys_send(fd, data, cut < 0 ? length : (size_t)cut, flags) :
 		     nothing_yet();
 }
@@ -225,6 +296,10 @@ ssize_t __wrap_send(int fd, const void *data, size_t length, int flags)
 {
 	int cut = take_cut(length);
 
+	note_mark(data, length);
+	length = before_hole(data, length);
+	if (!length)
+		return no_memory_there();
 	return cut ? __real_send(fd, data, cut < 0 ? length : (size_t)cut, flags) : nothing_yet();
 }
 
@@ -249,8 +324,15 @@ static void one_lane(struct otte_config *config)
 	config->stats_socket = 0;
 }
 
+static void flow(void)
+{
+	atomic_store(&trickles, false);
+	atomic_store(&drops, -1);
+}
+
 static void open_pair(struct pair *pair)
 {
+	flow();
 	atomic_store(&stalled, false);
 	pair_open(pair, SIZE, one_lane);
 	pair_fill(pair->remote_bytes, SIZE, 3);
@@ -615,6 +697,30 @@ static void an_answer_that_is_none_is_the_last_of_its_connection(void **state)
 	pair_close(&pair);
 }
 
+/* A refusal, to a request without one. */
+static void an_answer_with_a_mark_that_nobody_gave_it_is_none(void **state)
+{
+	struct otte_stats stats = { .size = sizeof(stats) };
+	uint64_t begun_ns = otte_now_ns();
+	struct otte_request request;
+	struct pair pair;
+
+	(void)state;
+	open_pair(&pair);
+	request = pair_request(&pair, OTTE_READ, 0, 0, BLOCK);
+	request.remote_region = UINT64_MAX;
+	atomic_store(&forges, true);
+	atomic_store(&garbles, true);
+	while (atomic_load(&garbles)) {
+		assert_in_range(otte_batch_run(pair.batch, &request, 1, 20 * SECOND), 0, 1);
+		assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
+	}
+	atomic_store(&forges, false);
+	assert_int_equal(otte_engine_stats(pair.requester, &stats), 0);
+	assert_int_equal(stats.bad_frames, 1);
+	pair_close(&pair);
+}
+
 static uint64_t lanes_of(struct otte_engine *engine)
 {
 	struct otte_stats stats = { .size = sizeof(stats) };
@@ -808,16 +914,18 @@ static void read_and_compare(struct pair *pair, uint64_t at, uint64_t length)
 }
 
 /* Until payloads come alone. */
-static void read_until_bare(struct pair *pair)
+static unsigned read_until_bare(struct pair *pair)
 {
 	struct otte_request request = pair_request(pair, OTTE_READ, 0, 0, BLOCK);
 	uint64_t begun_ns = otte_now_ns();
+	unsigned count;
 
 	atomic_store(&bare, 0);
-	while (!atomic_load(&bare)) {
+	for (count = 0; !atomic_load(&bare); count++) {
 		assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
 		assert_int_equal(run_request(pair, &request), 0);
 	}
+	return count;
 }
 
 /* The memory is then what it was. */
@@ -833,13 +941,17 @@ static void read_nowhere(struct pair *pair)
 	assert_memory_equal(pair->local_bytes, before, BLOCK);
 }
 
-/* Asked for bare, and refused. */
+/* Asked for bare, and refused. Where somebody else has the lane just then, it is asked for with a header. */
 static void be_refused(struct pair *pair)
 {
-	read_until_bare(pair);
-	atomic_store(&bare, 0);
-	read_nowhere(pair);
-	assert_int_not_equal(atomic_load(&bare), 0);
+	uint64_t begun_ns = otte_now_ns();
+
+	do {
+		assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
+		read_until_bare(pair);
+		atomic_store(&bare, 0);
+		read_nowhere(pair);
+	} while (!atomic_load(&bare));
 }
 
 static void after_many_lone_reads_payloads_come_alone(void **state)
@@ -859,6 +971,36 @@ static void after_many_lone_reads_payloads_come_alone(void **state)
 	assert_int_equal(atomic_load(&bare), 0);
 	read_and_compare(&pair, 5, HEADER + 1);
 	assert_int_not_equal(atomic_load(&bare), 0);
+	pair_close(&pair);
+}
+
+/* The finalizer of splitmix64 backwards: what a mark that is one's result was made of. */
+static uint64_t unmixed(const uint8_t *mark)
+{
+	uint64_t x;
+
+	memcpy(&x, mark, sizeof(x));
+	x = (x ^ x >> 31 ^ x >> 62) * 0x319642b2d24d8ec3ull;
+	x = (x ^ x >> 27 ^ x >> 54) * 0x96de1b173f119089ull;
+	return x ^ x >> 30 ^ x >> 60;
+}
+
+static void no_mark_is_used_again_or_tells_the_next(void **state)
+{
+	struct pair pair;
+	unsigned i, k;
+
+	(void)state;
+	open_pair(&pair);
+	read_until_bare(&pair);
+	atomic_store(&marks_seen, 0);
+	while (atomic_load(&marks_seen) < ARRAY_SIZE(marks))
+		read_and_compare(&pair, 0, BLOCK);
+	for (i = 1; i < ARRAY_SIZE(marks); i++) {
+		assert_int_not_equal(unmixed(marks[i]) - unmixed(marks[i - 1]), 1);
+		for (k = 0; k < i; k++)
+			assert_memory_not_equal(marks[i], marks[k], sizeof(marks[i]));
+	}
 	pair_close(&pair);
 }
 
@@ -899,6 +1041,23 @@ static void a_refusal_in_place_of_a_payload_is_told_from_it(void **state)
 	pair_close(&pair);
 }
 
+/* Doubled by each refusal the wait would be 32768 in the end. */
+static void payloads_that_come_alone_shorten_the_wait_after_a_refusal(void **state)
+{
+	struct pair pair;
+	unsigned i, k;
+
+	(void)state;
+	open_pair(&pair);
+	for (i = 0; i < 8; i++) {
+		be_refused(&pair);
+		assert_in_range(read_until_bare(&pair), 64, 2000);
+		for (k = 0; k < 150; k++)
+			read_and_compare(&pair, 0, BLOCK);
+	}
+	pair_close(&pair);
+}
+
 /* A refusal was seen by somebody and comes back as a payload, alone for as long as it takes to be looked at. */
 static void a_payload_that_looks_like_a_refusal_is_a_payload(void **state)
 {
@@ -916,11 +1075,40 @@ static void a_payload_that_looks_like_a_refusal_is_a_payload(void **state)
 	pair_close(&pair);
 }
 
+/* What comes to a requester comes byte by byte, and after so many there is that. */
+static void trickle(int count, int then)
+{
+	atomic_store(&failure, then);
+	atomic_store(&drops, count);
+	atomic_store(&trickles, true);
+}
+
+/* By a cancel or by a deadline. The memory of a refused one is then what it was. */
+static void give_up(struct pair *pair, bool refused, bool by_deadline)
+{
+	struct otte_request request = pair_request(pair, OTTE_READ, 0, 0, 2 * BLOCK);
+	uint8_t before[BLOCK];
+	pthread_t thread;
+
+	pair_fill(pair->local_bytes, BLOCK, 77);
+	memcpy(before, pair->local_bytes, BLOCK);
+	if (refused)
+		request.remote_region = NOWHERE;
+	if (by_deadline)
+		request.deadline_ns = otte_now_ns() + 50 * NSEC_PER_MSEC;
+	else
+		assert_int_equal(pthread_create(&thread, NULL, cancel_soon, pair->batch), 0);
+	assert_int_equal(run_request(pair, &request), by_deadline ? -ETIMEDOUT : -ECANCELED);
+	if (!by_deadline)
+		pthread_join(thread, NULL);
+	if (refused)
+		assert_memory_equal(pair->local_bytes, before, BLOCK);
+}
+
 /* Given up before anything of the answer was in, or in the middle of what would be a refusal. */
 static void who_gives_up_a_bare_answer_learns_what_follows_it(void **state)
 {
 	struct otte_request request;
-	pthread_t thread;
 	struct pair pair;
 	unsigned i;
 
@@ -932,17 +1120,45 @@ static void who_gives_up_a_bare_answer_learns_what_follows_it(void **state)
 		read_until_bare(&pair);
 		if (late_start)
 			stall_source(&pair);
-		request = pair_request(&pair, OTTE_READ, 0, 0, 2 * BLOCK);
-		if (refused)
-			request.remote_region = NOWHERE;
-		atomic_store(&trickles, !late_start);
-		assert_int_equal(pthread_create(&thread, NULL, cancel_soon, pair.batch), 0);
-		assert_int_equal(run_request(&pair, &request), -ECANCELED);
-		pthread_join(thread, NULL);
-		atomic_store(&trickles, false);
+		else
+			trickle(20, EAGAIN);
+		give_up(&pair, refused, i / 4);
+		flow();
 		atomic_store(&stalled, false);
 		request = pair_request(&pair, OTTE_READ, 0, BLOCK, BLOCK);
 		assert_int_equal(run_request(&pair, &request), 0);
+		assert_memory_equal(pair.local_bytes, pair.remote_bytes + BLOCK, BLOCK);
+	}
+	pair_close(&pair);
+}
+
+/* Owned memory does not, but a program can undo a mapping that is not its own. */
+static void memory_that_goes_away_under_a_bare_answer_is_stale(void **state)
+{
+	struct otte_request request;
+	struct pair pair;
+	uint64_t begun_ns;
+	unsigned i;
+	int code;
+
+	(void)state;
+	open_pair(&pair);
+	for (i = 0; i < 4; i++) {
+		request = pair_request(&pair, OTTE_READ, 0, 0, BLOCK);
+		if (i % 2)
+			request.remote_region = NOWHERE;
+		do {
+			read_until_bare(&pair);
+			trickle(20, EFAULT);
+			atomic_store(&bare, 0);
+			code = run_request(&pair, &request);
+			flow();
+		} while (!atomic_load(&bare)); /* see be_refused() */
+		assert_int_equal(code, -ESTALE);
+		begun_ns = otte_now_ns();
+		while (run_one(&pair, OTTE_READ, 0, BLOCK, BLOCK))
+			;
+		assert_in_range(otte_now_ns() - begun_ns, 0, 4 * NSEC_PER_SEC); /* nothing stalls */
 		assert_memory_equal(pair.local_bytes, pair.remote_bytes + BLOCK, BLOCK);
 	}
 	pair_close(&pair);
@@ -973,6 +1189,28 @@ static void what_is_adopted_is_read_with_headers(void **state)
 	pair_close(&pair);
 }
 
+static void a_new_connection_forgets_refusals(void **state)
+{
+	char address[OTTE_ADDRESS_MAX];
+	unsigned i, port, near;
+	struct pair pair;
+
+	(void)state;
+	open_pair(&pair);
+	assert_int_equal(otte_engine_address(pair.source, address, sizeof(address)), 0);
+	port = (unsigned)atoi(strrchr(address, ':') + 1);
+	for (i = 0; i < 6; i++)
+		be_refused(&pair);
+	near = near_port(port);
+	shutdown(lane_to(port), SHUT_RDWR);
+	while (!near_port(port) || near_port(port) == near)
+		run_one(&pair, OTTE_READ, 0, 0, BLOCK);
+	while (run_one(&pair, OTTE_READ, 0, 0, BLOCK))
+		;
+	assert_in_range(read_until_bare(&pair), 1, 2000); /* not 4096 and more */
+	pair_close(&pair);
+}
+
 static void two_lanes(struct otte_config *config)
 {
 	config->tcp_lanes = 2;
@@ -996,6 +1234,7 @@ static void a_request_for_a_bare_answer_may_go_in_parts(void **state)
 	unsigned i;
 
 	(void)state;
+	flow();
 	pair_open(&pair, SIZE, two_lanes);
 	pair_fill(pair.remote_bytes, SIZE, 3);
 	for (i = 0; i < 4 * ARRAY_SIZE(cuts); i++) {
@@ -1015,6 +1254,62 @@ static void *lose_a_lane(void *arg)
 	usleep(5000);
 	atomic_store(&stalled, false);
 	return NULL;
+}
+
+/* It is sent once more, and refused there. Nothing of either refusal stays in the memory. */
+static void a_lane_may_end_inside_a_refusal(void **state)
+{
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	flow();
+	pair_open(&pair, SIZE, two_lanes);
+	for (i = 0; i < 3; i++) {
+		read_until_bare(&pair);
+		trickle(20, ECONNRESET);
+		read_nowhere(&pair);
+		flow();
+		while (lanes_of(pair.requester) < 2)
+			usleep(1000);
+	}
+	assert_in_range(retries_of(pair.requester), 3, 6);
+	pair_close(&pair);
+}
+
+/* Of the source. It can say so before anything is out; after that its lane ends, and the READ is sent once more. */
+static void a_source_may_lose_memory_inside_a_bare_answer(void **state)
+{
+	static const int holes[] = { 0, 1, HEADER - 1, HEADER, HEADER + 1, BLOCK - 1 };
+	uint8_t before[BLOCK];
+	struct otte_request request;
+	struct pair pair;
+	unsigned i;
+	int code;
+
+	(void)state;
+	flow();
+	pair_open(&pair, SIZE, two_lanes);
+	pair_fill(pair.remote_bytes, SIZE, 3);
+	pair_fill(before, BLOCK, 77);
+	request = pair_request(&pair, OTTE_READ, 0, BLOCK, BLOCK);
+	atomic_store(&hole_in, pair.remote_bytes);
+	for (i = 0; i < ARRAY_SIZE(holes); i++) {
+		do {
+			read_until_bare(&pair);
+			pair_fill(pair.local_bytes, BLOCK, 77);
+			atomic_store(&bare, 0);
+			atomic_store(&hole, holes[i]);
+			code = run_request(&pair, &request);
+		} while (!atomic_load(&bare)); /* see be_refused() */
+		assert_int_equal(code, i ? 0 : -ESTALE);
+		assert_int_equal(atomic_load(&hole), -1);
+		assert_memory_equal(pair.local_bytes, i ? pair.remote_bytes + BLOCK : before, BLOCK);
+		while (lanes_of(pair.requester) < 2)
+			usleep(1000);
+	}
+	assert_in_range(retries_of(pair.requester), ARRAY_SIZE(holes) - 1, 2 * ARRAY_SIZE(holes));
+	pair_close(&pair);
 }
 
 /* On the other lane, where an answer with a header is expected. */
@@ -1191,6 +1486,7 @@ int main(void)
 		cmocka_unit_test(a_lost_connection_is_made_again_beside_lone_waits),
 		cmocka_unit_test(a_connection_that_is_lost_afterwards_is_made_again),
 		cmocka_unit_test(an_answer_that_is_none_is_the_last_of_its_connection),
+		cmocka_unit_test(an_answer_with_a_mark_that_nobody_gave_it_is_none),
 		cmocka_unit_test(a_second_request_shares_the_connection_of_a_lone_one),
 		cmocka_unit_test(a_second_request_shares_the_connection_of_a_run),
 		cmocka_unit_test(a_peer_that_falls_silent_does_not_hold_up_another),
@@ -1198,10 +1494,16 @@ int main(void)
 	};
 	const struct CMUnitTest by_run_alone[] = {
 		cmocka_unit_test(after_many_lone_reads_payloads_come_alone),
+		cmocka_unit_test(no_mark_is_used_again_or_tells_the_next),
 		cmocka_unit_test(payloads_that_come_alone_may_come_byte_by_byte),
 		cmocka_unit_test(a_refusal_in_place_of_a_payload_is_told_from_it),
 		cmocka_unit_test(a_payload_that_looks_like_a_refusal_is_a_payload),
 		cmocka_unit_test(who_gives_up_a_bare_answer_learns_what_follows_it),
+		cmocka_unit_test(memory_that_goes_away_under_a_bare_answer_is_stale),
+		cmocka_unit_test(a_lane_may_end_inside_a_refusal),
+		cmocka_unit_test(a_source_may_lose_memory_inside_a_bare_answer),
+		cmocka_unit_test(payloads_that_come_alone_shorten_the_wait_after_a_refusal),
+		cmocka_unit_test(a_new_connection_forgets_refusals),
 		cmocka_unit_test(what_is_adopted_is_read_with_headers),
 		cmocka_unit_test(a_request_for_a_bare_answer_may_go_in_parts),
 		cmocka_unit_test(what_is_asked_again_is_not_asked_for_bare),

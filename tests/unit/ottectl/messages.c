@@ -270,6 +270,7 @@ static void refusal_says_which_budget(void **state)
 static void loan_is_described_with_both_its_sides(void **state)
 {
 	struct message loan = build_loan(3, 4, OTTE_NL_LOAN_EXPOSED, 4096);
+	json_t *described;
 
 	(void)state;
 	loan.number[OTTE_A_ID] = 9;
@@ -285,8 +286,10 @@ static void loan_is_described_with_both_its_sides(void **state)
 		"\"accepted\":\"never_exposed,returned,unmapped,revoked\",\"evidence\":null,"
 		"\"tag\":\"0xffffffffffffffff\"}");
 	loan.number[OTTE_A_FLAGS] = OTTE_LOAN_STANDING | OTTE_LOAN_BY_ADDRESS;
-	assert_string_equal(json_string_value(json_object_get(describe(&loan), "flags")),
+	described = describe(&loan);
+	assert_string_equal(json_string_value(json_object_get(described, "flags")),
 			    "standing,by_address");
+	json_decref(described);
 }
 
 /* Incarnations are random: half of them are above what a number of JSON holds. */
