@@ -59,6 +59,7 @@ $(B)/bench/ledger $(B)/bench/local:
 .PHONY: bench-lend
 bench-lend: $(B)/bench/local ## the same in a guest over the module: what it copies, and what is mapped
 	@tests/vm/run --kernel 6.12 --root initrd --module "$$(tests/vm/build-module --kernel 6.12)" --unload \
+		--env GLIBC_TUNABLES=glibc.cpu.x86_rep_movsb_threshold=1073741824 \
 		--timeout 400 --file $(B)/bench/local:/t/local -- /t/local --module
 
 -include $(B)/tests/bench/ledger.d $(B)/tests/bench/local.d
