@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -255,6 +256,7 @@ int main(int argc, char **argv)
 	bool check = argc > 1 && !strcmp(argv[1], "--check"), good = true;
 	struct bench bench = { 0 };
 	int pipe_fds[2], fd;
+	pid_t source;
 	uint8_t *shared;
 	unsigned way;
 	size_t i;
@@ -267,7 +269,8 @@ int main(int argc, char **argv)
 	if (shared == MAP_FAILED)
 		return 2;
 	memset(shared, 0x5a, SIZE);
-	if (fork() == 0)
+	source = fork();
+	if (source == 0)
 		serve(pipe_fds[1]);
 	if (read(pipe_fds[0], &bench.told, sizeof(bench.told)) != (ssize_t)sizeof(bench.told))
 		return 2;
@@ -287,5 +290,7 @@ int main(int argc, char **argv)
 		good &= measure_size(&bench, sizes[i]);
 	measure_many(&bench, sizes[0]);
 	measure_many(&bench, sizes[1]);
+	kill(source, SIGKILL);
+	waitpid(source, NULL, 0);
 	return check && !good;
 }

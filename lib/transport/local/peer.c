@@ -257,6 +257,17 @@ static int open_kick(struct local_peer *peer)
 	return ret;
 }
 
+/* Under lock, of a peer that is down: nothing comes into its queue any more, and what has begun needs no turn. */
+static void close_kick(struct local_peer *peer)
+{
+	if (peer->kick.fd < 0 || peer->queue || peer->running)
+		return;
+	otte_loop_remove(loop_of(peer), &peer->kick);
+	otte_fd_close(peer->kick.fd);
+	peer->kick.fd = -1;
+	peer->kicked = false;
+}
+
 /* Copies that have not ended may still need the old connection for their receipts. */
 static void begin(struct local_peer *peer)
 {
@@ -616,6 +627,10 @@ void local_peer_stop(struct otte_transport_peer *base, int code)
 	take_down(peer);
 	pthread_mutex_unlock(&peer->lock);
 	local_copy_fail(peer, code);
+	pthread_mutex_lock(&peer->lock);
+	if (peer->state == LOCAL_DOWN)
+		close_kick(peer);
+	pthread_mutex_unlock(&peer->lock);
 	peer->next->ops->peer_stop(peer->next, code);
 }
 
