@@ -63,6 +63,14 @@ static int peer_ready(struct otte_transport_peer *peer)
 	return next->ops->peer_ready(next);
 }
 
+/* What is moved here passes none. */
+static int peer_nic(struct otte_transport_peer *peer, char name[IF_NAMESIZE])
+{
+	struct otte_transport_peer *next = next_of(peer);
+
+	return next->ops->peer_nic(next, name);
+}
+
 /* Everything is planned for the other transport, too: handing on must not fail. */
 static int plan(struct otte_transport_peer *peer, struct otte_work *work)
 {
@@ -127,11 +135,13 @@ static void counters(struct otte_transport *transport, struct otte_stats *stats)
 const struct otte_transport_ops otte_local_transport = {
 	.name = "local",
 	.kind = OTTE_TRANSPORT_LOCAL,
+	.serves_by_address = true, /* what is served is served by the other one */
 	.create = create,
 	.destroy = destroy,
 	.peer_open = local_peer_open,
 	.peer_connect = local_peer_connect,
 	.peer_ready = peer_ready,
+	.peer_nic = peer_nic,
 	.peer_stop = local_peer_stop,
 	.peer_tick = local_peer_tick,
 	.peer_close = local_peer_close,
