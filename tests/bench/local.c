@@ -139,6 +139,18 @@ static void open_reader(struct bench *bench, bool maps, struct reader *reader)
 	}
 }
 
+/* What it borrowed goes back. */
+static void close_reader(struct reader *reader)
+{
+	if (!reader->engine)
+		return;
+	OK(otte_batch_destroy(reader->batch));
+	OK(otte_segment_close(reader->segment));
+	OK(otte_region_unregister(&reader->local, 1, -1, NULL));
+	OK(otte_mem_release(reader->mem));
+	OK(otte_engine_destroy(reader->engine));
+}
+
 static void once(struct bench *bench, enum way way, uint64_t length)
 {
 	/* NOLINTNEXTLINE(performance-no-int-to-ptr): an address of the other process */
@@ -290,6 +302,8 @@ int main(int argc, char **argv)
 		good &= measure_size(&bench, sizes[i]);
 	measure_many(&bench, sizes[0]);
 	measure_many(&bench, sizes[1]);
+	close_reader(&bench.copies);
+	close_reader(&bench.maps);
 	kill(source, SIGKILL);
 	waitpid(source, NULL, 0);
 	return check && !good;
