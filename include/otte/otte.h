@@ -364,9 +364,10 @@ OTTE_API int otte_region_register(struct otte_engine *engine, const struct otte_
 
 /*
  * Unregister views. Each is hidden at once: later requests of peers get -ENOENT. Waits until uses
- * that had begun are over, at most `timeout_ns` for all; -ETIMEDOUT leaves the views that are still
- * in use hidden and registered, to be passed again. A handle that stands twice in one list is
- * dropped once. `*pending` (may be NULL) counts the views left; they are moved to the list's front.
+ * that had begun are over (with local.trusted also until peers have given back what they mapped),
+ * at most `timeout_ns` for all; -ETIMEDOUT leaves the views that are still in use hidden and
+ * registered, to be passed again. A handle that stands twice in one list is dropped once.
+ * `*pending` (may be NULL) counts the views left; they are moved to the list's front.
  */
 OTTE_API int otte_region_unregister(struct otte_region **regions, size_t count, int64_t timeout_ns,
 				    size_t *pending);
@@ -423,11 +424,15 @@ struct otte_peer_info {
 	uint64_t client;             /* of this host's kernel module, which attested it; 0: not known */
 };
 
+/*
+ * What is known of the peer; asks nothing. `client` is as of the last time it was reached, and good
+ * for this load of the module. -EINVAL, -EOWNERDEAD.
+ */
 OTTE_API int otte_segment_peer(struct otte_segment *segment, struct otte_peer_info *info);
 
 /*
  * The peer's counters, asked over the control connection; `threads` is 0. Those of its ledger may be
- * 100 ms old.
+ * 100 ms old (older where counting takes long).
  */
 OTTE_API int otte_segment_stats(struct otte_segment *segment, int64_t timeout_ns,
 				struct otte_stats *stats);
@@ -574,7 +579,8 @@ OTTE_API int otte_batch_reset(struct otte_batch *batch);
 /*
  * otte_batch_reset(), otte_batch_submit() and otte_batch_wait() in one, faster than the three for a request that
  * is waited for before the next. Returns how many did not complete, see otte_batch_failure(); with an error the
- * batch has the requests only if it is -ETIMEDOUT.
+ * batch has the requests only if it is -ETIMEDOUT. With local.trusted a short one is moved inside
+ * the call, and cannot be cancelled.
  */
 OTTE_API int otte_batch_run(struct otte_batch *batch, const struct otte_request *requests,
 			    size_t count, int64_t timeout_ns);

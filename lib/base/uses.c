@@ -34,7 +34,7 @@ static uint32_t top_of(struct otte_uses *uses)
 	return (uint32_t)min_u64(atomic_load(&uses->top), OTTE_USES_SLOTS);
 }
 
-/* Before the slot is LIVE: who looks afterwards looks that far. */
+/* Before the slot is READS or WRITES: who looks afterwards looks that far. */
 static void raise_top(struct otte_uses *uses, uint32_t top)
 {
 	uint32_t old = atomic_load(&uses->top);

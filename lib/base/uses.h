@@ -3,10 +3,10 @@
  * A table of uses in shared memory: which bytes of one allocation are touched now, by which of the processes that
  * have it mapped. Readers share, a writer excludes.
  *
- * A slot is claimed by CAS, gets its range, is made LIVE, and only then its owner looks at the others. All of
- * that is sequentially consistent, so of two uses that conflict at least one sees the other; both may, and then
- * both are refused. A slot that changes while it is looked at is of a use that began after ours was to be seen,
- * and will see it.
+ * A slot is claimed by CAS, gets its range, is made READS or WRITES, and only then its owner looks
+ * at the others. All of that is sequentially consistent, so of two uses that conflict at least one
+ * sees the other; both may, and then both are refused. A slot that changes while it is looked at is
+ * of a use that began after ours was to be seen, and will see it.
  *
  *   FREE -> CLAIMED -> READS or WRITES -> FREE        one word: state, owner, and a number that grows
  *

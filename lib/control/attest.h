@@ -14,7 +14,7 @@
  * a side's place. In neither case does it protect what moves afterwards from whoever can change packets.
  *
  * Where the module has no room for a nonce, or the server no turn, both sides go on without: each takes the other for
- * client 0. The server says so in READY (-EDQUOT), either by a claim to be client 0.
+ * client 0. The server says so in READY (-EDQUOT), either side by a claim to be client 0.
  *
  * A side's proof is sent before the frame that has the other look for it, so nobody waits for one.
  */

@@ -2,12 +2,12 @@
 /*
  * The accepting side of control connections: listener, hellos, sessions, requests of peers.
  *
- * A connection is NEW until its first frame says what it is. HELLO makes it a session (PROOF while a
- * key has to be proven, TURN while too many others are asked which client of the module they are, CLAIM
- * while it is asked, then OPEN), of which there are at most max_connections; LANE hands its descriptor to
- * the transport and ends the session
- * object. One that is not OPEN yet lives at most timeout_ns, and of NEW ones there are at most
- * max_connections too: those of a session's lanes come while every session is taken.
+ * A connection is NEW until its first frame says what it is. HELLO makes it a session (PROOF while
+ * a key has to be proven, TURN while too many others are asked which client of the module they are,
+ * CLAIM while it is asked, then OPEN), of which there are at most max_connections; LANE hands its
+ * descriptor to the transport and ends the session object. One that is not OPEN yet lives at most
+ * timeout_ns, and of NEW ones there are at most max_connections too: those of a session's lanes
+ * come while every session is taken.
  *
  * Everything here runs in the thread that runs `loop`, handlers included; there is no lock. The counters
  * may be read from anywhere.

@@ -7,11 +7,13 @@
  *
  * Locks, outermost first; a lock further down may be taken while one above is held, never the reverse:
  *
+ *   batch.submit_lock          one submission at a time (batch.h)
  *   close_lock                 one closer at a time
  *   register_lock              the order of region ids
  *   peer_lock                  the table of peers
  *   source_lock                the table of sessions
- *   (transport, source side: tcp.sending; local.lock, local_lane.lock)
+ *   (transport, source side: tcp.sending; local.lock, local_lane.lock; otte_mem.share_lock,
+ *   then the access map)
  *   source_peer.lock           standing loans
  *   otte_peer.lock             state, window, live tasks
  *   (transport: tcp_peer.lock, rx_lock, lane lock)

@@ -29,7 +29,7 @@ struct otte_mem {
 	struct otte_access_map access;
 	/* With local.trusted, so that peers of this host can map it too; -1: they cannot. */
 	int fd;
-	pthread_mutex_t share_lock;
+	pthread_mutex_t share_lock;   /* uses, uses_fd: making them */
 	int uses_fd;                  /* the table of uses; -1: nobody has mapped the memory yet */
 	struct otte_uses *uses;
 	struct otte_mem *prev, *next; /* engine->tracked, under engine->memory_lock */

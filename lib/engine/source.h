@@ -3,9 +3,10 @@
  * What peers do with our memory: one record for each session, its standing loans, its requests.
  *
  * A source_peer lives from the session's opening until the session has ended and its last lane is
- * closed; then its loans are settled as REVOKED: our own lanes were the only way to the bytes, and they
- * are gone, which is exact. Unregistering a region settles the loans on it the same way, after the last
- * request on it has ended.
+ * closed; then its loans are settled as REVOKED: our own lanes were the only way to the bytes, and
+ * they are gone, which is exact; but for grants of `local`, which end with a receipt or their
+ * process. Unregistering a region settles the loans on it the same way, after the last request on
+ * it has ended.
  *
  * A grant is a standing loan of a peer of this host that reaches the region by itself: a use of the region that
  * lasts until its receipt is here, or its process is proven to have ended. Where the region is pinned by the module

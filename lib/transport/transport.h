@@ -172,7 +172,10 @@ struct otte_transport_ops {
 	uint32_t kind; /* enum otte_transport_kind */
 	bool serves_by_address; /* peers reach memory through this process alone, at its addresses */
 
-	/* 0, or why this transport cannot work here (-ENOSYS, -ENODEV), named in the text. */
+	/*
+	 * 0, or why this transport cannot work here (-ENOSYS, -ENODEV), named in the text. NULL:
+	 * it always can.
+	 */
 	int (*probe)(const struct otte_config *config);
 	int (*create)(const struct otte_transport_env *env, struct otte_transport **transport);
 	/* After every peer is closed and no loop runs. */
@@ -218,7 +221,7 @@ struct otte_transport_ops {
 	/*
 	 * For a short work whose local range is firm, and which was not planned: move it here and now, at once and as
 	 * a whole, without done(). True: it is moved. False: not so, whatever the reason, and nothing has happened.
-	 * NULL: this transport never moves anything so.
+	 * Called under the batch's lock. NULL: this transport never moves anything so.
 	 */
 	bool (*direct)(struct otte_transport_peer *peer, struct otte_work *work);
 	/*

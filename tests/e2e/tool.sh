@@ -525,6 +525,26 @@ test_a_partial_file_of_before_is_written_anew() {
     same_content "$scratch/source" "$scratch/copy"
 }
 
+test_what_is_in_the_way_of_a_partial_file_is_not_written_to() {
+    local way
+
+    a_file 1000
+    serve --file "$scratch/source"
+    for way in symlink link pipe; do
+        printf 'precious' >"$scratch/victim"
+        rm -f "$scratch/copy.partial"
+        case $way in
+        symlink) ln -s victim "$scratch/copy.partial" ;;
+        link) ln "$scratch/victim" "$scratch/copy.partial" ;;
+        pipe) mkfifo "$scratch/copy.partial" ;;
+        esac
+        exits 5 timeout 10 "$OTTE" pull "$endpoint/source" -o "$scratch/copy"
+        says "copy.partial is in the way"
+        [ "$(cat "$scratch/victim")" = precious ] || fail "$way: it was written to"
+        [ ! -e "$scratch/copy" ] || fail "$way: a copy is there"
+    done
+}
+
 test_no_progress_bar_in_a_pipe_and_one_on_a_terminal() {
     truncate -s 1G "$scratch/source"
     serve --file "$scratch/source"

@@ -126,33 +126,61 @@ static bool still_named(int fd, const char *path)
 {
 	struct stat opened, named;
 
-	return !fstat(fd, &opened) && !stat(path, &named) && opened.st_dev == named.st_dev &&
+	return !fstat(fd, &opened) && !lstat(path, &named) && opened.st_dev == named.st_dev &&
 	       opened.st_ino == named.st_ino;
 }
 
-/* -EWOULDBLOCK: another pull writes it. A file system without locks goes without. */
+/* Of a pull before, that is: what has other names, or another owner, is not for us to write to. */
+static bool is_ours_alone(int fd)
+{
+	struct stat found;
+
+	return !fstat(fd, &found) && S_ISREG(found.st_mode) && found.st_nlink == 1 &&
+	       found.st_uid == geteuid();
+}
+
+/*
+ * The file, new or of a pull before. In a folder that others write to, anything may have been put
+ * at its name: links are not followed, and nobody is waited for at the other end of a pipe.
+ * -EEXIST: such a thing is there; -EAGAIN: look again.
+ */
+static int open_once(const char *path)
+{
+	const int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+	bool found = false;
+	int fd, rc = 0;
+
+	fd = open(path, flags | O_CREAT | O_EXCL, 0666);
+	if (fd < 0 && errno == EEXIST) {
+		found = true;
+		fd = open(path, flags);
+	}
+	if (fd < 0 && found)
+		return errno == ENOENT ? -EAGAIN : errno == ELOOP || errno == ENXIO ? -EEXIST : -errno;
+	if (fd < 0)
+		return -errno;
+	if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+		rc = -EBUSY;
+	else if (!still_named(fd, path))
+		rc = -EAGAIN;
+	else if (found && !is_ours_alone(fd))
+		rc = -EEXIST;
+	else if (ftruncate(fd, 0))
+		rc = -errno;
+	if (!rc)
+		return fd;
+	close(fd);
+	return rc;
+}
+
+/* -EBUSY: another pull writes it. A file system without locks goes without. */
 static int open_partial(const char *path)
 {
 	int fd;
 
-	for (;;) {
-		fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-		if (fd < 0)
-			return -errno;
-		if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
-			close(fd);
-			return -EWOULDBLOCK;
-		}
-		if (still_named(fd, path))
-			break;
-		close(fd);
-	}
-	if (ftruncate(fd, 0)) {
-		int rc = -errno;
-
-		close(fd);
-		return rc;
-	}
+	do {
+		fd = open_once(path);
+	} while (fd == -EAGAIN);
 	return fd;
 }
 
@@ -161,8 +189,10 @@ static int complain_unopened(const char *partial, int error)
 {
 	char copy[PATH_MAX], *folder;
 
-	if (error == EWOULDBLOCK)
+	if (error == EBUSY)
 		return complain(EXIT_LOCAL, "%s: another pull is writing it", partial);
+	if (error == EEXIST)
+		return complain(EXIT_LOCAL, "%s is in the way: not a file of yours alone", partial);
 	snprintf(copy, sizeof(copy), "%s", partial);
 	folder = dirname(copy);
 	if (error == ENOENT || error == ENOTDIR || access(folder, W_OK | X_OK))

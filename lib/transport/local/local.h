@@ -153,8 +153,8 @@ struct local_grant {
 };
 
 /*
- * `lock` protects all from `state` on. Works are queued until they can run, and running while somebody copies;
- * own.way is the grant of one that has begun.
+ * `lock` protects lane.fd, kick.fd and all from `state` on. Works are queued until they can run,
+ * and running while somebody copies; own.way is the grant of one that has begun.
  */
 struct local_peer {
 	struct otte_transport_peer base;

@@ -60,6 +60,7 @@ struct local_lane {
 	void *peer;             /* what accept_lane() was given */
 	pid_t pid;
 	uint32_t owner;         /* in tables of uses */
+	/* The rest; the loop's thread alone changes it, but for what is wanted back. */
 	pthread_mutex_t lock;
 	enum lane_state state;
 	uint64_t last_id;

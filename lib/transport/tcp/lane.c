@@ -565,7 +565,7 @@ static OTTE_FRAMELESS ssize_t receive_bare(struct tcp_lane *lane, struct tcp_sli
 	return n;
 }
 
-/* ---- */
+/* ---- Receiving ---- */
 
 /* Payload of a slice that was given up: the kernel drops it. */
 static ssize_t receive_nothing(struct tcp_lane *lane, bool *emptied)

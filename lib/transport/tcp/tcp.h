@@ -120,6 +120,7 @@ enum tcp_lane_state {
 
 struct tcp_peer;
 
+/* Drawn at once. */
 #define TCP_MARKS 64
 
 struct tcp_lane {

@@ -392,6 +392,19 @@ static pid_t fork_idler(const int *hold, int out)
 	_exit(read(hold[0], &byte, 1) < 0 || nodes);
 }
 
+/* The status that waitpid() tells of a child that does that, and exits with what it returns. */
+static int in_a_child(int (*body)(void))
+{
+	pid_t child = fork();
+	int status;
+
+	assert_true(child >= 0);
+	if (!child)
+		_exit(body());
+	assert_int_equal(waitpid(child, &status, 0), child);
+	return status;
+}
+
 /* In a child, since who has asked to be told of forks is told of all of them. */
 static int leave_while_a_child_lives(void)
 {
@@ -421,16 +434,8 @@ static int leave_while_a_child_lives(void)
 
 static void a_child_that_lives_does_not_keep_its_parents_client(void **unused)
 {
-	int status;
-	pid_t child;
-
 	(void)unused;
-	child = fork();
-	assert_true(child >= 0);
-	if (!child)
-		_exit(leave_while_a_child_lives());
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_int_equal(status, 0);
+	assert_int_equal(in_a_child(leave_while_a_child_lives), 0);
 }
 
 /* ---- Namespaces ------------------------------------------------------------------------------ */
@@ -467,16 +472,8 @@ static int count_without_dumps(void)
 
 static void in_another_network_namespace_a_ledger_lends_and_counts_its_own(void **unused)
 {
-	int status;
-	pid_t child;
-
 	(void)unused;
-	child = fork();
-	assert_true(child >= 0);
-	if (!child)
-		_exit(count_without_dumps());
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_int_equal(status, 0);
+	assert_int_equal(in_a_child(count_without_dumps), 0);
 }
 
 /* ---- Attestation ----------------------------------------------------------------------------- */
