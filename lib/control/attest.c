@@ -42,7 +42,7 @@ uint64_t otte_attest_offer(const struct otte_attestor *attestor)
 	if (!attestor->client)
 		return 0;
 	get_le32(attestor->module, &load);
-	return OTTE_CAN_ATTEST | (uint64_t)load << OTTE_CAN_LOAD_SHIFT;
+	return OTTE_CAN_ATTEST | (attestor->lends ? OTTE_CAN_LEND : 0) | (uint64_t)load << OTTE_CAN_LOAD_SHIFT;
 }
 
 uint64_t otte_attest_agree(const struct otte_attestor *attestor, uint64_t offered)
@@ -52,7 +52,7 @@ uint64_t otte_attest_agree(const struct otte_attestor *attestor, uint64_t offere
 	if (!(ours & offered & OTTE_CAN_ATTEST) ||
 	    ours >> OTTE_CAN_LOAD_SHIFT != offered >> OTTE_CAN_LOAD_SHIFT)
 		return 0;
-	return OTTE_CAN_ATTEST;
+	return ours & offered & (OTTE_CAN_ATTEST | OTTE_CAN_LEND);
 }
 
 void otte_attest_begin(struct otte_attestation *attestation, const struct otte_attestor *attestor,
@@ -94,12 +94,12 @@ int otte_attest_give(const struct otte_attestation *attestation)
 			 attestation->claimed);
 }
 
-int otte_attest_check(const struct otte_attestation *attestation)
+int otte_attest_check(struct otte_attestation *attestation)
 {
 	const struct otte_attestor *attestor = attestation->attestor;
 	uint64_t client;
 
-	if (attestor->heard(attestor->arg, attestation->wait, &client))
+	if (attestor->heard(attestor->arg, attestation->wait, &client, &attestation->user))
 		return otte_fail(-EKEYREJECTED,
 				 "the peer claims to be client %" PRIu64
 				 " of this host's module, which did not attest that",

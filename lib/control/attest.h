@@ -31,10 +31,11 @@ struct otte_attestor {
 	void *arg;
 	uint64_t client; /* ours; 0: there is no module, and nothing below is called */
 	uint8_t module[OTTE_MODULE_ID_BYTES];
+	bool lends; /* and its loans reach those that are attested: OTTE_CAN_LEND */
 	/* From now on a nonce like this is looked out for. `wait` is freed by forget(). */
 	int (*await)(void *arg, const uint8_t nonce[OTTE_NONCE_BYTES], void **wait);
-	/* Whose it was; -EAGAIN: nobody sent one, or several did. */
-	int (*heard)(void *arg, void *wait, uint64_t *client);
+	/* Whose it was, and of which user; -EAGAIN: nobody sent one, or several did. */
+	int (*heard)(void *arg, void *wait, uint64_t *client, uint32_t *user);
 	void (*forget)(void *arg, void *wait);
 	/* -ENOENT: the module knows no such client. -EDQUOT: it has no room for that. */
 	int (*send)(void *arg, uint64_t client, const uint8_t nonce[OTTE_NONCE_BYTES]);
@@ -46,6 +47,7 @@ struct otte_attestation {
 	uint8_t ours[OTTE_NONCE_BYTES];   /* what we send */
 	uint8_t theirs[OTTE_NONCE_BYTES]; /* what we look out for */
 	uint64_t claimed;                 /* the peer's */
+	uint32_t user;                    /* checked: the peer's, as this process's user namespace has it */
 	void *wait;
 };
 
@@ -64,7 +66,7 @@ bool otte_attest_claimed(struct otte_attestation *attestation, const struct otte
 /* Gives our proof to whom the peer claims to be. -EDQUOT: the module has no room; -ECONNRESET: it has left. */
 int otte_attest_give(const struct otte_attestation *attestation);
 /* Whether the peer gave its own: 0, -EKEYREJECTED. */
-int otte_attest_check(const struct otte_attestation *attestation);
+int otte_attest_check(struct otte_attestation *attestation);
 void otte_attest_end(struct otte_attestation *attestation);
 
 #endif

@@ -216,6 +216,7 @@ static int send_hello(struct otte_control_client *client)
 	client->can = (struct otte_can){ .offered = otte_attest_offer(client->attestor) };
 	client->claims = false;
 	client->attested = 0;
+	client->lends = false;
 	client->unattested = 0;
 	return send_frame(client, OTTE_FRAME_HELLO, client->can.offered, client->hello_bytes,
 			  sizeof(client->hello_bytes));
@@ -324,6 +325,7 @@ static int take_ready(struct otte_control_client *client, int status)
 		if (ret)
 			return ret;
 		client->attested = attestation->claimed;
+		client->lends = client->can.agreed & client->can.offered & OTTE_CAN_LEND;
 		otte_attest_end(attestation);
 	}
 	client->state = OTTE_CLIENT_OPEN;
@@ -548,7 +550,7 @@ int otte_control_client_call(struct otte_control_client *client, uint16_t type, 
 	return 0;
 }
 
-int otte_control_client_lane(struct otte_control_client *client, struct otte_lane_hello *hello,
+int otte_control_client_lane(struct otte_control_client *client, bool lends, struct otte_lane_hello *hello,
 			     struct otte_client_address *address)
 {
 	int ret = 0;
@@ -559,7 +561,7 @@ int otte_control_client_lane(struct otte_control_client *client, struct otte_lan
 		hello->session = client->welcome.session;
 		hello->counter = ++client->lane_counter;
 		if (client->keys->count)
-			otte_lane_mac(client->session_key, hello->session, hello->counter,
+			otte_lane_mac(client->session_key, lends, hello->session, hello->counter,
 				      hello->mac);
 		*address = client->addresses[client->current];
 	} else {

@@ -69,6 +69,7 @@ struct otte_control_client {
 	bool claims;                    /* READY_WAIT: the peer is still to say which client it is */
 	struct otte_attestation attestation; /* READY_WAIT */
 	uint64_t attested;              /* OPEN: which client of our module the peer is; 0: not known */
+	bool lends;                     /* OPEN: both sides can LEND, and the peer is attested */
 	int unattested;                 /* OPEN: -EDQUOT if it could not be attested now */
 	uint64_t lane_counter;
 	uint64_t next_id;
@@ -103,8 +104,11 @@ int otte_control_client_call(struct otte_control_client *client, uint16_t type, 
 int otte_control_client_post(struct otte_control_client *client, uint16_t type, const void *payload,
 			     size_t length);
 
-/* What a new lane of this session must say, and where to connect it. -ECONNRESET unless OPEN. */
-int otte_control_client_lane(struct otte_control_client *client, struct otte_lane_hello *hello,
+/*
+ * What a new lane of this session must say, `lends`: in a LANE_LEND, and where to connect it. -ECONNRESET unless
+ * OPEN.
+ */
+int otte_control_client_lane(struct otte_control_client *client, bool lends, struct otte_lane_hello *hello,
 			     struct otte_client_address *address);
 
 #endif

@@ -282,6 +282,7 @@ static int welcome(struct otte_session *session, const struct otte_frame *frame,
 	if (can.agreed & OTTE_CAN_ATTEST)
 		otte_attest_begin(&session->attestation, server->attestor, true,
 				  key ? session->session_key : NULL, payload, out);
+	session->lends = can.agreed & OTTE_CAN_LEND;
 	session->state = OTTE_SESSION_PROOF;
 	server->greeting--;
 	server->greeted++;
@@ -354,6 +355,7 @@ static int take_claim(struct otte_session *session, const struct otte_frame *fra
 		if (ret)
 			return ret;
 		session->attested = attestation->claimed;
+		session->attested_user = attestation->user;
 	}
 	return open_session(session, 0);
 }
@@ -387,11 +389,12 @@ static bool take_counter(struct otte_session *session, uint64_t counter)
 	return true;
 }
 
-/* The first frame of a connection said LANE: its descriptor goes to the transport. */
+/* The first frame of a connection said LANE or LANE_LEND: its descriptor goes to the transport. */
 static int take_lane(struct otte_session *connection, const struct otte_frame *frame,
 		     const uint8_t *payload)
 {
 	struct otte_control_server *server = connection->server;
+	bool lends = frame->type == OTTE_FRAME_LANE_LEND;
 	struct otte_session *session;
 	struct otte_lane_hello hello;
 	uint8_t mac[OTTE_MAC_BYTES] = { 0 };
@@ -404,9 +407,11 @@ static int take_lane(struct otte_session *connection, const struct otte_frame *f
 	if (!session)
 		return otte_fail(-ESTALE, "no session %016lx for a lane", (unsigned long)hello.session);
 	if (session->authenticated)
-		otte_lane_mac(session->session_key, hello.session, hello.counter, mac);
+		otte_lane_mac(session->session_key, lends, hello.session, hello.counter, mac);
 	if (!otte_mac_equal(mac, hello.mac))
 		return otte_fail(-EKEYREJECTED, "a lane does not have its session's key");
+	if (lends && (!session->lends || !session->attested))
+		return otte_fail(-EPROTO, "a lane for loans, of a session that has none");
 	if (!take_counter(session, hello.counter))
 		return otte_fail(-EPROTO, "lane %lu of a session came twice or too late",
 				 (unsigned long)hello.counter);
@@ -421,7 +426,7 @@ static int take_lane(struct otte_session *connection, const struct otte_frame *f
 	/* The watch goes first: the descriptor gets another one, perhaps in this very loop. */
 	otte_loop_remove(server->loop, &connection->watch);
 	connection->watch.fd = -1;
-	ret = server->handlers.lane(server->handlers.arg, session, connection->stream.fd);
+	ret = server->handlers.lane(server->handlers.arg, session, connection->stream.fd, lends);
 	end_session(connection, ret == 0);
 	return 0;
 }
@@ -501,7 +506,8 @@ static int handle(struct otte_session *session, const struct otte_frame *frame,
 		return take_claim(session, frame, payload);
 	if (session->state == OTTE_SESSION_NEW && frame->type == OTTE_FRAME_HELLO)
 		return take_hello(session, frame, payload);
-	if (session->state == OTTE_SESSION_NEW && frame->type == OTTE_FRAME_LANE)
+	if (session->state == OTTE_SESSION_NEW &&
+	    (frame->type == OTTE_FRAME_LANE || frame->type == OTTE_FRAME_LANE_LEND))
 		return take_lane(session, frame, payload);
 	return otte_fail(-EPROTO, "frame type %u came out of order", frame->type);
 }

@@ -51,6 +51,8 @@ struct otte_session {
 	bool authenticated;
 	struct otte_attestation attestation; /* until OPEN; awaits in CLAIM */
 	uint64_t attested;                /* OPEN: which client of our module it is; 0: not known */
+	uint32_t attested_user;           /* and of which user */
+	bool lends;                       /* both sides can LEND */
 	uint64_t last_lane;               /* highest lane counter taken */
 	uint64_t taken_lanes;             /* bit n: counter last_lane - n was taken */
 	uint8_t session_key[OTTE_SECRET_BYTES];
@@ -65,8 +67,8 @@ struct otte_control_handlers {
 	int (*opened)(void *arg, struct otte_session *session);
 	/* The session of an earlier opened() ends; `session` must not be used after. */
 	void (*closed)(void *arg, struct otte_session *session);
-	/* Take over `fd` as a lane on 0; otherwise it stays the caller's. */
-	int (*lane)(void *arg, struct otte_session *session, int fd);
+	/* Take over `fd` as a lane on 0, `lends`: one of LEND frames; otherwise it stays the caller's. */
+	int (*lane)(void *arg, struct otte_session *session, int fd, bool lends);
 	/* Rows with an id above `after`, ascending; at most `capacity`, their number in *count. */
 	int (*describe)(void *arg, uint64_t after, struct otte_region_info *rows, size_t capacity,
 			struct otte_regions *regions);

@@ -9,6 +9,7 @@
  *   control   HELLO > WELCOME < [PROOF >] [CLAIM < CLAIM >] READY <
  *             then DESCRIBE, STATS, NOTIFY, PING > answers <
  *   lane      LANE > LANE_READY <                   then requests > answers <
+ *   loans     LANE_LEND > LANE_READY <              then LEND in both directions
  *   either    ERROR < ends the connection
  *
  * Everything here is pure: bytes in, structs out. Encoders return the bytes written, or -ENOSPC when
@@ -54,6 +55,8 @@ enum otte_frame_type {
 	OTTE_FRAME_LANE_READY = 15,
 	OTTE_FRAME_BYE = 16, /* source: no new requests will be admitted; no payload */
 	OTTE_FRAME_CLAIM = 17,
+	OTTE_FRAME_LANE_LEND = 18, /* payload as LANE's */
+	OTTE_FRAME_LEND = 19,
 };
 
 /*
@@ -80,6 +83,7 @@ int otte_frame_decode(const uint8_t in[OTTE_FRAME_HEADER], uint32_t max_payload,
 		      struct otte_frame *frame);
 
 #define OTTE_CAN_ATTEST 1u /* CLAIMs, and a proof of each through the module: attest.h */
+#define OTTE_CAN_LEND 2u   /* with ATTEST: a lane of LEND frames, for loans of the module */
 #define OTTE_CAN_LOAD_SHIFT 32 /* in HELLO, with ATTEST: from here on the first four bytes of that load's id */
 
 #define OTTE_HELLO_AUTH 1u /* a key is in use: key_id names it, MACs are filled in; else both are zero */
@@ -91,6 +95,8 @@ int otte_frame_decode(const uint8_t in[OTTE_FRAME_HEADER], uint32_t max_payload,
  *           nonce u8[32], mac u8[32]
  * CLAIM:    module u8[16], client u64, reserved u64
  * LANE:     session u64, counter u64, mac u8[32]
+ * LEND:     type u16, op u16, status i32, owner u32, reserved u32, id u64, region u64, offset u64, length u64,
+ *           loan u64, uses u64
  */
 #define OTTE_IDENTITY_BYTES 112
 
@@ -132,6 +138,7 @@ struct otte_lane_hello {
 #define OTTE_PROOF_BYTES 32
 #define OTTE_CLAIM_BYTES 32
 #define OTTE_LANE_HELLO_BYTES 48
+#define OTTE_LEND_BYTES 64
 
 ssize_t otte_hello_encode(const struct otte_hello *hello, uint8_t *out, size_t size);
 int otte_hello_decode(const uint8_t *in, size_t length, struct otte_hello *hello);
@@ -143,6 +150,32 @@ ssize_t otte_claim_encode(const struct otte_claim *claim, uint8_t *out, size_t s
 int otte_claim_decode(const uint8_t *in, size_t length, struct otte_claim *claim);
 ssize_t otte_lane_hello_encode(const struct otte_lane_hello *hello, uint8_t *out, size_t size);
 int otte_lane_hello_decode(const uint8_t *in, size_t length, struct otte_lane_hello *hello);
+
+/* What transport local says of loans of the module (local.h has the protocol). A field that is not named is 0. */
+enum otte_lend_type {
+	OTTE_LEND_ASK = 1,    /* requester: op, region */
+	/* source: op, region, status; and with status 0 id, owner, offset, length, loan, and uses, a loan as well */
+	OTTE_LEND_GRANT = 2,
+	OTTE_LEND_RECALL = 3, /* source: id */
+	OTTE_LEND_RETURN = 4, /* requester: id; 0: of everything */
+	OTTE_LEND_COUNT = 5,  /* requester: id: requests, offset: bytes read, length: bytes written */
+};
+
+#define OTTE_LEND_MAPPED 2u /* of an op: it is to be mapped */
+
+struct otte_lend {
+	uint16_t type;
+	uint16_t op; /* enum otte_op, OTTE_LEND_MAPPED */
+	int32_t status;
+	uint32_t owner;
+	uint64_t id;
+	uint64_t region;
+	uint64_t offset, length;
+	uint64_t loan, uses;
+};
+
+ssize_t otte_lend_encode(const struct otte_lend *lend, uint8_t *out, size_t size);
+int otte_lend_decode(const uint8_t *in, size_t length, struct otte_lend *lend);
 
 /* ERROR: one line of text of at most OTTE_TEXT_MAX - 1 bytes. */
 ssize_t otte_text_encode(const char *text, uint8_t *out, size_t size);

@@ -39,6 +39,8 @@ static const struct frame_kind {
 	[OTTE_FRAME_LANE_READY] = { "LANE_READY", 0, 0, true },
 	[OTTE_FRAME_BYE] = { "BYE", 0, 0, false },
 	[OTTE_FRAME_CLAIM] = { "CLAIM", OTTE_CLAIM_BYTES, OTTE_CLAIM_BYTES, false },
+	[OTTE_FRAME_LANE_LEND] = { "LANE_LEND", OTTE_LANE_HELLO_BYTES, OTTE_LANE_HELLO_BYTES, false },
+	[OTTE_FRAME_LEND] = { "LEND", OTTE_LEND_BYTES, OTTE_LEND_BYTES, false },
 };
 
 void otte_frame_encode(const struct otte_frame *frame, uint8_t out[OTTE_FRAME_HEADER])

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "base/util.h"
 
 #define WAIT_NS 20000
 
@@ -23,6 +24,7 @@ void otte_access_map_init(struct otte_access_map *map)
 	map->tree = (struct otte_itree){ 0 };
 	atomic_init(&map->live, 0);
 	atomic_init(&map->shared, NULL);
+	zero_bytes(map->guests, sizeof(map->guests));
 	atomic_init(&map->alone, IDLE);
 	atomic_init(&map->alone_start, 0);
 	atomic_init(&map->alone_end, 0);
@@ -40,21 +42,61 @@ static bool writes(const struct otte_inode *node, void *arg)
 }
 
 /* Under lock. */
-static int enter(struct otte_access_map *map, struct otte_access *access, bool check)
+static int enter(struct otte_uses *uses, const struct otte_access *access, bool check, int *slot)
 {
-	access->slot = otte_uses_lend(atomic_load(&map->shared), access->range.start, access->range.end,
-				      access->write, check);
-	return access->slot == OTTE_USES_CONFLICT ?
+	*slot = otte_uses_lend(uses, access->range.start, access->range.end, access->write, check);
+	return *slot == OTTE_USES_CONFLICT ?
 		       otte_fail(-EBUSY, "bytes [%lu, %lu) are being transferred by a peer of this host",
 				 (unsigned long)access->range.start,
 				 (unsigned long)access->range.end) :
 		       0;
 }
 
+/* Under lock: the tables of the first `count` guests. */
+static void leave_guests(struct otte_access_map *map, const struct otte_access *access, unsigned count)
+{
+	unsigned i;
+
+	for (i = 0; i < count; i++)
+		if (map->guests[i])
+			otte_uses_unlend(map->guests[i], access->guests[i], access->write);
+}
+
+/* Under lock: all tables that there are, or none. */
+static int enter_all(struct otte_access_map *map, struct otte_access *access)
+{
+	struct otte_uses *shared = atomic_load(&map->shared);
+	unsigned i;
+	int ret = 0;
+
+	for (i = 0; i < OTTE_ACCESS_GUESTS && !ret; i++)
+		if (map->guests[i])
+			ret = enter(map->guests[i], access, true, &access->guests[i]);
+	if (ret) {
+		leave_guests(map, access, i - 1);
+		return ret;
+	}
+	if (shared)
+		ret = enter(shared, access, true, &access->slot);
+	if (ret)
+		leave_guests(map, access, OTTE_ACCESS_GUESTS);
+	return ret;
+}
+
+/* A table that is new, and its place among the guests' or -1. */
+struct newcomer {
+	struct otte_uses *uses;
+	int place;
+};
+
 /* Told of every live range, of which it never wants one. */
 static bool enter_live(const struct otte_inode *node, void *arg)
 {
-	enter(arg, (struct otte_access *)container_of(node, struct otte_access, range), false);
+	struct otte_access *access = container_of(node, struct otte_access, range);
+	const struct newcomer *newcomer = arg;
+
+	enter(newcomer->uses, access, false,
+	      newcomer->place < 0 ? &access->slot : &access->guests[newcomer->place]);
 	return false;
 }
 
@@ -73,12 +115,43 @@ void otte_access_wait_alone(struct otte_access_map *map)
 
 void otte_access_share(struct otte_access_map *map, struct otte_uses *shared)
 {
+	struct newcomer newcomer = { shared, -1 };
+
 	pthread_mutex_lock(&map->lock);
 	/* Who is alone now does not know of the table, and is done in some microseconds; no other begins so. */
 	atomic_fetch_add(&map->live, 1);
 	otte_access_wait_alone(map);
 	atomic_store(&map->shared, shared);
-	otte_itree_find(&map->tree, 0, UINT64_MAX, enter_live, map);
+	otte_itree_find(&map->tree, 0, UINT64_MAX, enter_live, &newcomer);
+	atomic_fetch_sub(&map->live, 1);
+	pthread_mutex_unlock(&map->lock);
+}
+
+int otte_access_share_guest(struct otte_access_map *map, struct otte_uses *uses)
+{
+	struct newcomer newcomer = { uses, 0 };
+
+	pthread_mutex_lock(&map->lock);
+	while (newcomer.place < OTTE_ACCESS_GUESTS && map->guests[newcomer.place])
+		newcomer.place++;
+	if (newcomer.place == OTTE_ACCESS_GUESTS) {
+		pthread_mutex_unlock(&map->lock);
+		return otte_fail(-EUSERS, "%d peers of other users borrow of this memory already",
+				 OTTE_ACCESS_GUESTS);
+	}
+	/* Live as long as it is here: who would be alone looks into none of these. */
+	atomic_fetch_add(&map->live, 1);
+	otte_access_wait_alone(map);
+	map->guests[newcomer.place] = uses;
+	otte_itree_find(&map->tree, 0, UINT64_MAX, enter_live, &newcomer);
+	pthread_mutex_unlock(&map->lock);
+	return newcomer.place;
+}
+
+void otte_access_forget_guest(struct otte_access_map *map, int place)
+{
+	pthread_mutex_lock(&map->lock);
+	map->guests[place] = NULL;
 	atomic_fetch_sub(&map->live, 1);
 	pthread_mutex_unlock(&map->lock);
 }
@@ -105,8 +178,8 @@ static int join(struct otte_access_map *map, struct otte_access *access)
 	if (meets_alone(map, access))
 		ret = otte_fail(-EBUSY, "bytes [%lu, %lu) are being transferred",
 				(unsigned long)access->range.start, (unsigned long)access->range.end);
-	else if (atomic_load(&map->shared))
-		ret = enter(map, access, true);
+	else
+		ret = enter_all(map, access);
 	if (ret)
 		atomic_fetch_sub(&map->live, 1);
 	else
@@ -142,6 +215,7 @@ void otte_access_end(struct otte_access_map *map, struct otte_access *access)
 	atomic_fetch_sub(&map->live, 1);
 	if (atomic_load(&map->shared))
 		otte_uses_unlend(atomic_load(&map->shared), access->slot, access->write);
+	leave_guests(map, access, OTTE_ACCESS_GUESTS);
 	pthread_mutex_unlock(&map->lock);
 }
 

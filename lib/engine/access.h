@@ -5,6 +5,9 @@
  * this host have the memory mapped, what they touch stands in a table that is shared with them, and so does what
  * we touch.
  *
+ * A peer of another user has a table of its own (a guest's), in which it finds our uses and we find its own, so that
+ * what it writes there is nobody else's trouble but ours. While there are such tables nobody is alone.
+ *
  * One use at a time, whose owner sees to that, may do without the lock and the tree (`alone`): it states its range,
  * and then looks whether anything is live; others count as live, and then look at its range. All of that is
  * sequentially consistent, so of two that conflict at least one sees the other.
@@ -19,16 +22,20 @@
 #include "base/itree.h"
 #include "base/uses.h"
 
+#define OTTE_ACCESS_GUESTS 8
+
 struct otte_access {
 	struct otte_inode range;
 	bool write;
 	int slot; /* of the shared table, while there is one */
+	int guests[OTTE_ACCESS_GUESTS]; /* and of each guest's that there is */
 };
 
 struct otte_access_map {
 	pthread_mutex_t lock;
 	struct otte_itree tree;
 	_Atomic uint64_t live;              /* in the tree, or about to be; written under lock */
+	struct otte_uses *guests[OTTE_ACCESS_GUESTS]; /* under lock */
 	_Atomic(struct otte_uses *) shared; /* NULL: nobody else has the memory mapped, nor has ever had */
 	_Atomic uint64_t alone;             /* READS or WRITES, or 0, and a number that grows */
 	_Atomic uint64_t alone_start, alone_end;
@@ -42,6 +49,10 @@ int otte_access_begin(struct otte_access_map *map, struct otte_access *access, u
 		      uint64_t length, bool write);
 /* From now on the table is kept: what is live is entered. It must be the map's only one. */
 void otte_access_share(struct otte_access_map *map, struct otte_uses *shared);
+/* One more table, of one peer's. Its place, or -EUSERS. */
+int otte_access_share_guest(struct otte_access_map *map, struct otte_uses *uses);
+/* It is of no use any more, and is not looked at after. */
+void otte_access_forget_guest(struct otte_access_map *map, int place);
 void otte_access_end(struct otte_access_map *map, struct otte_access *access);
 /*
  * The same for the one use that needs no lock. False: not now, and perhaps otherwise; nothing has changed. The caller

@@ -19,6 +19,8 @@ void otte_attestor_drain(struct otte_engine *engine)
 	for (n = 0; n < DRAIN_MAX; n++)
 		if (engine->ledger->ops->event_next(engine->client, &event))
 			return;
+		else
+			otte_source_told(engine, &event);
 }
 
 static int await(void *arg, const uint8_t nonce[OTTE_NONCE_BYTES], void **wait)
@@ -32,11 +34,11 @@ static int await(void *arg, const uint8_t nonce[OTTE_NONCE_BYTES], void **wait)
 	return ret;
 }
 
-static int heard(void *arg, void *wait, uint64_t *client)
+static int heard(void *arg, void *wait, uint64_t *client, uint32_t *user)
 {
 	struct otte_engine *engine = arg;
 
-	return engine->ledger->ops->attest_heard(engine->client, wait, client);
+	return engine->ledger->ops->attest_heard(engine->client, wait, client, user);
 }
 
 static void forget(void *arg, void *wait)
@@ -63,6 +65,7 @@ void otte_attestor_fill(struct otte_engine *engine, struct otte_attestor *attest
 	*attestor = (struct otte_attestor){
 		.arg = engine,
 		.client = ops->client_id(engine->client),
+		.lends = ops->loan_copy,
 		.await = await,
 		.heard = heard,
 		.forget = forget,

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <string.h>
 #include <utlist.h>
 
@@ -129,6 +130,7 @@ static int open_ledger(struct otte_engine *engine)
 	};
 	int ret;
 
+	engine->user = getuid();
 	ret = otte_ledger_open(engine->config.ledger, &limits, &engine->ledger);
 	if (ret)
 		return ret;
@@ -144,6 +146,7 @@ static int open_ledger(struct otte_engine *engine)
 
 static void close_ledger(struct otte_engine *engine)
 {
+	otte_source_stop_awaiting(engine);
 	engine->ledger->ops->client_close(engine->client);
 	engine->ledger->ops->close(engine->ledger);
 }
@@ -165,6 +168,7 @@ static int open_transport(struct otte_engine *engine)
 			.grant = otte_source_grant,
 			.give_back = otte_source_give_back,
 			.process_ended = otte_source_process_ended,
+			.over = otte_source_over,
 			.granted = otte_source_granted,
 			.fresh = otte_source_fresh,
 			.revoke_grant = otte_source_revoke_grant,

@@ -77,6 +77,7 @@ struct otte_engine {
 	struct otte_config config;
 	struct otte_identity identity;
 	struct otte_keys keys;
+	uint32_t user;                   /* whose process this is, as the module says it of others */
 	char address[OTTE_ADDRESS_MAX];  /* as peers are told; "" without a listener */
 
 	struct otte_ledger *ledger;
@@ -117,6 +118,7 @@ struct otte_engine {
 	struct source_peer *source_peers;
 	struct otte_source_counts source_counts; /* of peers that are gone */
 	pthread_mutex_t parked_lock;
+	struct otte_source_awaited *awaited; /* loans whose end the ledger will tell */
 	struct otte_source_grant *parked; /* given back, and not yet over in the module */
 
 	struct otte_notify_queue *notify;

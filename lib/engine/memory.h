@@ -14,6 +14,29 @@ enum otte_mem_kind {
 	OTTE_MEM_FILE = 2,
 };
 
+/* The table of uses of one peer of another user, as long as it is lent anything of the allocation. */
+struct otte_mem_guest {
+	uint64_t client;              /* of the module; 0: none */
+	uint32_t lents;
+	int place;                    /* in the access map */
+	struct otte_uses *uses;
+	uint64_t uses_region;         /* the ledger's, of the table */
+};
+
+/*
+ * A range that a peer of this host reaches by itself. Those of our user keep each other from conflicts by the table
+ * that they share; a peer of another user has one of its own, so it and anybody else are lent what conflicts never at
+ * the same time.
+ */
+struct otte_mem_lent {
+	struct otte_mem_lent *prev, *next; /* mem->lents */
+	uint64_t client;              /* of another user; 0: of our own */
+	uint64_t start, end;
+	bool write;
+	struct otte_mem_guest *guest; /* or NULL */
+	uint64_t uses_region;         /* the ledger's region of the table, where the module is to lend that; else 0 */
+};
+
 /*
  * An allocation. Everything but `views` and the access map is fixed from creation on; it is on
  * engine->memories by address until released.
@@ -29,21 +52,30 @@ struct otte_mem {
 	struct otte_access_map access;
 	/* With local.trusted, so that peers of this host can map it too; -1: they cannot. */
 	int fd;
-	pthread_mutex_t share_lock;   /* uses, uses_fd: making them */
+	pthread_mutex_t share_lock;   /* uses, uses_fd: making them; what follows, up to `prev` */
 	int uses_fd;                  /* the table of uses; -1: nobody has mapped the memory yet */
 	struct otte_uses *uses;
+	uint64_t uses_region;         /* the ledger's, of `uses`; 0: the module has not lent it yet */
+	struct otte_mem_guest guests[OTTE_ACCESS_GUESTS];
+	struct otte_mem_lent *lents;
 	struct otte_mem *prev, *next; /* engine->tracked, under engine->memory_lock */
 };
 
 /* Whether the byte at `at` still has a page behind it: a file may have been truncated since it was mapped. */
 bool otte_mem_present(const struct otte_mem *mem, uint64_t at);
 
+/* Whether others can map the memory itself: 0, -EOPNOTSUPP. */
+int otte_mem_share(const struct otte_mem *mem);
 /*
- * The memory is to be lent to a process that maps it: have its table of uses. -EOPNOTSUPP: nobody else can map it.
+ * The range of `lent`, whose client, start, end and write are set, is to be reached by a process by itself: there is a
+ * table of its uses from now on, `by_module`: one that the module can lend. -EBUSY: it conflicts with what is lent
+ * to another user; -EUSERS: to too many.
  */
-int otte_mem_share(struct otte_mem *mem);
-/* From now on there is a table of its uses, for processes that reach it by themselves. */
-int otte_mem_track(struct otte_mem *mem);
+int otte_mem_lend(struct otte_mem *mem, struct otte_mem_lent *lent, bool by_module);
+/* Of a table, in whole pages. */
+uint64_t otte_mem_uses_bytes(void);
+/* Nobody reaches it so any more. */
+void otte_mem_unlend(struct otte_mem *mem, struct otte_mem_lent *lent);
 /* In no table does `owner`, who has ended, use anything any more. */
 void otte_mem_clear_uses(struct otte_engine *engine, uint32_t owner);
 

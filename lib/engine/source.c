@@ -31,6 +31,12 @@ struct standing {
 	UT_hash_handle hh;
 };
 
+/* As the kernel shows a user who is not in the namespace (kernel.overflowuid). */
+#define NO_USER 65534
+
+/* Tables of uses that one client keeps without a grant. */
+#define USES_KEPT_MAX 256
+
 /* Uses that have ended are kept for the next requests, up to so many. */
 #define SPARES 8
 
@@ -40,6 +46,7 @@ struct source_peer {
 	struct otte_engine *engine;
 	struct otte_identity identity;
 	uint64_t client; /* which one of our module it is, attested; 0: not known */
+	bool foreign;    /* and it is another user's */
 	_Atomic uint64_t refs;
 	_Atomic uint32_t lanes;
 	pthread_mutex_t lock; /* the rest, and the counts of the loans */
@@ -71,9 +78,24 @@ struct otte_source_grant {
 	uint64_t loan;
 	bool borrowed; /* the module's loan to the peer's client */
 	bool mapped;   /* borrowed: its touch could not be taken away without harm, so it is not revocable */
-	bool over;     /* borrowed: and nothing of it is left */
+	_Atomic bool over; /* borrowed: and nothing of it is left */
 	bool retained; /* under peer->lock */
 	uint64_t hold;
+	struct otte_mem_lent lent;
+	uint64_t uses_loan; /* of the table, where that is the module's to lend */
+	struct otte_source_awaited *awaited; /* of `loan`, where that is so */
+};
+
+/*
+ * engine->awaited, by loan, under engine->parked_lock: of a grant, or of a table of uses. The latter has none, and stays
+ * until the ledger says that the borrower has it mapped no more.
+ */
+struct otte_source_awaited {
+	uint64_t loan;
+	struct otte_source_grant *grant;
+	uint64_t client;
+	uint32_t owner; /* in the table */
+	UT_hash_handle hh;
 };
 
 /* Under peer->lock, or nobody else knows the peer. */
@@ -132,6 +154,12 @@ static void put(struct source_peer *peer)
 
 /* ---- Sessions ---- */
 
+/* Root may map what it likes anyway. Users who have no number in this namespace are none of ours. */
+static bool is_foreign(const struct otte_engine *engine, uint32_t user)
+{
+	return user && (user != engine->user || user == NO_USER);
+}
+
 int otte_source_opened(void *arg, struct otte_session *session)
 {
 	struct otte_engine *engine = arg;
@@ -145,6 +173,7 @@ int otte_source_opened(void *arg, struct otte_session *session)
 	peer->engine = engine;
 	peer->identity = session->peer;
 	peer->client = session->attested;
+	peer->foreign = session->attested && is_foreign(engine, session->attested_user);
 	peer->refs = 1;
 	pthread_mutex_init(&peer->lock, NULL);
 	pthread_mutex_lock(&engine->source_lock);
@@ -163,20 +192,24 @@ void otte_source_closed(void *arg, struct otte_session *session)
 	put(peer);
 }
 
-int otte_source_lane(void *arg, struct otte_session *session, int fd)
+int otte_source_lane(void *arg, struct otte_session *session, int fd, bool lends)
 {
 	struct otte_engine *engine = arg;
+	const struct otte_transport_ops *ops = engine->tcp->ops;
 	struct source_peer *peer = session->user;
 	/* One more where the peer may be of this host. */
-	unsigned max = OTTE_SOURCE_LANES_MAX + engine->config.local_trusted;
+	unsigned max = OTTE_SOURCE_LANES_MAX + (engine->config.local_trusted || session->lends);
 	int ret;
+
+	if (lends && !ops->accept_lender)
+		return otte_fail(-EOPNOTSUPP, "transport %s has no lanes for loans", ops->name);
 
 	if (atomic_fetch_add(&peer->lanes, 1) >= max) {
 		atomic_fetch_sub(&peer->lanes, 1);
 		return otte_fail(-EDQUOT, "a session has %u lanes already", max);
 	}
 	atomic_fetch_add(&peer->refs, 1);
-	ret = engine->tcp->ops->accept_lane(engine->tcp, peer, fd);
+	ret = (lends ? ops->accept_lender : ops->accept_lane)(engine->tcp, peer, fd);
 	if (ret)
 		otte_source_lane_closed(peer);
 	return ret;
@@ -548,23 +581,163 @@ static bool mappable(const struct otte_region *region)
 	return address % page == 0 && region->length % page == 0;
 }
 
-/* What a peer needs to reach the region by itself. */
-static int prepare(struct otte_region *region, bool borrowed, bool mapped)
+/* Whether a peer can reach the region by itself in this way. `owner`: through the module alone. */
+static int check_way(const struct source_peer *peer, const struct otte_region *region, bool borrowed, bool mapped,
+		     uint32_t owner)
 {
 	if (mapped && (!borrowed || !mappable(region)))
 		return otte_fail(-EOPNOTSUPP, "region %lu cannot be mapped by borrowers",
 				 (unsigned long)region->id);
+	/* What is mapped cannot be taken back, and whoever has our table can write in it. */
+	if (peer->foreign && (mapped || !owner))
+		return otte_fail(-EOPNOTSUPP, "region %lu is lent to other users to be copied alone",
+				 (unsigned long)region->id);
 	if (borrowed)
-		return otte_mem_track(region->mem);
-	if (!region->engine->config.local_trusted)
+		return 0;
+	if (owner || !region->engine->config.local_trusted)
 		return otte_fail(-EOPNOTSUPP, "region %lu is not pinned, or its peer is no client of our module",
 				 (unsigned long)region->id);
 	return otte_mem_share(region->mem);
 }
 
+/* The range of the region in its allocation, with a table of its uses. */
+static int lend_range(struct otte_source_grant *grant, uint8_t op, uint32_t owner)
+{
+	const struct otte_region *region = grant->region;
+
+	grant->lent.client = grant->peer->foreign ? grant->peer->client : 0;
+	grant->lent.start = region->offset;
+	grant->lent.end = region->offset + region->length;
+	grant->lent.write = op == OTTE_WRITE;
+	return otte_mem_lend(region->mem, &grant->lent, owner);
+}
+
+/* ---- What the ledger will tell ---- */
+
+static struct otte_source_awaited *await_end(struct otte_engine *engine, uint64_t loan)
+{
+	struct otte_source_awaited *awaited = calloc(1, sizeof(*awaited));
+
+	if (!awaited)
+		return NULL;
+	awaited->loan = loan;
+	pthread_mutex_lock(&engine->parked_lock);
+	HASH_ADD(hh, engine->awaited, loan, sizeof(awaited->loan), awaited);
+	pthread_mutex_unlock(&engine->parked_lock);
+	if (awaited->hh.tbl)
+		return awaited;
+	free(awaited);
+	return NULL;
+}
+
+/* Under parked_lock. */
+static void forget_awaited(struct otte_engine *engine, struct otte_source_awaited *awaited)
+{
+	HASH_DEL(engine->awaited, awaited);
+	free(awaited);
+}
+
+/* Where its borrower has accepted the table it keeps that until it unmaps it, or has ended. */
+static void take_uses_back(struct otte_source_grant *grant)
+{
+	struct otte_engine *engine = grant->peer->engine;
+	struct otte_source_awaited *awaited;
+
+	if (!grant->uses_loan || engine->ledger->ops->loan_withdraw(engine->client, grant->uses_loan))
+		return;
+	pthread_mutex_lock(&engine->parked_lock);
+	HASH_FIND(hh, engine->awaited, &grant->uses_loan, sizeof(grant->uses_loan), awaited);
+	if (awaited)
+		forget_awaited(engine, awaited);
+	pthread_mutex_unlock(&engine->parked_lock);
+}
+
+static void stop_awaiting(struct otte_source_grant *grant)
+{
+	struct otte_engine *engine = grant->peer->engine;
+
+	if (!grant->awaited)
+		return;
+	pthread_mutex_lock(&engine->parked_lock);
+	forget_awaited(engine, grant->awaited);
+	pthread_mutex_unlock(&engine->parked_lock);
+	grant->awaited = NULL;
+}
+
+/* A borrower that keeps tables which it has no grant for any more gets no others. */
+static int check_kept(struct otte_engine *engine, uint64_t client)
+{
+	struct otte_source_awaited *awaited, *next;
+	unsigned kept = 0;
+
+	pthread_mutex_lock(&engine->parked_lock);
+	if (HASH_COUNT(engine->awaited) > USES_KEPT_MAX)
+		HASH_ITER(hh, engine->awaited, awaited, next)
+			if (awaited->client == client)
+				kept += awaited->grant ? -1u : 1u;
+	pthread_mutex_unlock(&engine->parked_lock);
+	return (int)kept > USES_KEPT_MAX ? otte_fail(-EDQUOT, "a peer gives no tables of uses back") : 0;
+}
+
+/* The table, to be mapped: what is lent of that stays as long as its borrower wants, and costs us these pages alone. */
+static int offer_uses(struct otte_source_grant *grant, uint32_t owner)
+{
+	struct source_peer *peer = grant->peer;
+	struct otte_engine *engine = peer->engine;
+	const struct otte_loan_terms terms = {
+		.region = grant->lent.uses_region,
+		.length = otte_mem_uses_bytes(),
+		.right = OTTE_LOAN_WRITE,
+		.flags = OTTE_LOAN_STANDING | OTTE_LOAN_MAPPABLE,
+		.borrower.client = peer->client,
+	};
+	struct otte_source_awaited *awaited;
+	int ret;
+
+	ret = check_kept(engine, peer->client);
+	if (!ret)
+		ret = engine->ledger->ops->loan_offer(engine->client, &terms, &grant->uses_loan);
+	if (ret)
+		return ret;
+	awaited = await_end(engine, grant->uses_loan);
+	if (!awaited) {
+		engine->ledger->ops->loan_withdraw(engine->client, grant->uses_loan);
+		grant->uses_loan = 0;
+		return otte_fail(-ENOMEM, "no memory for a loan");
+	}
+	awaited->client = peer->client;
+	awaited->owner = owner;
+	return 0;
+}
+
+/* Both, or none. */
+static int offer_all(struct otte_source_grant *grant, uint8_t op, uint32_t owner)
+{
+	struct source_peer *peer = grant->peer;
+	struct otte_engine *engine = peer->engine;
+	int ret;
+
+	ret = offer(peer, grant->region, op, grant->mapped, &grant->loan);
+	if (ret || !owner)
+		return ret;
+	grant->awaited = await_end(engine, grant->loan);
+	if (grant->awaited) {
+		grant->awaited->grant = grant;
+		grant->awaited->client = peer->client;
+		ret = offer_uses(grant, owner);
+	} else {
+		ret = otte_fail(-ENOMEM, "no memory for a loan");
+	}
+	if (ret) {
+		stop_awaiting(grant);
+		engine->ledger->ops->loan_withdraw(engine->client, grant->loan);
+	}
+	return ret;
+}
+
 /* With a use of the region. */
 static int grant_region(struct source_peer *peer, struct otte_region *region, uint8_t op, bool mapped,
-			struct otte_source_lent *lent)
+			uint32_t owner, struct otte_source_lent *lent)
 {
 	bool borrowed = region->pinned && peer->client && peer->engine->ledger->ops->loan_copy;
 	struct otte_source_grant *grant;
@@ -576,7 +749,7 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 	if (!ret)
 		ret = otte_region_check_fresh(region);
 	if (!ret)
-		ret = prepare(region, borrowed, mapped);
+		ret = check_way(peer, region, borrowed, mapped, owner);
 	if (ret)
 		return ret;
 	grant = calloc(1, sizeof(*grant));
@@ -586,17 +759,19 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 	grant->region = region;
 	grant->borrowed = borrowed;
 	grant->mapped = mapped;
+	ret = lend_range(grant, op, owner);
+	if (ret)
+		goto free_grant;
 	lent->fd = -1;
 	if (!borrowed)
 		ret = open_for(region->mem, op, &lent->fd);
 	if (ret)
-		goto free_grant;
+		goto unlend;
 	pthread_mutex_lock(&peer->lock);
 	if (atomic_load(&peer->engine->source_closed))
 		ret = otte_fail(-ESHUTDOWN, "this engine is closed as a source");
 	if (!ret)
-		ret = borrowed ? offer(peer, region, op, mapped, &grant->loan) :
-				 lend(peer, region, op, &grant->loan);
+		ret = borrowed ? offer_all(grant, op, owner) : lend(peer, region, op, &grant->loan);
 	if (!ret)
 		peer->busy++;
 	pthread_mutex_unlock(&peer->lock);
@@ -604,19 +779,23 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 		goto close_fd;
 	lent->grant = grant;
 	lent->loan = borrowed ? grant->loan : 0;
-	lent->uses_fd = region->mem->uses_fd;
+	lent->uses_fd = owner ? -1 : region->mem->uses_fd;
+	lent->uses_loan = grant->uses_loan;
 	lent->offset = region->offset;
 	lent->length = region->length;
 	return 0;
 
 close_fd:
 	otte_fd_close(lent->fd);
+unlend:
+	otte_mem_unlend(region->mem, &grant->lent);
 free_grant:
 	free(grant);
 	return ret;
 }
 
-int otte_source_grant(void *arg, uint64_t id, uint8_t op, bool mapped, struct otte_source_lent *lent)
+int otte_source_grant(void *arg, uint64_t id, uint8_t op, bool mapped, uint32_t owner,
+		      struct otte_source_lent *lent)
 {
 	struct source_peer *peer = arg;
 	struct otte_region *region;
@@ -625,7 +804,7 @@ int otte_source_grant(void *arg, uint64_t id, uint8_t op, bool mapped, struct ot
 	ret = otte_region_use_id(peer->engine, id, &region);
 	if (ret)
 		return ret;
-	ret = grant_region(peer, region, op, mapped, lent);
+	ret = grant_region(peer, region, op, mapped, owner, lent);
 	if (ret)
 		otte_region_unuse(region);
 	return ret;
@@ -643,7 +822,7 @@ int otte_source_revoke_grant(struct otte_source_grant *grant)
 
 	if (!grant->borrowed)
 		return -EOPNOTSUPP;
-	if (grant->over)
+	if (atomic_load(&grant->over))
 		return 0;
 	ret = ops->loan_withdraw(engine->client, grant->loan);
 	if (ret == -EBUSY && grant->mapped)
@@ -652,8 +831,13 @@ int otte_source_revoke_grant(struct otte_source_grant *grant)
 		ret = ops->loan_revoke(engine->client, grant->loan);
 	if (ret && ret != -ENOENT)
 		return ret;
-	grant->over = true;
+	atomic_store(&grant->over, true);
 	return 0;
+}
+
+bool otte_source_over(const struct otte_source_grant *grant)
+{
+	return atomic_load(&grant->over);
 }
 
 /* Nobody else knows of it: it is looked at until it is over. */
@@ -689,6 +873,8 @@ void otte_source_give_back(struct otte_source_grant *grant, bool returned)
 		park(grant);
 		return;
 	}
+	stop_awaiting(grant);
+	take_uses_back(grant);
 	pthread_mutex_lock(&peer->lock);
 	ret = settle_grant(grant, returned);
 	if (grant->retained)
@@ -699,6 +885,7 @@ void otte_source_give_back(struct otte_source_grant *grant, bool returned)
 	if (ret)
 		otte_log(OTTE_LOG_ERROR, "loan %lu cannot be settled: %s", (unsigned long)grant->loan,
 			 otte_error_text());
+	otte_mem_unlend(region->mem, &grant->lent);
 	free(grant);
 	otte_region_unuse(region);
 }
@@ -728,6 +915,80 @@ void otte_source_tick(struct otte_engine *engine)
 		otte_source_give_back(grant, true);
 		put(peer);
 	}
+}
+
+/* Whether a client has left the module. */
+static bool has_left(struct otte_engine *engine, uint64_t client)
+{
+	static const uint8_t nobodys[OTTE_ATTEST_NONCE_BYTES];
+
+	return engine->ledger->ops->attest_send &&
+	       engine->ledger->ops->attest_send(engine->client, client, nobodys) == -ENOENT;
+}
+
+/* Of the tables: one whose loan has ended unheard. */
+static struct otte_source_awaited *find_ended(struct otte_engine *engine)
+{
+	struct otte_source_awaited *awaited, *next;
+
+	HASH_ITER(hh, engine->awaited, awaited, next)
+		if (!awaited->grant &&
+		    engine->ledger->ops->loan_withdraw(engine->client, awaited->loan) == -ENOENT)
+			return awaited;
+	return NULL;
+}
+
+/* The ledger has forgotten what it had to tell. Grants are seen to by their lanes, which ask for their end in time. */
+static void look_for_ended(struct otte_engine *engine)
+{
+	struct otte_source_awaited *awaited;
+	struct otte_source_awaited ended = { 0 };
+
+	do {
+		pthread_mutex_lock(&engine->parked_lock);
+		awaited = find_ended(engine);
+		if (awaited) {
+			ended = *awaited;
+			forget_awaited(engine, awaited);
+		}
+		pthread_mutex_unlock(&engine->parked_lock);
+		if (awaited && has_left(engine, ended.client))
+			otte_mem_clear_uses(engine, ended.owner);
+	} while (awaited);
+}
+
+void otte_source_told(struct otte_engine *engine, const struct otte_event *event)
+{
+	struct otte_source_awaited *awaited;
+	uint32_t owner = 0;
+
+	if (event->kind == OTTE_EVENT_MISSED)
+		look_for_ended(engine);
+	if (event->kind != OTTE_EVENT_SETTLED && event->kind != OTTE_EVENT_WITHDRAWN)
+		return;
+	pthread_mutex_lock(&engine->parked_lock);
+	HASH_FIND(hh, engine->awaited, &event->loan, sizeof(event->loan), awaited);
+	if (awaited && awaited->grant) {
+		atomic_store(&awaited->grant->over, true);
+	} else if (awaited) {
+		/* Who gives a receipt has left nothing in the table; else its address space is gone. */
+		owner = event->kind == OTTE_EVENT_SETTLED && event->evidence != OTTE_EVIDENCE_RETURNED ?
+				awaited->owner : 0;
+		forget_awaited(engine, awaited);
+	}
+	pthread_mutex_unlock(&engine->parked_lock);
+	if (owner)
+		otte_mem_clear_uses(engine, owner);
+}
+
+void otte_source_stop_awaiting(struct otte_engine *engine)
+{
+	struct otte_source_awaited *awaited, *next;
+
+	pthread_mutex_lock(&engine->parked_lock);
+	HASH_ITER(hh, engine->awaited, awaited, next)
+		forget_awaited(engine, awaited);
+	pthread_mutex_unlock(&engine->parked_lock);
 }
 
 void otte_source_process_ended(void *arg, uint32_t owner)

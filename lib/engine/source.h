@@ -13,6 +13,8 @@
  * the loan is one of the module's to the peer's client, which can also be revoked: whatever a peer says or does not
  * say, such a loan is over only when the module says so.
  *
+ * A peer of another user is lent by copy alone, which can be revoked, and with a table of uses of its own (memory.h).
+ *
  * A use whose end the transport cannot prove is retained: it has a record in the ledger, holds its range and
  * its loan like any other, but nobody waits for it any more.
  */
@@ -23,11 +25,12 @@
 #include "transport/transport.h"
 
 struct otte_engine;
+struct otte_event;
 
 /* Handlers for the control server, and what a transport asks. */
 int otte_source_opened(void *arg, struct otte_session *session);
 void otte_source_closed(void *arg, struct otte_session *session);
-int otte_source_lane(void *arg, struct otte_session *session, int fd);
+int otte_source_lane(void *arg, struct otte_session *session, int fd, bool lends);
 
 int otte_source_begin(void *peer, const struct otte_lane_request *request,
 		      struct otte_source_use **use, uint8_t **address);
@@ -37,8 +40,10 @@ const struct otte_region_watch *otte_source_guarded(const struct otte_source_use
 void otte_source_end(struct otte_source_use *use, bool complete);
 int otte_source_retain(struct otte_source_use *use);
 void otte_source_lane_closed(void *peer);
-int otte_source_grant(void *peer, uint64_t region, uint8_t op, bool mapped, struct otte_source_lent *lent);
+int otte_source_grant(void *peer, uint64_t region, uint8_t op, bool mapped, uint32_t owner,
+		      struct otte_source_lent *lent);
 void otte_source_give_back(struct otte_source_grant *grant, bool returned);
+bool otte_source_over(const struct otte_source_grant *grant);
 uint64_t otte_source_granted(const struct otte_source_grant *grant);
 bool otte_source_fresh(const struct otte_source_grant *grant);
 void otte_source_process_ended(void *engine, uint32_t owner);
@@ -52,6 +57,11 @@ void otte_source_recall(struct otte_engine *engine, uint64_t region);
 
 /* Looks after loans that were revoked while a copy was on its way. The serving thread calls it now and then. */
 void otte_source_tick(struct otte_engine *engine);
+
+/* What the ledger told the engine's client. The serving thread calls it. */
+void otte_source_told(struct otte_engine *engine, const struct otte_event *event);
+/* Nothing is lent by lanes any more: what is still awaited of the ledger is forgotten. */
+void otte_source_stop_awaiting(struct otte_engine *engine);
 
 /* No use of the region is left: settle every standing loan on it. */
 void otte_source_forget(struct otte_engine *engine, uint64_t region);

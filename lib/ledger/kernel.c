@@ -419,11 +419,11 @@ static int attest_await(struct otte_ledger_client *handle,
 }
 
 static int attest_heard(struct otte_ledger_client *handle, struct otte_attest *attest,
-			uint64_t *from)
+			uint64_t *from, uint32_t *user)
 {
 	struct kernel_client *client = enter(handle);
 
-	return leave(client, kernel_attest_heard(client, attest, from));
+	return leave(client, kernel_attest_heard(client, attest, from, user));
 }
 
 static void attest_forget(struct otte_ledger_client *handle, struct otte_attest *attest)

@@ -102,6 +102,7 @@ struct otte_attest {
 	LIST_ENTRY(otte_attest) link;
 	uint8_t nonce[OTTE_ATTEST_NONCE_BYTES];
 	uint64_t from; /* 0: nobody */
+	uint32_t user;
 	bool disputed; /* more clients than one sent it */
 };
 
@@ -217,7 +218,8 @@ void kernel_domain_unmap(struct kernel_client *client);
 int kernel_attest_send(struct kernel_client *client, uint64_t to, const uint8_t *nonce);
 int kernel_attest_await(struct kernel_client *client, const uint8_t *nonce,
 			struct otte_attest **attest);
-int kernel_attest_heard(struct kernel_client *client, struct otte_attest *attest, uint64_t *from);
+int kernel_attest_heard(struct kernel_client *client, struct otte_attest *attest, uint64_t *from,
+			uint32_t *user);
 void kernel_attest_forget(struct otte_attest *attest);
 /* The module told it. */
 void kernel_attest_note(struct kernel_client *client, const struct otte_module_event *told);

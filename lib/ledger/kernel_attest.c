@@ -40,13 +40,16 @@ int kernel_attest_await(struct kernel_client *client, const uint8_t *nonce,
 	return 0;
 }
 
-int kernel_attest_heard(struct kernel_client *client, struct otte_attest *attest, uint64_t *from)
+int kernel_attest_heard(struct kernel_client *client, struct otte_attest *attest, uint64_t *from,
+			uint32_t *user)
 {
 	if (!attest->from)
 		kernel_event_pump(client);
 	if (!attest->from || attest->disputed)
 		return -EAGAIN;
 	*from = attest->from;
+	if (user)
+		*user = attest->user;
 	return 0;
 }
 
@@ -65,5 +68,6 @@ void kernel_attest_note(struct kernel_client *client, const struct otte_module_e
 			continue;
 		attest->disputed |= attest->from && attest->from != told->object;
 		attest->from = told->object;
+		attest->user = told->user;
 	}
 }

@@ -348,10 +348,11 @@ struct otte_ledger_ops {
 			    const uint8_t nonce[OTTE_ATTEST_NONCE_BYTES], struct otte_attest **attest);
 	/*
 	 * Whose it was. -EAGAIN, without a text: nobody has sent it, or more clients than one, or it stands
-	 * behind more events than one call reads.
+	 * behind more events than one call reads. `user`, unless NULL: whose process that is, as this process's user
+	 * namespace has it.
 	 */
 	int (*attest_heard)(struct otte_ledger_client *client, struct otte_attest *attest,
-			    uint64_t *from);
+			    uint64_t *from, uint32_t *user);
 	/* For each one awaited, before client_close. */
 	void (*attest_forget)(struct otte_ledger_client *client, struct otte_attest *attest);
 

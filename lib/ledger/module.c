@@ -444,6 +444,7 @@ int otte_module_event(int fd, uint32_t bytes, struct otte_module_event *event)
 		.region = record->region,
 		.tag = record->tag,
 		.other = record->other.client,
+		.user = record->other.uid,
 		.level = level_name(record->level),
 		.resource = resource_name(record->resource),
 		.key = record->key,

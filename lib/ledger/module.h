@@ -117,6 +117,7 @@ struct otte_module_event {
 	uint64_t region; /* shown to the lender */
 	uint64_t tag;
 	uint64_t other; /* the other side's client */
+	uint32_t user;  /* and its user, as this process's user namespace has it */
 	/* QUOTA */
 	const char *level;
 	const char *resource;

@@ -77,7 +77,8 @@ struct otte_source_lent {
 	struct otte_source_grant *grant;
 	uint64_t loan;           /* the module's, offered to the peer's client; 0: the memory is given itself */
 	int fd;                  /* the memory, to be closed; for READ it is open for reading only; -1: a loan */
-	int uses_fd;             /* the table of its uses, base/uses.h; stays the engine's */
+	int uses_fd;             /* the table of its uses, base/uses.h; stays the engine's; -1: another user's */
+	uint64_t uses_loan;      /* and the module's loan of that table, to be mapped; 0: `uses_fd` is to be given */
 	uint64_t offset, length; /* of the region in `fd` */
 };
 
@@ -112,9 +113,12 @@ struct otte_source_ops {
 
 	/*
 	 * Lend a whole region for `op`, until it is given back with evidence. Errors are those of begin(). `mapped`: as
-	 * a loan of the module that the peer can map, which nobody can take from it; -EOPNOTSUPP.
+	 * a loan of the module that the peer can map, which nobody can take from it; -EOPNOTSUPP. `owner` not 0: nothing
+	 * but through the module, the table too; what `owner` (base/uses.h) leaves there is cleared when that says that
+	 * its process is gone.
 	 */
-	int (*grant)(void *peer, uint64_t region, uint8_t op, bool mapped, struct otte_source_lent *lent);
+	int (*grant)(void *peer, uint64_t region, uint8_t op, bool mapped, uint32_t owner,
+		     struct otte_source_lent *lent);
 	/* returned: by the peer's receipt, or revoked before; else its process has ended. */
 	void (*give_back)(struct otte_source_grant *grant, bool returned);
 	/*
@@ -122,6 +126,8 @@ struct otte_source_ops {
 	 * memory of the engine's, it will not do.
 	 */
 	void (*process_ended)(void *engine, uint32_t owner);
+	/* A grant of the module's: it says that nothing of it is in reach any more. */
+	bool (*over)(const struct otte_source_grant *grant);
 	/* Region of a grant. */
 	uint64_t (*granted)(const struct otte_source_grant *grant);
 	/* Whether its memory is still what was registered; else it is to be asked for back. */
@@ -239,6 +245,8 @@ struct otte_transport_ops {
 	void (*recall)(struct otte_transport *transport, uint64_t region);
 	/* Source: serve an accepted lane on `fd`. 0: the descriptor is the transport's. */
 	int (*accept_lane)(struct otte_transport *transport, void *peer, int fd);
+	/* Likewise one of LEND frames. NULL: not by this transport. */
+	int (*accept_lender)(struct otte_transport *transport, void *peer, int fd);
 	/* Shut down the lanes of `peer`; lane_closed() follows for each. */
 	void (*drop_lanes)(struct otte_transport *transport, void *peer);
 	/* Close source lanes that stalled. The thread of loop `index` calls it now and then. */

@@ -98,8 +98,13 @@ static int accept_lane(struct otte_transport *transport, void *peer, int fd)
 
 	getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length);
 	if (domain == AF_UNIX)
-		return local_source_accept(local, peer, fd);
+		return local_source_accept(local, peer, fd, false);
 	return local->next->ops->accept_lane(local->next, peer, fd);
+}
+
+static int accept_lender(struct otte_transport *transport, void *peer, int fd)
+{
+	return local_source_accept(to_local(transport), peer, fd, true);
 }
 
 static void drop_lanes(struct otte_transport *transport, void *peer)
@@ -155,6 +160,7 @@ const struct otte_transport_ops otte_local_transport = {
 	.cancel = local_copy_cancel,
 	.recall = recall,
 	.accept_lane = accept_lane,
+	.accept_lender = accept_lender,
 	.drop_lanes = drop_lanes,
 	.source_tick = source_tick,
 	.counters = counters,

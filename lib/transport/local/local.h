@@ -43,18 +43,18 @@
 
 /* Of an op that is said: OTTE_READ or OTTE_WRITE; and that it is to be mapped, of the module's loans. */
 #define LOCAL_OP 1u
-#define LOCAL_OP_MAPPED 2u
+#define LOCAL_OP_MAPPED OTTE_LEND_MAPPED
 
 enum local_type {
-	LOCAL_ASK = 1,    /* op, region */
+	LOCAL_ASK = OTTE_LEND_ASK,
 	/*
-	 * op, region, status; 0: id, owner, offset, length, and LOCAL_FDS descriptors: the memory and the table of its
-	 * uses; or loan, and the table twice
+	 * On a socket, of status 0, with LOCAL_FDS descriptors: the memory and the table of its uses; or with a loan,
+	 * and the table twice.
 	 */
-	LOCAL_GRANT = 2,
-	LOCAL_RECALL = 3, /* id */
-	LOCAL_RETURN = 4, /* id; 0: of everything that ever came, by earlier connections of the session too */
-	LOCAL_COUNT = 5,  /* id: requests, offset: bytes read, length: bytes written */
+	LOCAL_GRANT = OTTE_LEND_GRANT,
+	LOCAL_RECALL = OTTE_LEND_RECALL,
+	LOCAL_RETURN = OTTE_LEND_RETURN, /* by earlier connections of the session too */
+	LOCAL_COUNT = OTTE_LEND_COUNT,
 };
 
 struct local_message {
@@ -68,7 +68,7 @@ struct local_message {
 	uint64_t offset;
 	uint64_t length;
 	uint64_t loan;
-	uint64_t reserved;
+	uint64_t uses; /* in frames: the loan of the table */
 };
 _Static_assert(sizeof(struct local_message) == 64, "a message has 64 bytes");
 
@@ -79,6 +79,13 @@ int local_send(int fd, const struct local_message *message, const int *fds);
  * nothing will come any more; -EIO: nothing has come; -EPROTO: something else has. All with the text set.
  */
 int local_receive(int fd, struct local_message *message, int fds[LOCAL_FDS]);
+
+/*
+ * The same over either kind of connection: in the LEND frames of a stream, unless that is NULL. What is said may be
+ * left in the stream, to go with what is said next, or with otte_stream_flush().
+ */
+int local_say(int fd, struct otte_stream *frames, const struct local_message *message, const int *fds);
+int local_hear(int fd, struct otte_stream *frames, struct local_message *message, int fds[LOCAL_FDS]);
 
 /* Whether the process at the other end is of our user, or root's. -EPERM names it. */
 int local_check_user(int fd);
@@ -141,6 +148,8 @@ struct local_grant {
 	uint64_t offset, length; /* of the region in the allocation */
 	uint8_t *bytes;         /* of the region */
 	struct otte_uses *uses;
+	uint64_t uses_length;   /* of its mapping */
+	uint64_t uses_loan;     /* it is the module's; 0: of a descriptor */
 	int fd;                 /* of the allocation */
 	struct otte_ledger_client *client; /* who borrowed `loan` of the module; NULL: it is mapped itself */
 	uint64_t loan;
@@ -181,7 +190,9 @@ struct local_peer {
 	uint32_t leaving;       /* grants that are; with none left and DOWN the connection is closed */
 	uint64_t lender;        /* READY: the peer's client of our module, attested; 0: not known */
 	uint64_t since_ns;      /* HELLO: begun; DOWN: tried again from then on */
-	struct otte_stream hello;
+	bool framed;            /* the connection is a lane of LEND frames, not a UNIX socket */
+	bool welcomed;          /* and has been READY */
+	struct otte_stream stream; /* HELLO; framed: as long as the connection */
 };
 
 int local_peer_open(struct otte_transport *transport, struct otte_control_client *control,
@@ -202,11 +213,16 @@ void local_peer_count(struct local_peer *peer, const struct otte_work *work);
 
 /* ---- Grants, by the way the bytes are reached ---- */
 
+static inline struct otte_stream *local_peer_frames(struct local_peer *peer)
+{
+	return peer->framed ? &peer->stream : NULL;
+}
+
 /* Map or borrow what a GRANT brought; the descriptors stay the caller's. Under peer->lock. */
 int local_way_map(const struct local_peer *peer, struct local_grant *grant,
 		  const struct local_message *message, const int fds[LOCAL_FDS]);
 /* Unmap it; what was borrowed is settled by our receipt. */
-void local_way_unmap(struct local_grant *grant);
+void local_way_unmap(const struct local_peer *peer, struct local_grant *grant);
 /*
  * Move `length` bytes of the work from own.moved on, and count them there. 0, or -ESTALE: local or lent memory went
  * away; -EKEYREVOKED: it is lent no longer.
@@ -237,7 +253,8 @@ void local_copy_fail(struct local_peer *peer, int code);
 
 int local_source_open(struct local *local);
 void local_source_close(struct local *local);
-int local_source_accept(struct local *local, void *peer, int fd);
+/* `framed`: of LEND frames; else a UNIX socket. */
+int local_source_accept(struct local *local, void *peer, int fd, bool framed);
 void local_source_drop(struct local *local, void *peer);
 void local_source_recall(struct local *local, uint64_t region);
 void local_source_tick(struct local *local, uint64_t now_ns);

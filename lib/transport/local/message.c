@@ -102,6 +102,83 @@ int local_receive(int fd, struct local_message *message, int fds[LOCAL_FDS])
 	return otte_fail(-EPROTO, "a message of a peer of this host has %zd bytes or another magic", n);
 }
 
+static int say_framed(struct otte_stream *frames, const struct local_message *message)
+{
+	const struct otte_frame frame = { .type = OTTE_FRAME_LEND, .length = OTTE_LEND_BYTES };
+	const struct otte_lend lend = {
+		.type = message->type,
+		.op = message->op,
+		.status = message->status,
+		.owner = message->owner,
+		.id = message->id,
+		.region = message->region,
+		.offset = message->offset,
+		.length = message->length,
+		.loan = message->loan,
+		.uses = message->uses,
+	};
+	uint8_t bytes[OTTE_LEND_BYTES];
+	int ret;
+
+	ret = otte_stream_flush(frames);
+	if (ret)
+		return ret < 0 ? ret : -EAGAIN;
+	otte_lend_encode(&lend, bytes, sizeof(bytes));
+	ret = otte_stream_send(frames, &frame, bytes);
+	return ret < 0 ? ret : 0;
+}
+
+int local_say(int fd, struct otte_stream *frames, const struct local_message *message, const int *fds)
+{
+	return frames ? say_framed(frames, message) : local_send(fd, message, fds);
+}
+
+static int hear_framed(struct otte_stream *frames, struct local_message *message)
+{
+	struct otte_frame frame;
+	const uint8_t *payload;
+	struct otte_lend lend;
+	int ret;
+
+	ret = otte_stream_receive(frames, &frame, &payload);
+	if (ret == 0 || ret == -ECONNRESET)
+		return ret;
+	if (ret == -ENOMEM)
+		return -EIO;
+	if (ret < 0)
+		return ret == -EPROTO || ret == -EPROTONOSUPPORT || ret == -EMSGSIZE ? -EPROTO : -ECONNRESET;
+	if (frame.type != OTTE_FRAME_LEND)
+		return otte_fail(-EPROTO, "frame type %u on a lane for loans", frame.type);
+	ret = otte_lend_decode(payload, frame.length, &lend);
+	if (ret)
+		return ret;
+	*message = (struct local_message){
+		.magic = LOCAL_MAGIC,
+		.type = lend.type,
+		.op = lend.op,
+		.status = lend.status,
+		.owner = lend.owner,
+		.id = lend.id,
+		.region = lend.region,
+		.offset = lend.offset,
+		.length = lend.length,
+		.loan = lend.loan,
+		.uses = lend.uses,
+	};
+	return 1;
+}
+
+int local_hear(int fd, struct otte_stream *frames, struct local_message *message, int fds[LOCAL_FDS])
+{
+	int i;
+
+	if (!frames)
+		return local_receive(fd, message, fds);
+	for (i = 0; i < LOCAL_FDS; i++)
+		fds[i] = -1;
+	return hear_framed(frames, message);
+}
+
 int local_check_user(int fd)
 {
 	struct ucred peer;

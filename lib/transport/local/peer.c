@@ -9,6 +9,8 @@
  * receipt is sent, for the source settles by it.
  */
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -48,6 +50,12 @@ static struct otte_loop *loop_of(const struct local_peer *peer)
 /* ---- What is told ---- */
 
 /* Under lock. */
+static int say(struct local_peer *peer, const struct local_message *message)
+{
+	return local_say(peer->lane.fd, local_peer_frames(peer), message, NULL);
+}
+
+/* Under lock. */
 static void tell_counts(struct local_peer *peer)
 {
 	const struct local_message message = {
@@ -58,7 +66,7 @@ static void tell_counts(struct local_peer *peer)
 		.length = peer->write_bytes,
 	};
 
-	if (!peer->requests || peer->lane.fd < 0 || local_send(peer->lane.fd, &message, NULL))
+	if (!peer->requests || peer->lane.fd < 0 || (peer->framed && !peer->welcomed) || say(peer, &message))
 		return;
 	peer->requests = peer->read_bytes = peer->write_bytes = 0;
 }
@@ -84,19 +92,17 @@ static int tell_returned(struct local_peer *peer, uint64_t id)
 	};
 
 	tell_counts(peer);
-	return local_send(peer->lane.fd, &message, NULL);
+	return say(peer, &message);
 }
 
 /* ---- The end of grants, and of the connection ---- */
 
-/* Under lock: nothing is mapped any more. The receipt of all is the last thing that is said. */
-static void close_lane(struct local_peer *peer)
+/* Under lock. */
+static void say_last(struct local_peer *peer)
 {
 	struct pollfd room = { .fd = peer->lane.fd, .events = POLLOUT };
 	int i, ret;
 
-	if (peer->lane.fd < 0)
-		return;
 	/* What fails for any reason but the source's end is tried again: without it the source waits for ours. */
 	for (i = 0; i < LAST_TRIES; i++) {
 		ret = tell_returned(peer, 0);
@@ -104,6 +110,19 @@ static void close_lane(struct local_peer *peer)
 			break;
 		poll(&room, 1, LAST_MS);
 	}
+	for (i = 0; peer->framed && i < LAST_TRIES && otte_stream_flush(&peer->stream) == 1; i++)
+		poll(&room, 1, LAST_MS);
+}
+
+/* Under lock: nothing is mapped any more. The receipt of all is the last thing that is said. */
+static void close_lane(struct local_peer *peer)
+{
+	if (peer->lane.fd < 0)
+		return;
+	if (!peer->framed || peer->welcomed)
+		say_last(peer);
+	if (peer->framed)
+		otte_stream_fini(&peer->stream);
 	otte_fd_close(peer->lane.fd);
 	peer->lane.fd = -1;
 	peer->requests = peer->read_bytes = peer->write_bytes = 0;
@@ -126,7 +145,7 @@ static void free_grant(struct local_peer *peer, struct local_grant *grant)
 /* Under lock: the last user of a grant that leaves has gone. */
 static void give_back(struct local_peer *peer, struct local_grant *grant)
 {
-	local_way_unmap(grant);
+	local_way_unmap(peer, grant);
 	peer->leaving--;
 	if (peer->state == LOCAL_READY)
 		return_one(peer, grant->id);
@@ -172,8 +191,8 @@ static void take_down(struct local_peer *peer)
 	if (peer->state == LOCAL_DOWN)
 		return;
 	again_ns = peer->state == LOCAL_READY ? config->reconnect_min_ns : config->reconnect_max_ns;
-	if (peer->state == LOCAL_HELLO)
-		otte_stream_fini(&peer->hello);
+	if (peer->state == LOCAL_HELLO && !peer->framed)
+		otte_stream_fini(&peer->stream);
 	otte_loop_remove(loop_of(peer), &peer->lane);
 	peer->state = LOCAL_DOWN;
 	atomic_store(&peer->base.indirect, OTTE_INDIRECT_NEVER);
@@ -209,33 +228,64 @@ static int connect_lane(struct local_peer *peer, int *out)
 	return ret;
 }
 
-/* Under lock. */
-static int say_hello(struct local_peer *peer)
+/* Where the control connection goes, which may be through other namespaces. Never waits. */
+static int connect_framed(const struct otte_client_address *to, int *out)
 {
-	struct otte_frame frame = { .type = OTTE_FRAME_LANE, .length = OTTE_LANE_HELLO_BYTES };
+	int fd, one = 1, ret;
+
+	fd = otte_fd_socket(to->address.ss_family, SOCK_STREAM);
+	if (fd < 0)
+		return otte_fail(-errno, "socket: %m");
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	if (connect(fd, (const struct sockaddr *)&to->address, to->length) < 0 && errno != EINPROGRESS) {
+		ret = otte_fail(-errno, "connect: %m");
+		otte_fd_close(fd);
+		return ret;
+	}
+	*out = fd;
+	return 0;
+}
+
+/* Under lock. */
+static int say_hello(struct local_peer *peer, bool framed)
+{
+	struct otte_frame frame = {
+		.type = framed ? OTTE_FRAME_LANE_LEND : OTTE_FRAME_LANE,
+		.length = OTTE_LANE_HELLO_BYTES,
+	};
 	uint8_t out[OTTE_LANE_HELLO_BYTES];
-	struct otte_client_address unused;
+	struct otte_client_address to;
 	struct otte_lane_hello hello;
 	int ret;
 
-	ret = otte_control_client_lane(peer->control, &hello, &unused);
+	ret = otte_control_client_lane(peer->control, framed, &hello, &to);
+	if (!ret)
+		ret = framed ? connect_framed(&to, &peer->lane.fd) : connect_lane(peer, &peer->lane.fd);
 	if (ret)
 		return ret;
-	ret = connect_lane(peer, &peer->lane.fd);
-	if (ret)
-		return ret;
+	peer->framed = framed;
+	peer->welcomed = false;
 	otte_lane_hello_encode(&hello, out, sizeof(out));
-	otte_stream_init(&peer->hello, peer->lane.fd, HELLO_BYTES, HELLO_BYTES);
-	ret = otte_stream_send(&peer->hello, &frame, out);
-	if (ret == 0)
-		ret = otte_loop_add(loop_of(peer), &peer->lane, EPOLLIN);
+	otte_stream_init(&peer->stream, peer->lane.fd, HELLO_BYTES, HELLO_BYTES);
+	/* What waits for the connection goes once there is one. */
+	ret = otte_stream_send(&peer->stream, &frame, out);
+	if (ret == 0 || (ret == 1 && framed))
+		ret = otte_loop_add(loop_of(peer), &peer->lane, EPOLLIN | (ret ? EPOLLOUT : 0u));
 	if (ret) {
-		otte_stream_fini(&peer->hello);
+		otte_stream_fini(&peer->stream);
 		otte_fd_close(peer->lane.fd);
 		peer->lane.fd = -1;
 		return ret < 0 ? ret : otte_fail(-ECONNRESET, "no room for a hello");
 	}
 	return 0;
+}
+
+/* Under lock. Within this network namespace first, where that can do more. */
+static int say_a_hello(struct local_peer *peer, bool trusted, bool lends)
+{
+	int ret = trusted ? say_hello(peer, false) : 0;
+
+	return lends && (ret || !trusted) ? say_hello(peer, true) : ret;
 }
 
 /* Under lock. */
@@ -274,12 +324,13 @@ static void begin(struct local_peer *peer)
 	const struct otte_identity *theirs = &peer->control->welcome.identity;
 	const struct otte_transport_env *env = &peer->local->env;
 	uint64_t lender = env->client ? peer->control->attested : 0;
+	bool lends = lender && peer->control->lends;
+	bool trusted = env->config->local_trusted &&
+		       !memcmp(theirs->boot_id, env->identity->boot_id, sizeof(theirs->boot_id));
 	bool say = false;
 	int ret = 0;
 
-	if (memcmp(theirs->boot_id, env->identity->boot_id, sizeof(theirs->boot_id)))
-		return;
-	if (!lender && !env->config->local_trusted)
+	if (!lends && !trusted)
 		return;
 	pthread_mutex_lock(&peer->lock);
 	peer->stopped = false;
@@ -288,7 +339,7 @@ static void begin(struct local_peer *peer)
 		peer->since_ns = otte_now_ns();
 		ret = open_kick(peer);
 		if (!ret)
-			ret = say_hello(peer);
+			ret = say_a_hello(peer, trusted, lends);
 		if (!ret)
 			peer->state = LOCAL_HELLO;
 		else
@@ -366,7 +417,7 @@ static int take_message(struct local_peer *peer)
 	struct local_message message;
 	int fds[LOCAL_FDS], ret, i;
 
-	ret = local_receive(peer->lane.fd, &message, fds);
+	ret = local_hear(peer->lane.fd, local_peer_frames(peer), &message, fds);
 	if (ret <= 0)
 		return ret;
 	if (message.type == LOCAL_GRANT)
@@ -381,6 +432,15 @@ static int take_message(struct local_peer *peer)
 	return ret < 0 ? ret : 1;
 }
 
+/* Under lock. 0: it is said; 1: not yet. */
+static int flush_hello(struct local_peer *peer)
+{
+	bool waited = peer->stream.tx;
+	int ret = otte_stream_flush(&peer->stream);
+
+	return ret || !waited ? ret : otte_loop_change(loop_of(peer), &peer->lane, EPOLLIN);
+}
+
 /* Under lock. */
 static int take_welcome(struct local_peer *peer)
 {
@@ -388,12 +448,17 @@ static int take_welcome(struct local_peer *peer)
 	const uint8_t *payload;
 	int ret;
 
-	ret = otte_stream_receive(&peer->hello, &frame, &payload);
+	ret = flush_hello(peer);
+	if (ret)
+		return ret < 0 ? ret : 0;
+	ret = otte_stream_receive(&peer->stream, &frame, &payload);
 	if (ret <= 0)
 		return ret;
 	if (frame.type != OTTE_FRAME_LANE_READY)
 		return otte_fail(-EPROTO, "a lane's hello is answered with frame type %u", frame.type);
-	otte_stream_fini(&peer->hello);
+	if (!peer->framed)
+		otte_stream_fini(&peer->stream);
+	peer->welcomed = true;
 	peer->state = LOCAL_READY;
 	atomic_store(&peer->base.indirect, 0);
 	/* The last connection may have been lost with its receipts; all that it brought is unmapped. */
@@ -497,7 +562,7 @@ static int ask(struct local_peer *peer, const struct otte_work *work, bool mappe
 		return otte_fail(-ENOMEM, "no memory for a grant");
 	}
 	welcome(peer, true);
-	ret = local_send(peer->lane.fd, &message, NULL);
+	ret = say(peer, &message);
 	if (ret) {
 		leave(peer, grant);
 		return otte_fail(ret, "a peer of this host does not take what is said to it");
@@ -658,6 +723,8 @@ void local_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
 	if (peer->state != LOCAL_DOWN && overdue(peer, now_ns))
 		take_down(peer);
 	tell_counts(peer);
+	if (peer->framed && peer->state == LOCAL_READY)
+		otte_stream_flush(&peer->stream);
 	again = peer->state == LOCAL_DOWN && !peer->stopped && peer->since_ns <= now_ns;
 	pthread_mutex_unlock(&peer->lock);
 	if (again)
@@ -672,6 +739,8 @@ void local_peer_close(struct otte_transport_peer *base)
 	if (peer->kick.fd >= 0)
 		otte_loop_remove(loop_of(peer), &peer->kick);
 	otte_fd_close(peer->kick.fd);
+	if (peer->lane.fd >= 0 && peer->framed)
+		otte_stream_fini(&peer->stream);
 	otte_fd_close(peer->lane.fd);
 	welcome(peer, false);
 	pthread_mutex_destroy(&peer->lock);

@@ -12,10 +12,15 @@
  * once. A peer that lives and connects again says what it has given back of what it was lent before. What neither
  * comes back nor is heard of for control.timeout_ms is recorded as retained, until it does.
  *
+ * A lane of LEND frames has no process to be watched, which may be of another namespace. DYING it waits for what the
+ * module says of its loans, which is not a matter of lanes.
+ *
  * Locks: local.lock > lane.lock > source_peer.lock and below. An ASK is answered under lane.lock, so that who asks
  * back finds every grant whose region was still to be found when it was made.
  */
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -32,6 +37,8 @@
 /* One lane is heard so often before the others have their turn. */
 #define ROUND_MESSAGES 64
 #define FAILURES 16
+/* Of frames that are said and not yet sent, and of the largest that is heard. */
+#define FRAME_BYTES 4096
 /* Without descriptors nobody is accepted for so long. */
 #define PAUSE_NS (100 * NSEC_PER_MSEC)
 
@@ -58,11 +65,13 @@ struct local_lane {
 	struct otte_retired retired;
 	struct local *local;
 	void *peer;             /* what accept_lane() was given */
-	pid_t pid;
+	pid_t pid;              /* of a UNIX socket */
+	bool framed;            /* it is a lane of LEND frames: the module says when the peer has ended */
 	uint32_t owner;         /* in tables of uses */
 	/* The rest; the loop's thread alone changes it, but for what is wanted back. */
 	pthread_mutex_t lock;
 	enum lane_state state;
+	struct otte_stream stream; /* framed */
 	uint64_t last_id;
 	uint64_t silent_ns;     /* since when nothing is lent; 0: OPEN */
 	bool watched;           /* DYING: the end of the process will be seen */
@@ -81,8 +90,15 @@ static void free_lane(struct otte_retired *retired)
 {
 	struct local_lane *lane = container_of(retired, struct local_lane, retired);
 
+	otte_stream_fini(&lane->stream);
 	pthread_mutex_destroy(&lane->lock);
 	free(lane);
+}
+
+/* Under lane.lock. */
+static int say(struct local_lane *lane, const struct local_message *message, const int *fds)
+{
+	return local_say(lane->watch.fd, lane->framed ? &lane->stream : NULL, message, fds);
 }
 
 /* ---- Grants ---- */
@@ -104,10 +120,13 @@ static void give_back_all(struct local_lane *lane, bool returned)
 		give_back(lane, lent, returned);
 }
 
-/* Under lane.lock: neither a receipt is to come, nor the end of the process to be seen. */
+/*
+ * Under lane.lock: neither a receipt is to come, nor the end of the process to be seen. Where the module tells that end
+ * it does so whether or not there is a lane.
+ */
 static bool is_idle(const struct local_lane *lane)
 {
-	return !lane->lents && !lane->revoked;
+	return !lane->lents && (!lane->revoked || (lane->framed && lane->state == LANE_DYING));
 }
 
 /* Under lane.lock: what finds no room is said with the next tick. */
@@ -125,7 +144,7 @@ static void say_recalls(struct local_lane *lane)
 		};
 
 		if (lent->wanted_ns && !lent->recalled)
-			lent->recalled = !local_send(lane->watch.fd, &message, NULL);
+			lent->recalled = !say(lane, &message, NULL);
 	}
 }
 
@@ -179,7 +198,8 @@ static int lend(struct local_lane *lane, uint64_t region, uint16_t op, struct ot
 	record = calloc(1, sizeof(*record));
 	if (!record)
 		return otte_fail(-ENOMEM, "no memory for a grant");
-	ret = source->grant(lane->peer, region, op & LOCAL_OP, op & LOCAL_OP_MAPPED, lent);
+	ret = source->grant(lane->peer, region, op & LOCAL_OP, op & LOCAL_OP_MAPPED,
+			    lane->framed ? lane->owner : 0, lent);
 	if (ret) {
 		free(record);
 		return ret;
@@ -211,7 +231,7 @@ static void answer_ask(struct local_lane *lane, const struct local_message *aske
 	message.status = lane->state == LANE_OPEN ?
 				 lend(lane, asked->region, asked->op, &lent) : -ESHUTDOWN;
 	if (message.status) {
-		if (local_send(lane->watch.fd, &message, NULL))
+		if (say(lane, &message, NULL))
 			hang_up(lane);
 		return;
 	}
@@ -220,9 +240,10 @@ static void answer_ask(struct local_lane *lane, const struct local_message *aske
 	message.offset = lent.offset;
 	message.length = lent.length;
 	message.loan = lent.loan;
+	message.uses = lent.uses_loan;
 	fds[0] = lent.loan ? lent.uses_fd : lent.fd;
 	fds[1] = lent.uses_fd;
-	if (local_send(lane->watch.fd, &message, fds)) {
+	if (say(lane, &message, fds)) {
 		/* It never left us. */
 		HASH_FIND(hh, lane->lents, &message.id, sizeof(message.id), record);
 		give_back(lane, record, true);
@@ -295,6 +316,8 @@ static void end_lane(struct local_lane *lane)
 
 static void watch_process(struct local_lane *lane)
 {
+	if (lane->framed)
+		return;
 	lane->watched = otte_loop_add(loop_of(lane->local), &lane->process, EPOLLIN) == 0;
 }
 
@@ -329,6 +352,15 @@ static void settle_earlier(struct local_lane *lane)
 	}
 }
 
+static void say_cut_off(const struct local_lane *lane)
+{
+	if (lane->framed)
+		otte_log(OTTE_LOG_WARNING, "a borrower of this host is cut off: %s", otte_error_text());
+	else
+		otte_log(OTTE_LOG_WARNING, "process %d of this host is cut off: %s", lane->pid,
+			 otte_error_text());
+}
+
 static void lane_ready(struct otte_watch *watch, uint32_t events)
 {
 	struct local_lane *lane = container_of(watch, struct local_lane, watch);
@@ -342,7 +374,7 @@ static void lane_ready(struct otte_watch *watch, uint32_t events)
 		return;
 	pthread_mutex_lock(&lane->lock);
 	for (messages = 0; messages < ROUND_MESSAGES && ret == 1; messages++) {
-		ret = local_receive(watch->fd, &message, fds);
+		ret = local_hear(watch->fd, lane->framed ? &lane->stream : NULL, &message, fds);
 		for (i = 0; i < LOCAL_FDS; i++)
 			if (fds[i] >= 0)
 				close(fds[i]);
@@ -359,8 +391,7 @@ static void lane_ready(struct otte_watch *watch, uint32_t events)
 	lane->returned_all = false;
 	if (ret == -EPROTO) {
 		atomic_fetch_add(&lane->local->bad_frames, 1);
-		otte_log(OTTE_LOG_WARNING, "process %d of this host is cut off: %s", lane->pid,
-			 otte_error_text());
+		say_cut_off(lane);
 	}
 	if (idle && (ret < 0 || lane->state == LANE_CLOSING))
 		end_lane(lane);
@@ -383,27 +414,48 @@ static void process_ended(struct otte_watch *watch, uint32_t events)
 	end_lane(lane);
 }
 
-static int create_lane(struct local *local, void *peer, int fd, struct local_lane **out)
+/* Of a UNIX socket: its process, to be watched. */
+static int find_process(struct local_lane *lane, int fd)
 {
 	struct ucred credentials;
 	socklen_t length = sizeof(credentials);
-	struct local_lane *lane;
-	int ret;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) < 0)
 		return otte_fail(-errno, "SO_PEERCRED: %m");
+	lane->process.fd = otte_fd_peer_pid(fd);
+	if (lane->process.fd < 0)
+		return otte_fail(-errno, "pidfd of process %d: %m", credentials.pid);
+	lane->pid = credentials.pid;
+	return 0;
+}
+
+static void start_frames(struct local_lane *lane, int fd)
+{
+	int one = 1;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	otte_stream_init(&lane->stream, fd, FRAME_BYTES, FRAME_BYTES);
+}
+
+static int create_lane(struct local *local, void *peer, int fd, bool framed, struct local_lane **out)
+{
+	struct local_lane *lane;
+	int ret;
+
 	lane = calloc(1, sizeof(*lane));
 	if (!lane)
 		return otte_fail(-ENOMEM, "no memory for a lane");
-	lane->process.fd = otte_fd_peer_pid(fd);
-	if (lane->process.fd < 0) {
-		ret = otte_fail(-errno, "pidfd of process %d: %m", credentials.pid);
+	lane->process.fd = -1;
+	ret = framed ? 0 : find_process(lane, fd);
+	if (ret) {
 		free(lane);
 		return ret;
 	}
+	if (framed)
+		start_frames(lane, fd);
+	lane->framed = framed;
 	lane->local = local;
 	lane->peer = peer;
-	lane->pid = credentials.pid;
 	do
 		lane->owner = ++local->owners & ((1u << 30) - 1);
 	while (lane->owner <= OTTE_USES_LENDER);
@@ -416,12 +468,12 @@ static int create_lane(struct local *local, void *peer, int fd, struct local_lan
 	return 0;
 }
 
-int local_source_accept(struct local *local, void *peer, int fd)
+int local_source_accept(struct local *local, void *peer, int fd, bool framed)
 {
 	struct local_lane *lane = NULL;
 	int ret;
 
-	ret = create_lane(local, peer, fd, &lane);
+	ret = create_lane(local, peer, fd, framed, &lane);
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&local->lock);
@@ -437,7 +489,7 @@ int local_source_accept(struct local *local, void *peer, int fd)
 		free_lane(&lane->retired);
 		return ret;
 	}
-	if (local->env.config->local_trusted)
+	if (!framed && local->env.config->local_trusted)
 		otte_log(OTTE_LOG_INFO,
 			 "process %d may map memory of this engine, whole allocations (local.trusted)",
 			 lane->pid);
@@ -484,6 +536,18 @@ static void want_stale(struct local_lane *lane)
 			want(lent);
 }
 
+/* Under lane.lock: what the module says is over, of a borrower that can send no receipts any more. */
+static void give_back_over(struct local_lane *lane)
+{
+	struct lent *lent, *next;
+
+	if (!lane->framed || lane->state != LANE_DYING)
+		return;
+	HASH_ITER(hh, lane->lents, lent, next)
+		if (lane->local->env.source.over(lent->grant))
+			give_back(lane, lent, true);
+}
+
 static bool passed(uint64_t since_ns, uint64_t now_ns, uint64_t limit_ns)
 {
 	return since_ns && now_ns - min_u64(now_ns, since_ns) > limit_ns;
@@ -514,6 +578,9 @@ static bool look_at(struct local_lane *lane, uint64_t now_ns)
 	bool over;
 
 	pthread_mutex_lock(&lane->lock);
+	if (lane->framed && lane->state < LANE_DYING)
+		otte_stream_flush(&lane->stream);
+	give_back_over(lane);
 	want_stale(lane);
 	say_recalls(lane);
 	revoke_overdue(lane, now_ns);
@@ -594,7 +661,8 @@ int local_source_open(struct local *local)
 
 	local->listener.fd = -1;
 	local->listener.ready = listener_ready;
-	if (!local->env.config->listen_address[0])
+	/* Loans of the module need none. */
+	if (!local->env.config->listen_address[0] || !local->env.config->local_trusted)
 		return 0;
 	local->listener.fd = otte_fd_socket(AF_UNIX, SOCK_STREAM);
 	if (local->listener.fd < 0)

@@ -61,7 +61,29 @@ static int map(int fd, uint64_t offset, uint64_t length, int protection, void **
 	return 0;
 }
 
-/* Under peer->lock. What another client offers is not what the peer has lent us, whoever says so. */
+/*
+ * Under peer->lock. A loan of the peer's, of at least `length` bytes. What another client offers is not what the peer
+ * has lent us, whoever says so.
+ */
+static int take_loan(const struct local_peer *peer, uint64_t loan, uint64_t length, uint32_t right,
+		     struct otte_borrowed *borrowed)
+{
+	struct otte_ledger_client *client = peer->local->env.client;
+	const struct otte_ledger_ops *ops;
+	int ret;
+
+	if (!client || !peer->lender)
+		return otte_fail(-EPROTO, "a loan of a peer that is no client of our module");
+	ops = client->ledger->ops;
+	ret = ops->loan_borrow(client, loan, peer->lender, borrowed);
+	if (ret)
+		return ret;
+	if (borrowed->length >= length && borrowed->right == right)
+		return 0;
+	ops->loan_settle(client, loan, OTTE_EVIDENCE_RETURNED);
+	return otte_fail(-EPROTO, "loan %lu is another than its grant", (unsigned long)loan);
+}
+
 static int borrow(const struct local_peer *peer, struct local_grant *grant, const struct local_message *message)
 {
 	struct otte_ledger_client *client = peer->local->env.client;
@@ -69,15 +91,13 @@ static int borrow(const struct local_peer *peer, struct local_grant *grant, cons
 	struct otte_borrowed borrowed;
 	int ret;
 
-	if (!client || !peer->lender)
-		return otte_fail(-EPROTO, "a loan of a peer that is no client of our module");
-	ops = client->ledger->ops;
-	ret = ops->loan_borrow(client, message->loan, peer->lender, &borrowed);
+	ret = take_loan(peer, message->loan, message->length, grant->key.op & LOCAL_OP, &borrowed);
 	if (ret)
 		return ret;
-	if (borrowed.length != message->length || borrowed.right != (grant->key.op & LOCAL_OP)) {
+	ops = client->ledger->ops;
+	if (borrowed.length != message->length) {
 		ops->loan_settle(client, message->loan, OTTE_EVIDENCE_RETURNED);
-		return otte_fail(-EPROTO, "loan %lu is another than its grant", (unsigned long)message->loan);
+		return otte_fail(-EPROTO, "loan %lu is longer than its grant", (unsigned long)message->loan);
 	}
 	grant->client = client;
 	grant->loan = message->loan;
@@ -92,16 +112,6 @@ static int borrow(const struct local_peer *peer, struct local_grant *grant, cons
 	grant->map_length = message->length;
 	grant->bytes = grant->map;
 	return 0;
-}
-
-static void settle(struct local_grant *grant)
-{
-	int ret = grant->client->ledger->ops->loan_settle(grant->client, grant->loan, OTTE_EVIDENCE_RETURNED);
-
-	/* Revoked meanwhile: it is settled. */
-	if (ret && ret != -ENOENT)
-		otte_log(OTTE_LOG_ERROR, "loan %lu cannot be given back: %s", (unsigned long)grant->loan,
-			 otte_error_text());
 }
 
 static int map_memory(const struct local_peer *peer, struct local_grant *grant,
@@ -131,19 +141,70 @@ static int map_memory(const struct local_peer *peer, struct local_grant *grant,
 	return 0;
 }
 
+static void settle_loan(struct otte_ledger_client *client, uint64_t loan)
+{
+	int ret = client->ledger->ops->loan_settle(client, loan, OTTE_EVIDENCE_RETURNED);
+
+	/* Revoked meanwhile: it is settled. */
+	if (ret && ret != -ENOENT)
+		otte_log(OTTE_LOG_ERROR, "loan %lu cannot be given back: %s", (unsigned long)loan,
+			 otte_error_text());
+}
+
+/* The lender's pages, which stay as long as they are mapped, whatever becomes of it. */
+static int borrow_uses(const struct local_peer *peer, struct local_grant *grant, uint64_t loan)
+{
+	struct otte_ledger_client *client = peer->local->env.client;
+	struct otte_borrowed borrowed;
+	void *uses;
+	int ret;
+
+	ret = take_loan(peer, loan, sizeof(*grant->uses), OTTE_LOAN_WRITE, &borrowed);
+	if (ret)
+		return ret;
+	ret = client->ledger->ops->loan_map(client, loan, &uses);
+	if (ret) {
+		settle_loan(client, loan);
+		return ret;
+	}
+	grant->uses = uses;
+	grant->uses_length = borrowed.length;
+	grant->uses_loan = loan;
+	return 0;
+}
+
+static int map_uses(struct local_grant *grant, int fd)
+{
+	void *uses;
+	int ret;
+
+	ret = check_memory(fd, 0, sizeof(*grant->uses));
+	if (ret)
+		return ret;
+	ret = map(fd, 0, sizeof(*grant->uses), PROT_READ | PROT_WRITE, &uses);
+	if (ret)
+		return ret;
+	grant->uses = uses;
+	grant->uses_length = sizeof(*grant->uses);
+	grant->uses_loan = 0;
+	return 0;
+}
+
+static void unmap_uses(const struct local_peer *peer, struct local_grant *grant)
+{
+	munmap(grant->uses, grant->uses_length);
+	if (grant->uses_loan)
+		settle_loan(peer->local->env.client, grant->uses_loan);
+}
+
 int local_way_map(const struct local_peer *peer, struct local_grant *grant,
 		  const struct local_message *message, const int fds[LOCAL_FDS])
 {
-	void *uses = NULL;
-	int ret = 0;
+	int ret;
 
 	if (!message->length || !message->owner || message->owner >= 1u << 30)
-		ret = otte_fail(-EPROTO, "a grant of no bytes or no owner");
-	if (!ret)
-		ret = check_memory(fds[1], 0, sizeof(*grant->uses));
-	if (ret)
-		return ret;
-	ret = map(fds[1], 0, sizeof(*grant->uses), PROT_READ | PROT_WRITE, &uses);
+		return otte_fail(-EPROTO, "a grant of no bytes or no owner");
+	ret = peer->framed ? borrow_uses(peer, grant, message->uses) : map_uses(grant, fds[1]);
 	if (ret)
 		return ret;
 	grant->fd = -1;
@@ -152,24 +213,23 @@ int local_way_map(const struct local_peer *peer, struct local_grant *grant,
 	else
 		ret = map_memory(peer, grant, message, fds[0]);
 	if (ret) {
-		munmap(uses, sizeof(*grant->uses));
+		unmap_uses(peer, grant);
 		return ret;
 	}
-	grant->uses = uses;
 	grant->offset = message->offset;
 	grant->length = message->length;
 	grant->owner = message->owner;
 	return 0;
 }
 
-void local_way_unmap(struct local_grant *grant)
+void local_way_unmap(const struct local_peer *peer, struct local_grant *grant)
 {
 	if (grant->map)
 		munmap(grant->map, grant->map_length);
-	munmap(grant->uses, sizeof(*grant->uses));
+	unmap_uses(peer, grant);
 	otte_fd_close(grant->fd);
 	if (grant->client)
-		settle(grant);
+		settle_loan(grant->client, grant->loan);
 }
 
 /* Whether it is still lent, and the owner still has it mapped. */

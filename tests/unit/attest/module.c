@@ -71,13 +71,14 @@ static int await(void *arg, const uint8_t nonce[OTTE_NONCE_BYTES], void **out)
 	return 0;
 }
 
-static int heard(void *arg, void *waiting, uint64_t *client)
+static int heard(void *arg, void *waiting, uint64_t *client, uint32_t *user)
 {
 	const struct wait *wait = waiting;
 
 	(void)arg;
 	pthread_mutex_lock(&lock);
 	*client = wait->disputed ? 0 : wait->from;
+	*user = 0;
 	pthread_mutex_unlock(&lock);
 	return *client ? 0 : -EAGAIN;
 }
@@ -186,11 +187,12 @@ static int await_nothing(void *arg, const uint8_t nonce[OTTE_NONCE_BYTES], void 
 
 static _Atomic uint64_t heard_always;
 
-static int hear_always(void *arg, void *wait, uint64_t *client)
+static int hear_always(void *arg, void *wait, uint64_t *client, uint32_t *user)
 {
 	(void)arg;
 	(void)wait;
 	*client = atomic_load(&heard_always);
+	*user = 0;
 	return 0;
 }
 

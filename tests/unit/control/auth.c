@@ -119,7 +119,7 @@ static void macs_are_those_of_another_implementation(void **state)
 	assert_hex(mac, expected_client);
 	otte_session_key(&key, client, server, mac);
 	assert_hex(mac, expected_session);
-	otte_lane_mac(key.secret, 0x0102030405060708, 2, mac);
+	otte_lane_mac(key.secret, false, 0x0102030405060708, 2, mac);
 	assert_hex(mac, expected_lane);
 }
 
@@ -190,12 +190,12 @@ static void a_lanes_mac_is_for_one_counter_of_one_session(void **state)
 	struct otte_key key = key_a();
 
 	(void)state;
-	otte_lane_mac(key.secret, 1, 2, mac);
-	otte_lane_mac(key.secret, 1, 3, other);
+	otte_lane_mac(key.secret, false, 1, 2, mac);
+	otte_lane_mac(key.secret, false, 1, 3, other);
 	assert_false(otte_mac_equal(mac, other));
-	otte_lane_mac(key.secret, 2, 2, other);
+	otte_lane_mac(key.secret, false, 2, 2, other);
 	assert_false(otte_mac_equal(mac, other));
-	otte_lane_mac(key.secret, 2, 1, other);
+	otte_lane_mac(key.secret, false, 2, 1, other);
 	assert_false(otte_mac_equal(mac, other));
 }
 

@@ -494,22 +494,22 @@ static void a_nonce_says_whose_it_is_to_whom_it_was_sent(void **unused)
 	assert_memory_equal(module[0], module[1], sizeof(module[0]));
 	assert_int_equal(w.ops->attest_await(w.client[LENDER], nonces[0], &ours), 0);
 	assert_int_equal(w.ops->attest_await(w.client[STRANGER], nonces[0], &others), 0);
-	assert_int_equal(w.ops->attest_heard(w.client[LENDER], ours, &from), -EAGAIN);
+	assert_int_equal(w.ops->attest_heard(w.client[LENDER], ours, &from, NULL), -EAGAIN);
 	/* What is not awaited is nothing; nor does it come as an event. */
 	assert_int_equal(w.ops->attest_send(w.client[BORROWER], w.id[LENDER], nonces[1]), 0);
-	assert_int_equal(w.ops->attest_heard(w.client[LENDER], ours, &from), -EAGAIN);
+	assert_int_equal(w.ops->attest_heard(w.client[LENDER], ours, &from, NULL), -EAGAIN);
 	assert_int_equal(w.ops->attest_send(w.client[BORROWER], w.id[LENDER], nonces[0]), 0);
-	assert_int_equal(w.ops->attest_heard(w.client[LENDER], ours, &from), 0);
+	assert_int_equal(w.ops->attest_heard(w.client[LENDER], ours, &from, NULL), 0);
 	assert_int_equal(from, w.id[BORROWER]);
 	expect_no_event(&w, LENDER);
-	assert_int_equal(w.ops->attest_heard(w.client[STRANGER], others, &from), -EAGAIN);
+	assert_int_equal(w.ops->attest_heard(w.client[STRANGER], others, &from, NULL), -EAGAIN);
 	/* Twice from one is once; from another one, too, it says nothing. */
 	assert_int_equal(w.ops->attest_send(w.client[BORROWER], w.id[LENDER], nonces[0]), 0);
 	expect_no_event(&w, LENDER);
-	assert_int_equal(w.ops->attest_heard(w.client[LENDER], ours, &from), 0);
+	assert_int_equal(w.ops->attest_heard(w.client[LENDER], ours, &from, NULL), 0);
 	assert_int_equal(w.ops->attest_send(w.client[STRANGER], w.id[LENDER], nonces[0]), 0);
 	expect_no_event(&w, LENDER);
-	assert_int_equal(w.ops->attest_heard(w.client[LENDER], ours, &from), -EAGAIN);
+	assert_int_equal(w.ops->attest_heard(w.client[LENDER], ours, &from, NULL), -EAGAIN);
 	w.ops->attest_forget(w.client[LENDER], ours);
 	w.ops->attest_forget(w.client[STRANGER], others);
 	close_world(&w);
@@ -533,14 +533,14 @@ static void a_nonce_for_nobody_or_too_many_are_refused(void **unused)
 	/* Who begins to await one reads what stands before it. */
 	assert_int_equal(w.ops->attest_await(w.client[LENDER], nonces[0], &attest), 0);
 	assert_int_equal(w.ops->attest_send(w.client[BORROWER], w.id[LENDER], nonces[0]), 0);
-	assert_int_equal(w.ops->attest_heard(w.client[LENDER], attest, &from), 0);
+	assert_int_equal(w.ops->attest_heard(w.client[LENDER], attest, &from, NULL), 0);
 	assert_int_equal(from, w.id[BORROWER]);
 	w.ops->attest_forget(w.client[LENDER], attest);
 	/* It was said, whatever became of who said it. */
 	assert_int_equal(w.ops->attest_await(w.client[LENDER], nonces[2], &attest), 0);
 	assert_int_equal(w.ops->attest_send(w.client[BORROWER], w.id[LENDER], nonces[2]), 0);
 	close_client(&w, BORROWER);
-	assert_int_equal(w.ops->attest_heard(w.client[LENDER], attest, &from), 0);
+	assert_int_equal(w.ops->attest_heard(w.client[LENDER], attest, &from, NULL), 0);
 	assert_int_equal(from, w.id[BORROWER]);
 	w.ops->attest_forget(w.client[LENDER], attest);
 	close_world(&w);

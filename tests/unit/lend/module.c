@@ -21,10 +21,25 @@ enum { STALE = 1, SUSPECT = 2 };
 int __wrap_otte_ledger_open(uint32_t kind, const struct otte_ledger_limits *limits, struct otte_ledger **out);
 void __wrap_otte_attestor_fill(struct otte_engine *engine, struct otte_attestor *attestor);
 
+int __real_otte_engine_create(const struct otte_config *config, struct otte_engine **out);
+int __wrap_otte_engine_create(const struct otte_config *config, struct otte_engine **out);
+
 struct script script;
+bool module_framed;
+
+/* One that asks only. */
+int __wrap_otte_engine_create(const struct otte_config *config, struct otte_engine **out)
+{
+	struct otte_config own = *config;
+
+	if (module_framed && !own.listen_address[0])
+		own.local_trusted = 0;
+	return __real_otte_engine_create(&own, out);
+}
 
 struct region {
 	uint64_t id, address;
+	bool table; /* of uses */
 	_Atomic uint64_t word;
 };
 
@@ -107,6 +122,17 @@ void module_revoke_all(void)
 			end(loans[i].id);
 }
 
+unsigned module_tables(void)
+{
+	unsigned i, count = 0;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < loan_count; i++)
+		count += loans[i].region->table && !loans[i].over;
+	pthread_mutex_unlock(&lock);
+	return count;
+}
+
 /* ---- Clients ---- */
 
 /* Those that are welcome, welcome() says; here all are. */
@@ -133,7 +159,8 @@ static int region_add(struct otte_ledger_client *client, const struct otte_regio
 	region->id = *id;
 	region->address = claim->address;
 	atomic_store(&region->word, 0);
-	if (claim->backing == OTTE_BACKING_PAGES)
+	region->table = claim->access == OTTE_REMOTE_WRITE;
+	if (claim->backing == OTTE_BACKING_PAGES && !region->table)
 		last = region;
 	pthread_mutex_unlock(&lock);
 	return 0;
@@ -253,13 +280,23 @@ static int loan_map(struct otte_ledger_client *borrower, uint64_t id, void **add
 			  MREMAP_MAYMOVE);
 	if (*address == MAP_FAILED)
 		return otte_fail(-errno, "mremap: %m");
-	atomic_fetch_add(&script.mapped, 1);
+	if (!loan->region->table)
+		atomic_fetch_add(&script.mapped, 1);
 	return 0;
 }
 
 static int loan_settle(struct otte_ledger_client *client, uint64_t id, enum otte_evidence evidence)
 {
 	int ret = real->loan_settle(client, id, evidence);
+
+	if (!ret)
+		end(id);
+	return ret;
+}
+
+static int loan_withdraw(struct otte_ledger_client *client, uint64_t id)
+{
+	int ret = real->loan_withdraw(client, id);
 
 	if (!ret)
 		end(id);
@@ -311,6 +348,7 @@ static int open_shared(const struct otte_ledger_limits *limits)
 	ops.loan_copy = loan_copy;
 	ops.loan_map = loan_map;
 	ops.loan_settle = loan_settle;
+	ops.loan_withdraw = loan_withdraw;
 	ops.loan_revoke = loan_revoke;
 	ledger->ops = &ops;
 	return 0;
@@ -357,13 +395,14 @@ static int await(void *arg, const uint8_t nonce[OTTE_NONCE_BYTES], void **out)
 	return 0;
 }
 
-static int heard(void *arg, void *waiting, uint64_t *client)
+static int heard(void *arg, void *waiting, uint64_t *client, uint32_t *user)
 {
 	const struct wait *wait = waiting;
 
 	(void)arg;
 	pthread_mutex_lock(&lock);
 	*client = wait->from;
+	*user = script.user;
 	pthread_mutex_unlock(&lock);
 	return *client ? 0 : -EAGAIN;
 }
@@ -401,6 +440,7 @@ void __wrap_otte_attestor_fill(struct otte_engine *engine, struct otte_attestor 
 		.arg = engine,
 		.client = real->client_id(engine->client),
 		.module = { 7 },
+		.lends = !atomic_load(&script.old),
 		.await = await,
 		.heard = heard,
 		.forget = forget,

@@ -18,14 +18,21 @@ struct script {
 	_Atomic unsigned copied, looked, mapped;
 	_Atomic bool refuses; /* offers, for want of quota */
 	_Atomic bool drains;  /* a revoked loan has a copy on its way */
+	_Atomic bool old;     /* engines that are made now know of no lanes for loans */
+	_Atomic uint32_t user; /* of every client, as it is attested */
 };
 
 extern struct script script;
+
+/* From the next engines on requesters say what they say over lanes of frames; sources lend memory that can be shared. */
+extern bool module_framed;
 
 void module_reset(void);
 /* Of the region that was added last and is to be lent. */
 void module_unmap(void);
 void module_suspect(void);
+/* Loans of tables of uses that live. */
+unsigned module_tables(void);
 /* Takes every loan to local clients away. */
 void module_revoke_all(void);
 

@@ -1346,7 +1346,7 @@ static int map_grant(int memory, int uses, uint64_t offset, uint64_t length, uin
 	int ret = local_way_map(&peer, &grant, &message, fds);
 
 	if (!ret)
-		local_way_unmap(&grant);
+		local_way_unmap(&peer, &grant);
 	return ret;
 }
 
@@ -1480,7 +1480,7 @@ static int forge_lane(struct pair *pair)
 	unsigned length;
 	int fd;
 
-	assert_int_equal(otte_control_client_lane(control, &hello, &unused), 0);
+	assert_int_equal(otte_control_client_lane(control, false, &hello, &unused), 0);
 	otte_frame_encode(&frame, bytes);
 	otte_lane_hello_encode(&hello, bytes + OTTE_FRAME_HEADER, OTTE_LANE_HELLO_BYTES);
 	length = local_address(&control->welcome.identity, &address);
