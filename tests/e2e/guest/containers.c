@@ -4,7 +4,8 @@
  * the device node and /proc. They share the slots of a domain, and lend memory to each other.
  *
  * What they tell each other goes through the module. A socket joins each to this test alone, which passes on client ids
- * as an orchestrator would, and hears what came of it.
+ * as an orchestrator would, and hears what came of it. Engines that lend to each other are joined by a pair of virtual
+ * links besides, over which they say what they ask for, but for no byte of it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,6 +23,7 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -85,6 +87,7 @@ static void set_root(void)
 	must(!chroot("/container") && !chdir("/"), "chroot");
 	must(!mkdir("/dev", 0755) && !mkdir("/proc", 0755), "folders");
 	must(!mknod("/dev/otte", S_IFCHR | 0666, node.st_rdev), "mknod");
+	must(!chmod("/dev/otte", 0666) && !chmod("/dev", 0755) && !chmod("/", 0755), "modes");
 }
 
 static void set_loopback(void)
@@ -305,6 +308,385 @@ static void containers_lend_memory_to_each_other(void **state)
 	finish(&second);
 }
 
+/* ---- Engines that borrow from each other ---- */
+
+#define ROUNDS 6
+#define LAPS_NS (200 * NSEC_PER_MSEC)
+
+struct where {
+	char address[OTTE_ADDRESS_MAX];
+	uint64_t epoch, region;
+};
+
+struct party {
+	struct otte_engine *engine;
+	struct otte_mem *lent_mem, *mem;
+	struct otte_region *lent, *local;
+	struct otte_segment *segment;
+	struct otte_batch *batch;
+	uint8_t *lent_bytes, *bytes;
+	uint64_t remote;
+};
+
+/* Who each is, set before it starts. */
+static struct {
+	unsigned number;
+	uid_t user;
+	bool same_user;
+} self;
+
+static void join_links(const struct container *first, const struct container *second)
+{
+	char command[512];
+
+	snprintf(command, sizeof(command),
+		 "ip link add va netns %d type veth peer name vb netns %d && "
+		 "nsenter -t %d -n ip addr add 10.9.0.1/24 dev va && nsenter -t %d -n ip link set va up && "
+		 "nsenter -t %d -n ip addr add 10.9.0.2/24 dev vb && nsenter -t %d -n ip link set vb up",
+		 first->pid, second->pid, first->pid, first->pid, second->pid, second->pid);
+	assert_int_equal(system(command), 0);
+}
+
+static uint64_t must_hear(int sock)
+{
+	uint64_t word;
+
+	must(read(sock, &word, sizeof(word)) == sizeof(word), "hear");
+	return word;
+}
+
+static void must_say(int sock, uint64_t word)
+{
+	must(write(sock, &word, sizeof(word)) == sizeof(word), "say");
+}
+
+static uint8_t *take_memory(struct party *party, unsigned access, struct otte_mem **mem, struct otte_region **region)
+{
+	struct otte_region_desc desc = { .length = SIZE, .access = access };
+
+	must(!otte_mem_alloc(party->engine, SIZE, 0, mem), "memory");
+	desc.mem = *mem;
+	must(!otte_region_register(party->engine, &desc, 1, region), "region");
+	return otte_mem_address(*mem);
+}
+
+static void open_party(struct party *party)
+{
+	struct otte_config config;
+
+	must(!setresgid(self.user, self.user, self.user) && !setresuid(self.user, self.user, self.user), "user");
+	must(!prctl(PR_SET_PDEATHSIG, SIGKILL), "death signal");
+	must(!otte_config_init(&config, sizeof(config)), "config");
+	configure(&config);
+	snprintf(config.listen_address, sizeof(config.listen_address), "10.9.0.%u", self.number);
+	config.local_pinned = 1;
+	config.local_map_repeats = 1;
+	config.control_timeout_ns = 2 * NSEC_PER_SEC;
+	must(!otte_engine_create(&config, &party->engine), "engine");
+	party->lent_bytes = take_memory(party, OTTE_REMOTE_READ | OTTE_REMOTE_WRITE, &party->lent_mem, &party->lent);
+	party->bytes = take_memory(party, OTTE_LOCAL_ONLY, &party->mem, &party->local);
+	must(!otte_batch_create(party->engine, 16, &party->batch), "batch");
+}
+
+static void tell_where(const struct party *party, int sock)
+{
+	struct where where = { .region = otte_region_id(party->lent) };
+
+	must(!otte_engine_address(party->engine, where.address, sizeof(where.address)), "address");
+	must(write(sock, &where, sizeof(where)) == sizeof(where), "say where");
+}
+
+static void connect_party(struct party *party, int sock)
+{
+	struct where where;
+
+	must(read(sock, &where, sizeof(where)) == sizeof(where), "hear where");
+	must(!otte_segment_open(party->engine, where.address, OTTE_EPOCH_ANY, 20 * SECOND, &party->segment),
+	     "segment");
+	party->remote = where.region;
+}
+
+/* Its code; *route is what moved it. */
+static int move(struct party *party, uint8_t op, uint64_t at, uint64_t length, uint32_t *route)
+{
+	const struct otte_request request = {
+		.segment = party->segment, .local = party->local, .local_offset = at,
+		.remote_region = party->remote, .remote_offset = at, .length = length, .op = op,
+	};
+	struct otte_task task;
+
+	must(!otte_batch_reset(party->batch), "reset");
+	otte_batch_run(party->batch, &request, 1, 10 * SECOND);
+	must(!otte_batch_task(party->batch, 0, &task), "task");
+	*route = task.transport;
+	return task.code;
+}
+
+static void moves_locally(struct party *party, uint8_t op, uint64_t at, uint64_t length)
+{
+	uint32_t route;
+	int code = move(party, op, at, length, &route);
+
+	errno = -code;
+	must(!code, op == OTTE_READ ? "read" : "write");
+	must(route == OTTE_TRANSPORT_LOCAL, "route");
+}
+
+static bool all(const uint8_t *bytes, uint64_t length, uint8_t value)
+{
+	return bytes[0] == value && !memcmp(bytes, bytes + 1, length - 1);
+}
+
+/* Whether a loan of a region is mapped here: the table of its uses is shorter. */
+static bool has_mapped_loan(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	unsigned long start, end;
+	char line[512];
+	bool found = false;
+
+	must(maps != NULL, "/proc/self/maps");
+	while (fgets(line, sizeof(line), maps))
+		found |= strstr(line, "/otte") && !strstr(line, "memfd") &&
+			 sscanf(line, "%lx-%lx", &start, &end) == 2 && end - start == SIZE;
+	fclose(maps);
+	return found;
+}
+
+static void close_source(struct party *party)
+{
+	must(!otte_region_unregister(&party->lent, 1, 10 * SECOND, NULL), "unregister");
+	must(!otte_mem_release(party->lent_mem), "release");
+}
+
+static void close_rest(struct party *party)
+{
+	must(!otte_batch_destroy(party->batch), "batch");
+	if (party->segment)
+		must(!otte_segment_close(party->segment), "segment");
+	must(!otte_region_unregister(&party->local, 1, 10 * SECOND, NULL), "unregister");
+	must(!otte_mem_release(party->mem), "release");
+	must(!otte_engine_destroy(party->engine), "destroy");
+}
+
+/* Each reads the lower half of what the other lends, and writes the upper one. */
+static void lend_and_borrow(int sock)
+{
+	uint8_t mine = (uint8_t)(16 * self.number), others = (uint8_t)(16 * (3 - self.number));
+	struct party party = { 0 };
+	unsigned i;
+
+	must_say(sock, 0);
+	must_hear(sock);
+	open_party(&party);
+	tell_where(&party, sock);
+	connect_party(&party, sock);
+	for (i = 0; i < ROUNDS; i++) {
+		memset(party.lent_bytes, mine + (int)i, SIZE / 2);
+		must_say(sock, i);
+		must_hear(sock);
+		memset(party.bytes, 0xee, SIZE / 2);
+		moves_locally(&party, OTTE_READ, 0, SIZE / 2);
+		must(all(party.bytes, SIZE / 2, (uint8_t)(others + i)), "bytes that were read");
+		memset(party.bytes + SIZE / 2, mine + (int)i + 8, SIZE / 2);
+		moves_locally(&party, OTTE_WRITE, SIZE / 2, 1);
+		moves_locally(&party, OTTE_WRITE, SIZE / 2, SIZE / 2);
+		must_say(sock, i);
+		must_hear(sock);
+		must(all(party.lent_bytes + SIZE / 2, SIZE / 2, (uint8_t)(others + i + 8)), "bytes that were written");
+	}
+	must(has_mapped_loan() == self.same_user, "mapped, or not");
+	must_say(sock, 0);
+	must_hear(sock);
+	/* One after the other: what is lent is asked back. */
+	if (self.number == 1)
+		close_source(&party);
+	must_say(sock, 0);
+	must_hear(sock);
+	if (self.number == 2)
+		close_source(&party);
+	must_say(sock, 0);
+	must_hear(sock);
+	close_rest(&party);
+}
+
+/* Reads and writes until it is killed, or cannot any more. */
+static void borrow_only(int sock)
+{
+	struct party party = { 0 };
+	uint32_t route;
+	unsigned i;
+	int code = 0;
+
+	must_say(sock, 0);
+	must_hear(sock);
+	open_party(&party);
+	connect_party(&party, sock);
+	moves_locally(&party, OTTE_READ, 0, SIZE);
+	moves_locally(&party, OTTE_WRITE, 0, SIZE);
+	must_say(sock, 0);
+	for (i = 0; !code; i++)
+		code = move(&party, i % 2, 0, SIZE, &route);
+	errno = -code;
+	must(code == -ECONNRESET || code == -ENOTCONN || code == -ESTALE, "the end of its peer");
+	close_source(&party);
+	close_rest(&party);
+}
+
+/* Once its borrower is gone it can use all of its memory itself, as a borrower of its own. */
+static void lend_only(int sock)
+{
+	struct party party = { 0 };
+	uint32_t route;
+	unsigned i;
+	int code = -EBUSY;
+
+	must_say(sock, 0);
+	must_hear(sock);
+	open_party(&party);
+	tell_where(&party, sock);
+	must_hear(sock); /* that the other is killed */
+	party.remote = otte_region_id(party.lent);
+	{
+		char address[OTTE_ADDRESS_MAX];
+
+		must(!otte_engine_address(party.engine, address, sizeof(address)), "address");
+		must(!otte_segment_open(party.engine, address, OTTE_EPOCH_ANY, 20 * SECOND, &party.segment), "own");
+	}
+	for (i = 0; i < 80 && code == -EBUSY; i++) {
+		usleep(50000);
+		code = move(&party, OTTE_WRITE, 0, SIZE, &route);
+	}
+	errno = -code;
+	must(!code, "its own use");
+	close_source(&party);
+	close_rest(&party);
+}
+
+static uint64_t usage(const char *resource)
+{
+	char path[96];
+	unsigned long long value = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/class/misc/otte/usage/%s", resource);
+	file = fopen(path, "r");
+	assert_non_null(file);
+	assert_int_equal(fscanf(file, "%llu", &value), 1);
+	fclose(file);
+	return value;
+}
+
+static void nothing_is_left(void)
+{
+	static const char *const resources[] = {
+		"clients", "regions", "pinned_bytes", "loans", "lent_bytes", "retained_bytes",
+	};
+	unsigned i, tries;
+
+	for (i = 0; i < ARRAY_SIZE(resources); i++) {
+		for (tries = 0; tries < 500 && usage(resources[i]); tries++)
+			usleep(20000);
+		if (usage(resources[i]))
+			fail_msg("%s: %lu left", resources[i], (unsigned long)usage(resources[i]));
+	}
+}
+
+static struct container start_as(unsigned number, uid_t user, bool same_user, void (*body)(int sock))
+{
+	self.number = number;
+	self.user = user;
+	self.same_user = same_user;
+	return start(number == 1 ? 5000 : 0, body);
+}
+
+/* What each says the other hears. */
+static void exchange(struct container *first, struct container *second, size_t bytes)
+{
+	struct where from_first, from_second;
+
+	assert_int_equal(read(first->sock, &from_first, bytes), bytes);
+	assert_int_equal(read(second->sock, &from_second, bytes), bytes);
+	assert_int_equal(write(first->sock, &from_second, bytes), bytes);
+	assert_int_equal(write(second->sock, &from_first, bytes), bytes);
+}
+
+static void start_both(struct container *first, struct container *second)
+{
+	hear(first->sock);
+	hear(second->sock);
+	join_links(first, second);
+	say(first->sock, 0);
+	say(second->sock, 0);
+}
+
+static void engines_lend_to_each_other(uid_t one, uid_t other)
+{
+	struct container first, second;
+	unsigned i;
+
+	first = start_as(1, one, one == other, lend_and_borrow);
+	second = start_as(2, other, one == other, lend_and_borrow);
+	start_both(&first, &second);
+	exchange(&first, &second, sizeof(struct where));
+	for (i = 0; i < 2 * ROUNDS + 3; i++)
+		exchange(&first, &second, sizeof(uint64_t));
+	finish(&first);
+	finish(&second);
+	nothing_is_left();
+}
+
+static void engines_in_containers_borrow_from_each_other(void **state)
+{
+	(void)state;
+	engines_lend_to_each_other(1000, 1000);
+}
+
+static void engines_of_two_users_are_lent_copies_alone(void **state)
+{
+	(void)state;
+	engines_lend_to_each_other(1000, 1001);
+}
+
+static void kill_it(struct container *container)
+{
+	int status;
+
+	assert_int_equal(kill(container->pid, SIGKILL), 0);
+	assert_int_equal(waitpid(container->pid, &status, 0), container->pid);
+	close(container->sock);
+}
+
+/* In the midst of its copies. */
+static void whoever_is_killed_leaves_nothing(void **state)
+{
+	const struct timespec laps = { .tv_nsec = LAPS_NS };
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 4; i++) {
+		struct container lender, borrower;
+		struct where where;
+
+		lender = start_as(1, 1000, true, lend_only);
+		borrower = start_as(2, i % 2 ? 1001 : 1000, true, borrow_only);
+		start_both(&lender, &borrower);
+		assert_int_equal(read(lender.sock, &where, sizeof(where)), sizeof(where));
+		assert_int_equal(write(borrower.sock, &where, sizeof(where)), sizeof(where));
+		hear(borrower.sock);
+		nanosleep(&laps, NULL);
+		if (i < 2) {
+			kill_it(&borrower);
+			say(lender.sock, 0);
+			finish(&lender);
+		} else {
+			kill_it(&lender);
+			finish(&borrower);
+		}
+		nothing_is_left();
+	}
+}
+
 static int make_domain(void **state)
 {
 	(void)state;
@@ -322,6 +704,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(containers_keep_the_slots_of_one_domain),
 		cmocka_unit_test(containers_lend_memory_to_each_other),
+		cmocka_unit_test(engines_in_containers_borrow_from_each_other),
+		cmocka_unit_test(engines_of_two_users_are_lent_copies_alone),
+		cmocka_unit_test(whoever_is_killed_leaves_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, make_domain, remove_domain);

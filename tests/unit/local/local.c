@@ -820,13 +820,14 @@ static void look_at_the_table(void *arg)
 
 static void what_is_lent_as_well_has_its_table_told(void **state)
 {
+	struct otte_mem_lent lent = { .end = 1 << 20 };
 	struct otte_request request;
 	struct pair pair;
 	int slot;
 
 	(void)state;
 	open_direct(&pair, trusted, OTTE_READ);
-	assert_int_equal(otte_mem_share(pair.local_mem), 0);
+	assert_int_equal(otte_mem_lend(pair.local_mem, &lent, false), 0);
 	within_arg = pair.local_mem->uses;
 	within = look_at_the_table;
 	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_ANY, OTTE_READ, 4096, 4096), 0);
@@ -838,6 +839,7 @@ static void what_is_lent_as_well_has_its_table_told(void **state)
 	assert_int_equal(otte_batch_run(pair.batch, &request, 1, -1), -EBUSY);
 	assert_int_equal(directs, 1);
 	otte_uses_end(pair.local_mem->uses, slot);
+	otte_mem_unlend(pair.local_mem, &lent);
 	pair_close(&pair);
 }
 
