@@ -335,16 +335,27 @@ static struct {
 	bool same_user;
 } self;
 
-static void join_links(const struct container *first, const struct container *second)
+/* The address is on the loopback device, too, where it outlives the links, which go with either namespace. */
+static void set_address(const struct container *container, unsigned number, const char *link)
 {
-	char command[512];
+	char command[256];
 
 	snprintf(command, sizeof(command),
-		 "ip link add va netns %d type veth peer name vb netns %d && "
-		 "nsenter -t %d -n ip addr add 10.9.0.1/24 dev va && nsenter -t %d -n ip link set va up && "
-		 "nsenter -t %d -n ip addr add 10.9.0.2/24 dev vb && nsenter -t %d -n ip link set vb up",
-		 first->pid, second->pid, first->pid, first->pid, second->pid, second->pid);
+		 "nsenter -t %d -n sh -c 'ip addr add 10.9.0.%u/24 dev %s && ip link set %s up && "
+		 "ip addr add 10.9.0.%u/32 dev lo'",
+		 container->pid, number, link, link, number);
 	assert_int_equal(system(command), 0);
+}
+
+static void join_links(const struct container *first, const struct container *second)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "ip link add va netns %d type veth peer name vb netns %d", first->pid,
+		 second->pid);
+	assert_int_equal(system(command), 0);
+	set_address(first, 1, "va");
+	set_address(second, 2, "vb");
 }
 
 static uint64_t must_hear(int sock)
@@ -536,6 +547,7 @@ static void borrow_only(int sock)
 /* Once its borrower is gone it can use all of its memory itself, as a borrower of its own. */
 static void lend_only(int sock)
 {
+	char address[OTTE_ADDRESS_MAX];
 	struct party party = { 0 };
 	uint32_t route;
 	unsigned i;
@@ -547,12 +559,8 @@ static void lend_only(int sock)
 	tell_where(&party, sock);
 	must_hear(sock); /* that the other is killed */
 	party.remote = otte_region_id(party.lent);
-	{
-		char address[OTTE_ADDRESS_MAX];
-
-		must(!otte_engine_address(party.engine, address, sizeof(address)), "address");
-		must(!otte_segment_open(party.engine, address, OTTE_EPOCH_ANY, 20 * SECOND, &party.segment), "own");
-	}
+	must(!otte_engine_address(party.engine, address, sizeof(address)), "address");
+	must(!otte_segment_open(party.engine, address, OTTE_EPOCH_ANY, 20 * SECOND, &party.segment), "own");
 	for (i = 0; i < 80 && code == -EBUSY; i++) {
 		usleep(50000);
 		code = move(&party, OTTE_WRITE, 0, SIZE, &route);
