@@ -139,6 +139,8 @@ int local_way_map(const struct local_peer *peer, struct local_grant *grant,
 
 	if (!message->length || !message->owner || message->owner >= 1u << 30)
 		ret = otte_fail(-EPROTO, "a grant of no bytes or no owner");
+	else if (grant->key.op & LOCAL_OP_MAPPED && !message->loan)
+		ret = otte_fail(-EPROTO, "memory itself, where a loan was asked for");
 	if (!ret)
 		ret = check_memory(fds[1], 0, sizeof(*grant->uses));
 	if (ret)
