@@ -14,12 +14,12 @@
  *   source_lock                the table of sessions
  *   (transport, source side: tcp.sending; local.lock, local_lane.lock; otte_mem.share_lock,
  *   then the access map)
+ *   parked_lock                loans whose end the module has yet to say
  *   source_peer.lock           standing loans
  *   otte_peer.lock             state, window, live tasks
  *   (transport: tcp_peer.lock, rx_lock, lane lock)
  *   batch.lock                 results; held while a request is moved inside its call (direct.c)
  *   (transport: local_peer.lock; otte_control_client.lock)
- *   parked_lock (then the ledger)
  *   region_lock, memory_lock, region_wait_lock, access maps, notify_lock, progress.lock, gate.lock, ledger,
  *   and the transport's tcp.lock, tcp_express.lock, tcp_zerocopies.lock, the loops' locks
  */

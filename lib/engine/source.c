@@ -66,6 +66,7 @@ struct otte_source_use {
 /* engine->parked: it was given back, and the module has yet to say that it is over. */
 struct otte_source_grant {
 	struct otte_source_grant *prev, *next; /* engine->parked */
+	uint64_t parked_ns;
 	struct source_peer *peer;
 	struct otte_region *region;
 	uint64_t loan;
@@ -168,7 +169,7 @@ int otte_source_lane(void *arg, struct otte_session *session, int fd)
 	struct otte_engine *engine = arg;
 	struct source_peer *peer = session->user;
 	/* One more where the peer may be of this host. */
-	unsigned max = OTTE_SOURCE_LANES_MAX + engine->config.local_trusted;
+	unsigned max = OTTE_SOURCE_LANES_MAX + (engine->config.local_trusted || peer->client);
 	int ret;
 
 	if (atomic_fetch_add(&peer->lanes, 1) >= max) {
@@ -600,6 +601,8 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 	if (!ret)
 		peer->busy++;
 	pthread_mutex_unlock(&peer->lock);
+	if (ret == -EDQUOT)
+		say_quota(peer->engine);
 	if (ret)
 		goto close_fd;
 	lent->grant = grant;
@@ -662,6 +665,7 @@ static void park(struct otte_source_grant *grant)
 	struct otte_engine *engine = grant->peer->engine;
 
 	atomic_fetch_add(&grant->peer->refs, 1);
+	grant->parked_ns = otte_now_ns();
 	pthread_mutex_lock(&engine->parked_lock);
 	DL_APPEND(engine->parked, grant);
 	pthread_mutex_unlock(&engine->parked_lock);
@@ -703,38 +707,6 @@ void otte_source_give_back(struct otte_source_grant *grant, bool returned)
 	otte_region_unuse(region);
 }
 
-/* One that is over is out of the list, and its to be given back for good. */
-static struct otte_source_grant *unpark(struct otte_engine *engine)
-{
-	struct otte_source_grant *grant;
-
-	pthread_mutex_lock(&engine->parked_lock);
-	DL_FOREACH(engine->parked, grant)
-		if (!otte_source_revoke_grant(grant))
-			break;
-	if (grant)
-		DL_DELETE(engine->parked, grant);
-	pthread_mutex_unlock(&engine->parked_lock);
-	return grant;
-}
-
-void otte_source_tick(struct otte_engine *engine)
-{
-	struct otte_source_grant *grant;
-	struct source_peer *peer;
-
-	while ((grant = unpark(engine))) {
-		peer = grant->peer;
-		otte_source_give_back(grant, true);
-		put(peer);
-	}
-}
-
-void otte_source_process_ended(void *arg, uint32_t owner)
-{
-	otte_mem_clear_uses(arg, owner);
-}
-
 int otte_source_retain_grant(struct otte_source_grant *grant)
 {
 	struct source_peer *peer = grant->peer;
@@ -750,6 +722,53 @@ int otte_source_retain_grant(struct otte_source_grant *grant)
 	}
 	pthread_mutex_unlock(&peer->lock);
 	return ret;
+}
+
+/* One that is over is out of the list, and its to be given back for good. */
+static struct otte_source_grant *unpark(struct otte_engine *engine)
+{
+	struct otte_source_grant *grant;
+
+	pthread_mutex_lock(&engine->parked_lock);
+	DL_FOREACH(engine->parked, grant)
+		if (!otte_source_revoke_grant(grant))
+			break;
+	if (grant)
+		DL_DELETE(engine->parked, grant);
+	pthread_mutex_unlock(&engine->parked_lock);
+	return grant;
+}
+
+/* Its borrower may keep a copy on its way, or a mapping, for as long as it likes. */
+static void retain_parked(struct otte_engine *engine)
+{
+	struct otte_source_grant *grant;
+	uint64_t now_ns;
+
+	pthread_mutex_lock(&engine->parked_lock);
+	now_ns = otte_now_ns();
+	DL_FOREACH(engine->parked, grant)
+		if (!grant->retained && now_ns - grant->parked_ns > engine->config.control_timeout_ns)
+			otte_source_retain_grant(grant);
+	pthread_mutex_unlock(&engine->parked_lock);
+}
+
+void otte_source_tick(struct otte_engine *engine)
+{
+	struct otte_source_grant *grant;
+	struct source_peer *peer;
+
+	while ((grant = unpark(engine))) {
+		peer = grant->peer;
+		otte_source_give_back(grant, true);
+		put(peer);
+	}
+	retain_parked(engine);
+}
+
+void otte_source_process_ended(void *arg, uint32_t owner)
+{
+	otte_mem_clear_uses(arg, owner);
 }
 
 bool otte_source_fresh(const struct otte_source_grant *grant)
