@@ -27,7 +27,8 @@ LDFLAGS_unit_ends := $(addprefix -Wl$(comma)--wrap=,otte_access_end otte_notify_
 LDFLAGS_unit_attest := -Wl,--wrap=otte_attestor_fill,--wrap=otte_source_opened
 
 # The module, as far as it lends.
-LDFLAGS_unit_lend := -Wl,--wrap=otte_attestor_fill,--wrap=otte_ledger_open,--wrap=otte_engine_create
+LDFLAGS_unit_lend := $(addprefix -Wl$(comma)--wrap=,otte_attestor_fill otte_ledger_open otte_engine_create \
+	tcp_peer_start)
 
 # Where a source stops, what it finds when it looks at its memory, and what the kernel finds that sends it.
 LDFLAGS_unit_stale := $(addprefix -Wl$(comma)--wrap=,otte_source_begin otte_source_still tcp_peer_unplan \

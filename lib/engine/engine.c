@@ -208,6 +208,7 @@ static void init_locks(struct otte_engine *engine)
 	pthread_condattr_destroy(&attr);
 	pthread_mutex_init(&engine->peer_lock, NULL);
 	pthread_mutex_init(&engine->source_lock, NULL);
+	pthread_mutex_init(&engine->awaited_lock, NULL);
 	pthread_mutex_init(&engine->parked_lock, NULL);
 	pthread_mutex_init(&engine->close_lock, NULL);
 }
@@ -221,6 +222,7 @@ static void fini_locks(struct otte_engine *engine)
 	pthread_cond_destroy(&engine->region_idle);
 	pthread_mutex_destroy(&engine->peer_lock);
 	pthread_mutex_destroy(&engine->source_lock);
+	pthread_mutex_destroy(&engine->awaited_lock);
 	pthread_mutex_destroy(&engine->parked_lock);
 	pthread_mutex_destroy(&engine->close_lock);
 }

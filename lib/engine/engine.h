@@ -14,12 +14,13 @@
  *   source_lock                the table of sessions
  *   (transport, source side: tcp.sending; local.lock, local_lane.lock; otte_mem.share_lock,
  *   then the access map)
+ *   parked_lock                loans whose end the module has yet to say
  *   source_peer.lock           standing loans
  *   otte_peer.lock             state, window, live tasks
  *   (transport: tcp_peer.lock, rx_lock, lane lock)
  *   batch.lock                 results; held while a request is moved inside its call (direct.c)
  *   (transport: local_peer.lock; otte_control_client.lock)
- *   parked_lock (then the ledger)
+ *   awaited_lock (then the ledger)
  *   region_lock, memory_lock, region_wait_lock, access maps, notify_lock, progress.lock, gate.lock, ledger,
  *   and the transport's tcp.lock, tcp_express.lock, tcp_zerocopies.lock, the loops' locks
  */
@@ -117,8 +118,9 @@ struct otte_engine {
 	pthread_mutex_t source_lock;
 	struct source_peer *source_peers;
 	struct otte_source_counts source_counts; /* of peers that are gone */
-	pthread_mutex_t parked_lock;
+	pthread_mutex_t awaited_lock;
 	struct otte_source_awaited *awaited; /* loans whose end the ledger will tell */
+	pthread_mutex_t parked_lock;
 	struct otte_source_grant *parked; /* given back, and not yet over in the module */
 
 	struct otte_notify_queue *notify;

@@ -73,6 +73,7 @@ struct otte_source_use {
 /* engine->parked: it was given back, and the module has yet to say that it is over. */
 struct otte_source_grant {
 	struct otte_source_grant *prev, *next; /* engine->parked */
+	uint64_t parked_ns;
 	struct source_peer *peer;
 	struct otte_region *region;
 	uint64_t loan;
@@ -87,7 +88,7 @@ struct otte_source_grant {
 };
 
 /*
- * engine->awaited, by loan, under engine->parked_lock: of a grant, or of a table of uses. The latter has none, and stays
+ * engine->awaited, by loan, under engine->awaited_lock: of a grant, or of a table of uses. The latter has none, and stays
  * until the ledger says that the borrower has it mapped no more.
  */
 struct otte_source_awaited {
@@ -198,7 +199,7 @@ int otte_source_lane(void *arg, struct otte_session *session, int fd, bool lends
 	const struct otte_transport_ops *ops = engine->tcp->ops;
 	struct source_peer *peer = session->user;
 	/* One more where the peer may be of this host. */
-	unsigned max = OTTE_SOURCE_LANES_MAX + (engine->config.local_trusted || session->lends);
+	unsigned max = OTTE_SOURCE_LANES_MAX + (engine->config.local_trusted || peer->client);
 	int ret;
 
 	if (lends && !ops->accept_lender)
@@ -621,16 +622,16 @@ static struct otte_source_awaited *await_end(struct otte_engine *engine, uint64_
 	if (!awaited)
 		return NULL;
 	awaited->loan = loan;
-	pthread_mutex_lock(&engine->parked_lock);
+	pthread_mutex_lock(&engine->awaited_lock);
 	HASH_ADD(hh, engine->awaited, loan, sizeof(awaited->loan), awaited);
-	pthread_mutex_unlock(&engine->parked_lock);
+	pthread_mutex_unlock(&engine->awaited_lock);
 	if (awaited->hh.tbl)
 		return awaited;
 	free(awaited);
 	return NULL;
 }
 
-/* Under parked_lock. */
+/* Under awaited_lock. */
 static void forget_awaited(struct otte_engine *engine, struct otte_source_awaited *awaited)
 {
 	HASH_DEL(engine->awaited, awaited);
@@ -645,11 +646,11 @@ static void take_uses_back(struct otte_source_grant *grant)
 
 	if (!grant->uses_loan || engine->ledger->ops->loan_withdraw(engine->client, grant->uses_loan))
 		return;
-	pthread_mutex_lock(&engine->parked_lock);
+	pthread_mutex_lock(&engine->awaited_lock);
 	HASH_FIND(hh, engine->awaited, &grant->uses_loan, sizeof(grant->uses_loan), awaited);
 	if (awaited)
 		forget_awaited(engine, awaited);
-	pthread_mutex_unlock(&engine->parked_lock);
+	pthread_mutex_unlock(&engine->awaited_lock);
 }
 
 static void stop_awaiting(struct otte_source_grant *grant)
@@ -658,9 +659,9 @@ static void stop_awaiting(struct otte_source_grant *grant)
 
 	if (!grant->awaited)
 		return;
-	pthread_mutex_lock(&engine->parked_lock);
+	pthread_mutex_lock(&engine->awaited_lock);
 	forget_awaited(engine, grant->awaited);
-	pthread_mutex_unlock(&engine->parked_lock);
+	pthread_mutex_unlock(&engine->awaited_lock);
 	grant->awaited = NULL;
 }
 
@@ -670,12 +671,12 @@ static int check_kept(struct otte_engine *engine, uint64_t client)
 	struct otte_source_awaited *awaited, *next;
 	unsigned kept = 0;
 
-	pthread_mutex_lock(&engine->parked_lock);
+	pthread_mutex_lock(&engine->awaited_lock);
 	if (HASH_COUNT(engine->awaited) > USES_KEPT_MAX)
 		HASH_ITER(hh, engine->awaited, awaited, next)
 			if (awaited->client == client)
 				kept += awaited->grant ? -1u : 1u;
-	pthread_mutex_unlock(&engine->parked_lock);
+	pthread_mutex_unlock(&engine->awaited_lock);
 	return (int)kept > USES_KEPT_MAX ? otte_fail(-EDQUOT, "a peer gives no tables of uses back") : 0;
 }
 
@@ -775,6 +776,8 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 	if (!ret)
 		peer->busy++;
 	pthread_mutex_unlock(&peer->lock);
+	if (ret == -EDQUOT)
+		say_quota(peer->engine);
 	if (ret)
 		goto close_fd;
 	lent->grant = grant;
@@ -846,6 +849,7 @@ static void park(struct otte_source_grant *grant)
 	struct otte_engine *engine = grant->peer->engine;
 
 	atomic_fetch_add(&grant->peer->refs, 1);
+	grant->parked_ns = otte_now_ns();
 	pthread_mutex_lock(&engine->parked_lock);
 	DL_APPEND(engine->parked, grant);
 	pthread_mutex_unlock(&engine->parked_lock);
@@ -890,6 +894,23 @@ void otte_source_give_back(struct otte_source_grant *grant, bool returned)
 	otte_region_unuse(region);
 }
 
+int otte_source_retain_grant(struct otte_source_grant *grant)
+{
+	struct source_peer *peer = grant->peer;
+	struct otte_engine *engine = peer->engine;
+	int ret;
+
+	pthread_mutex_lock(&peer->lock);
+	ret = engine->ledger->ops->hold(engine->client, grant->region->length, OTTE_MAPPED_REASON,
+					&grant->hold);
+	if (!ret) {
+		grant->retained = true;
+		peer->busy--;
+	}
+	pthread_mutex_unlock(&peer->lock);
+	return ret;
+}
+
 /* One that is over is out of the list, and its to be given back for good. */
 static struct otte_source_grant *unpark(struct otte_engine *engine)
 {
@@ -905,6 +926,20 @@ static struct otte_source_grant *unpark(struct otte_engine *engine)
 	return grant;
 }
 
+/* Its borrower may keep a copy on its way, or a mapping, for as long as it likes. */
+static void retain_parked(struct otte_engine *engine)
+{
+	struct otte_source_grant *grant;
+	uint64_t now_ns;
+
+	pthread_mutex_lock(&engine->parked_lock);
+	now_ns = otte_now_ns();
+	DL_FOREACH(engine->parked, grant)
+		if (!grant->retained && now_ns - grant->parked_ns > engine->config.control_timeout_ns)
+			otte_source_retain_grant(grant);
+	pthread_mutex_unlock(&engine->parked_lock);
+}
+
 void otte_source_tick(struct otte_engine *engine)
 {
 	struct otte_source_grant *grant;
@@ -915,6 +950,7 @@ void otte_source_tick(struct otte_engine *engine)
 		otte_source_give_back(grant, true);
 		put(peer);
 	}
+	retain_parked(engine);
 }
 
 /* Whether a client has left the module. */
@@ -945,13 +981,13 @@ static void look_for_ended(struct otte_engine *engine)
 	struct otte_source_awaited ended = { 0 };
 
 	do {
-		pthread_mutex_lock(&engine->parked_lock);
+		pthread_mutex_lock(&engine->awaited_lock);
 		awaited = find_ended(engine);
 		if (awaited) {
 			ended = *awaited;
 			forget_awaited(engine, awaited);
 		}
-		pthread_mutex_unlock(&engine->parked_lock);
+		pthread_mutex_unlock(&engine->awaited_lock);
 		if (awaited && has_left(engine, ended.client))
 			otte_mem_clear_uses(engine, ended.owner);
 	} while (awaited);
@@ -966,7 +1002,7 @@ void otte_source_told(struct otte_engine *engine, const struct otte_event *event
 		look_for_ended(engine);
 	if (event->kind != OTTE_EVENT_SETTLED && event->kind != OTTE_EVENT_WITHDRAWN)
 		return;
-	pthread_mutex_lock(&engine->parked_lock);
+	pthread_mutex_lock(&engine->awaited_lock);
 	HASH_FIND(hh, engine->awaited, &event->loan, sizeof(event->loan), awaited);
 	if (awaited && awaited->grant) {
 		atomic_store(&awaited->grant->over, true);
@@ -976,7 +1012,7 @@ void otte_source_told(struct otte_engine *engine, const struct otte_event *event
 				awaited->owner : 0;
 		forget_awaited(engine, awaited);
 	}
-	pthread_mutex_unlock(&engine->parked_lock);
+	pthread_mutex_unlock(&engine->awaited_lock);
 	if (owner)
 		otte_mem_clear_uses(engine, owner);
 }
@@ -985,32 +1021,15 @@ void otte_source_stop_awaiting(struct otte_engine *engine)
 {
 	struct otte_source_awaited *awaited, *next;
 
-	pthread_mutex_lock(&engine->parked_lock);
+	pthread_mutex_lock(&engine->awaited_lock);
 	HASH_ITER(hh, engine->awaited, awaited, next)
 		forget_awaited(engine, awaited);
-	pthread_mutex_unlock(&engine->parked_lock);
+	pthread_mutex_unlock(&engine->awaited_lock);
 }
 
 void otte_source_process_ended(void *arg, uint32_t owner)
 {
 	otte_mem_clear_uses(arg, owner);
-}
-
-int otte_source_retain_grant(struct otte_source_grant *grant)
-{
-	struct source_peer *peer = grant->peer;
-	struct otte_engine *engine = peer->engine;
-	int ret;
-
-	pthread_mutex_lock(&peer->lock);
-	ret = engine->ledger->ops->hold(engine->client, grant->region->length, OTTE_MAPPED_REASON,
-					&grant->hold);
-	if (!ret) {
-		grant->retained = true;
-		peer->busy--;
-	}
-	pthread_mutex_unlock(&peer->lock);
-	return ret;
 }
 
 bool otte_source_fresh(const struct otte_source_grant *grant)

@@ -110,6 +110,8 @@ static void finish(struct local_peer *peer, struct otte_work *work, int code)
 		return;
 	}
 	work->retries -= moved;
+	if (moved)
+		atomic_fetch_add(&peer->local->retries, 1);
 	hand_on(peer, work, code);
 }
 

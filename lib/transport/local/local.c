@@ -135,6 +135,7 @@ static void counters(struct otte_transport *transport, struct otte_stats *stats)
 
 	local->next->ops->counters(local->next, stats);
 	stats->bad_frames += atomic_load(&local->bad_frames);
+	stats->retries += atomic_load(&local->retries);
 }
 
 const struct otte_transport_ops otte_local_transport = {

@@ -112,6 +112,8 @@ struct local {
 
 	/* Its connections carry no payload, and are not counted as lanes. */
 	_Atomic uint64_t bad_frames;
+	/* READs that were cut off, and went over the other transport from their beginning. */
+	_Atomic uint64_t retries;
 };
 
 /* ---- Requester ---- */

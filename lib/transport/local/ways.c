@@ -204,6 +204,8 @@ int local_way_map(const struct local_peer *peer, struct local_grant *grant,
 
 	if (!message->length || !message->owner || message->owner >= 1u << 30)
 		return otte_fail(-EPROTO, "a grant of no bytes or no owner");
+	if (grant->key.op & LOCAL_OP_MAPPED && !message->loan)
+		return otte_fail(-EPROTO, "memory itself, where a loan was asked for");
 	ret = peer->framed ? borrow_uses(peer, grant, message->uses) : map_uses(grant, fds[1]);
 	if (ret)
 		return ret;

@@ -266,6 +266,8 @@ void tcp_peer_start(struct otte_transport_peer *base, struct otte_work *work)
 	struct tcp_plan *plan = work->native;
 	uint32_t i, count = plan->count;
 
+	/* Another transport may have used some of them up since it was planned. */
+	atomic_store_explicit(&plan->retries, work->retries, memory_order_relaxed);
 	if (count == 1) {
 		tcp_peer_place(to_peer(base), &plan->slices[0], 0);
 		return;

@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "engine/segment.h"
 #include "module.h"
+#include "transport/tcp/tcp.h"
 #include "unit/engine/pair.h"
 
 #define MIB_ (1u << 20)
@@ -41,6 +42,14 @@ static void maps(struct otte_config *config)
 static void not_pinned(struct otte_config *config)
 {
 	(void)config;
+}
+
+/* Every lane of TCP's that there can be, and nobody who trusts. */
+static void all_lanes(struct otte_config *config)
+{
+	config->local_pinned = 1;
+	config->local_map_entries = 0;
+	config->tcp_lanes = 16;
 }
 
 static void (*const ways[])(struct otte_config *) = { copies, maps };
@@ -112,6 +121,28 @@ static void bytes_arrive_whole_and_nothing_beside_them(void **state)
 	}
 }
 
+static void what_is_borrowed_takes_no_lane_of_tcps(void **state)
+{
+	struct otte_stats stats;
+	struct pair pair;
+	int i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, all_lanes);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
+	assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
+	for (i = 0; i < 1000; i++) {
+		stats.size = sizeof(stats);
+		assert_int_equal(otte_engine_stats(pair.source, &stats), 0);
+		if (stats.lanes == 16)
+			break;
+		usleep(1000);
+	}
+	assert_int_equal(stats.lanes, 16);
+	pair_close(&pair);
+}
+
 static void what_is_not_pinned_goes_over_tcp(void **state)
 {
 	struct pair pair;
@@ -125,6 +156,15 @@ static void what_is_not_pinned_goes_over_tcp(void **state)
 	pair_close(&pair);
 }
 
+static _Atomic unsigned quotas_said;
+
+static void note_quota(void *arg, enum otte_log_level level, const char *line)
+{
+	(void)arg;
+	if (level == OTTE_LOG_WARNING && strstr(line, "a peer is lent nothing: no more loans"))
+		quotas_said++;
+}
+
 static void a_refused_loan_is_no_error_of_the_requests(void **state)
 {
 	struct otte_request request;
@@ -133,9 +173,14 @@ static void a_refused_loan_is_no_error_of_the_requests(void **state)
 	(void)state;
 	module_reset();
 	script.refuses = true;
+	quotas_said = 0;
+	otte_log_set(note_quota, NULL, OTTE_LOG_WARNING);
 	pair_open(&pair, BYTES, copies);
 	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
 	assert_int_equal(route(&pair), OTTE_TRANSPORT_TCP);
+	/* The limit is told where it can be raised. */
+	assert_int_equal(quotas_said, 1);
+	otte_log_set(NULL, NULL, OTTE_LOG_ERROR);
 	request = pair_request(&pair, OTTE_READ, 0, 0, 4096);
 	request.transport = OTTE_TRANSPORT_LOCAL;
 	assert_int_equal(otte_batch_reset(pair.batch), 0);
@@ -199,12 +244,36 @@ static struct otte_task run_with(struct pair *pair, struct moment *moment, uint8
 	return last_task(pair);
 }
 
+/* Those that are left to TCP for what it starts. */
+static _Atomic uint32_t retries_left;
+
+void __real_tcp_peer_start(struct otte_transport_peer *base, struct otte_work *work);
+void __wrap_tcp_peer_start(struct otte_transport_peer *base, struct otte_work *work);
+void __wrap_tcp_peer_start(struct otte_transport_peer *base, struct otte_work *work)
+{
+	struct tcp_plan *plan = tcp_peer_pin(work);
+
+	__real_tcp_peer_start(base, work);
+	retries_left = plan->retries;
+	tcp_plan_put(plan);
+}
+
+static uint64_t retries(struct pair *pair)
+{
+	struct otte_stats stats = { .size = sizeof(stats) };
+
+	assert_int_equal(otte_engine_stats(pair->requester, &stats), 0);
+	return stats.retries;
+}
+
 static void what_is_revoked_before_or_within_a_read_comes_over_tcp(void **state)
 {
+	struct otte_config config;
 	struct pair pair;
 	unsigned at;
 
 	(void)state;
+	assert_int_equal(otte_config_init(&config, sizeof(config)), 0);
 	for (at = 0; at < 8; at += 3) {
 		struct moment moment = { &pair, at, take_away, false };
 		struct otte_task task;
@@ -214,6 +283,8 @@ static void what_is_revoked_before_or_within_a_read_comes_over_tcp(void **state)
 		task = run_with(&pair, &moment, OTTE_READ);
 		assert_int_equal(task.code, 0);
 		assert_int_equal(task.transport, OTTE_TRANSPORT_TCP);
+		assert_int_equal(retries_left, config.retry_budget - (at ? 1 : 0));
+		assert_int_equal(retries(&pair), at ? 1 : 0);
 		assert_memory_equal(pair.local_bytes, pair.remote_bytes, BYTES);
 		/* And it is lent anew. */
 		assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
@@ -349,45 +420,80 @@ static void stand(struct pair *pair)
 		usleep(1000);
 }
 
+/* A READ of which a copy stands, and whose loan the module cannot end. */
+static void stand_in_a_read(struct pair *pair, struct moment *moment)
+{
+	struct otte_request request;
+
+	module_reset();
+	pair_open(pair, BYTES, copies);
+	assert_int_equal(pair_run(pair, OTTE_READ, 0, 0, BYTES), 0);
+	*moment = (struct moment){ pair, 1, stand, false };
+	stands = released = false;
+	script.copied = script.looked = 0;
+	script.arg = moment;
+	script.before = at_moment;
+	script.drains = true;
+	assert_int_equal(otte_batch_reset(pair->batch), 0);
+	request = pair_request(pair, OTTE_READ, 0, 0, BYTES);
+	request.transport = OTTE_TRANSPORT_LOCAL;
+	assert_int_equal(otte_batch_submit(pair->batch, &request, 1), 0);
+	while (!stands)
+		usleep(1000);
+}
+
+/* It goes on, and finds its loan gone. */
+static void stand_no_longer(struct pair *pair)
+{
+	struct otte_task task;
+
+	released = true;
+	otte_batch_wait(pair->batch, 10 * SECOND);
+	task = last_task(pair);
+	assert_int_equal(task.code, -EKEYREVOKED);
+	assert_true(task.locally_drained);
+	script.before = NULL;
+	pair_close_requester(pair);
+}
+
 /* The requester does not answer: the loan is revoked, and it is over once the module has no copy of it on its way. */
 static void what_does_not_come_back_is_revoked_and_waited_for(void **state)
 {
 	struct moment moment;
-	struct otte_request request;
-	struct otte_task task;
 	struct pair pair;
 
 	(void)state;
-	module_reset();
-	pair_open(&pair, BYTES, copies);
-	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
-	moment = (struct moment){ &pair, 1, stand, false };
-	stands = released = false;
-	script.copied = script.looked = 0;
-	script.arg = &moment;
-	script.before = at_moment;
-	script.drains = true;
-	assert_int_equal(otte_batch_reset(pair.batch), 0);
-	request = pair_request(&pair, OTTE_READ, 0, 0, BYTES);
-	request.transport = OTTE_TRANSPORT_LOCAL;
-	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
-	while (!stands)
-		usleep(1000);
+	stand_in_a_read(&pair, &moment);
 	/* A second, then as often as the serving thread looks. */
 	assert_int_equal(otte_region_unregister(&pair.remote, 1, 4 * SECOND, NULL), -ETIMEDOUT);
 	assert_int_equal(loans(&pair), 1);
 	script.drains = false;
 	assert_int_equal(otte_region_unregister(&pair.remote, 1, 10 * SECOND, NULL), 0);
 	assert_int_equal(loans(&pair), 0);
-	released = true;
-	otte_batch_wait(pair.batch, 10 * SECOND);
-	task = last_task(&pair);
-	assert_int_equal(task.code, -EKEYREVOKED);
-	assert_true(task.locally_drained);
-	script.before = NULL;
-	pair_close_requester(&pair);
+	stand_no_longer(&pair);
 	assert_int_equal(otte_mem_release(pair.remote_mem), 0);
 	assert_int_equal(otte_engine_destroy(pair.source), 0);
+}
+
+/* Its borrower may keep a copy on its way for ever, which must not keep the source from closing. */
+static void what_cannot_be_had_back_is_retained(void **state)
+{
+	struct otte_close_report report = { .size = sizeof(report) };
+	struct moment moment;
+	struct pair pair;
+
+	(void)state;
+	stand_in_a_read(&pair, &moment);
+	assert_int_equal(otte_engine_close(pair.source, OTTE_CLOSE_SOURCE, 10 * SECOND, &report), -EUCLEAN);
+	assert_int_equal(report.retained, 1);
+	assert_int_equal(report.retained_bytes, BYTES);
+	assert_int_equal(report.loans, 1);
+	script.drains = false;
+	assert_true(settles(&pair, 0));
+	assert_int_equal(otte_engine_close(pair.source, OTTE_CLOSE_SOURCE, 10 * SECOND, &report), 0);
+	assert_int_equal(report.retained, 0);
+	stand_no_longer(&pair);
+	pair_close_source(&pair);
 }
 
 static void what_is_mapped_is_bounded(void **state)
@@ -531,6 +637,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bytes_arrive_whole_and_nothing_beside_them),
+		cmocka_unit_test(what_is_borrowed_takes_no_lane_of_tcps),
 		cmocka_unit_test(what_is_not_pinned_goes_over_tcp),
 		cmocka_unit_test(a_refused_loan_is_no_error_of_the_requests),
 		cmocka_unit_test(what_is_revoked_before_or_within_a_read_comes_over_tcp),
@@ -540,6 +647,7 @@ int main(void)
 		cmocka_unit_test(a_read_that_has_begun_goes_on_without_its_peer),
 		cmocka_unit_test(a_write_that_has_begun_ends_with_its_peer),
 		cmocka_unit_test(what_does_not_come_back_is_revoked_and_waited_for),
+		cmocka_unit_test(what_cannot_be_had_back_is_retained),
 		cmocka_unit_test(what_is_mapped_is_bounded),
 		cmocka_unit_test(loans_that_come_and_go_harm_no_request),
 	};

@@ -1337,10 +1337,10 @@ static int memfd_of(uint64_t bytes, int seals)
 	return fd;
 }
 
-static int map_grant(int memory, int uses, uint64_t offset, uint64_t length, uint32_t owner)
+static int map_grant_for(uint64_t op, int memory, int uses, uint64_t offset, uint64_t length, uint32_t owner)
 {
 	const struct local_message message = { .offset = offset, .length = length, .owner = owner };
-	struct local_grant grant = { .key.op = OTTE_READ };
+	struct local_grant grant = { .key.op = op };
 	const int fds[LOCAL_FDS] = { memory, uses };
 	const struct otte_config config = { .local_trusted = 1 };
 	struct local local = { .env.config = &config };
@@ -1350,6 +1350,11 @@ static int map_grant(int memory, int uses, uint64_t offset, uint64_t length, uin
 	if (!ret)
 		local_way_unmap(&peer, &grant);
 	return ret;
+}
+
+static int map_grant(int memory, int uses, uint64_t offset, uint64_t length, uint32_t owner)
+{
+	return map_grant_for(OTTE_READ, memory, uses, offset, length, owner);
 }
 
 /* What could be cut off under a mapping, or is not as long as it is said to be, would end us with SIGBUS. */
@@ -1376,6 +1381,9 @@ static void memory_that_may_go_away_is_not_mapped(void **state)
 	assert_int_equal(map_grant(fixed, uses, 0, bytes, 0), -EPROTO);
 	assert_int_equal(map_grant(fixed, uses, 0, bytes, 1u << 30), -EPROTO);
 	assert_int_equal(map_grant(-1, -1, 0, bytes, 2), -EMFILE);
+	/* Where the module's loan was asked for, to be mapped. */
+	assert_int_equal(map_grant_for(OTTE_WRITE, fixed, uses, 0, bytes, 2), 0);
+	assert_int_equal(map_grant_for(OTTE_WRITE | LOCAL_OP_MAPPED, fixed, uses, 0, bytes, 2), -EPROTO);
 	close(fixed);
 	close(loose);
 	close(uses);
