@@ -57,6 +57,7 @@ DECODER(proof)
 DECODER(lane_hello)
 DECODER(describe)
 DECODER(claim)
+DECODER(lend)
 
 static void text(const uint8_t *in, size_t length)
 {
@@ -164,7 +165,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static void (*const decoders[])(const uint8_t *, size_t) = {
 		frame,    hello,   welcome, proof,        lane_hello,  text,
 		describe, regions, stats, lane_request, lane_answer, endpoint, descriptor,
-		claim,
+		claim,    lend,
 	};
 
 	if (size)

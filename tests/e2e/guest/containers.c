@@ -425,9 +425,12 @@ static int move(struct party *party, uint8_t op, uint64_t at, uint64_t length, u
 		.remote_region = party->remote, .remote_offset = at, .length = length, .op = op,
 	};
 	struct otte_task task;
+	int ret;
 
 	must(!otte_batch_reset(party->batch), "reset");
-	otte_batch_run(party->batch, &request, 1, 10 * SECOND);
+	ret = otte_batch_run(party->batch, &request, 1, 10 * SECOND);
+	if (ret < 0)
+		return ret;
 	must(!otte_batch_task(party->batch, 0, &task), "task");
 	*route = task.transport;
 	return task.code;

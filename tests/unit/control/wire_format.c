@@ -345,6 +345,15 @@ static struct otte_claim claim_sample(void)
 	return claim;
 }
 
+static struct otte_lend lend_sample(void)
+{
+	return (struct otte_lend){
+		.type = OTTE_LEND_GRANT, .op = OTTE_WRITE, .owner = 0x01020304,
+		.id = 0x1112131415161718, .region = 0x2122232425262728, .offset = 0x0132333435363738,
+		.length = 0x0242434445464748, .loan = 0x5152535455565758, .uses = 0x6162636465666768,
+	};
+}
+
 static struct otte_describe describe_sample(void)
 {
 	return (struct otte_describe){ .after = 0x0102030405060708 };
@@ -354,6 +363,7 @@ ADAPT(hello, hello_sample())
 ADAPT(welcome, welcome_sample())
 ADAPT(proof, proof_sample())
 ADAPT(claim, claim_sample())
+ADAPT(lend, lend_sample())
 ADAPT(lane_hello, lane_hello_sample())
 ADAPT(describe, describe_sample())
 ADAPT(stats, stats_sample())
@@ -389,6 +399,19 @@ static const struct format formats[] = {
 	{ "CLAIM", encode_claim, turn_claim, false,
 	  { { 24, FREE, 0, NULL },              /* module, client */
 	    { 8, SAME, 0, NULL } } },           /* reserved */
+	{ "LEND", encode_lend, turn_lend, false,
+	  { { 2, SAME, 0, NULL },               /* type: no other has all of these */
+	    { 1, AT_MOST, 3, NULL },            /* op */
+	    { 5, SAME, 0, NULL },               /* op, status */
+	    { 3, FREE, 0, NULL },               /* owner */
+	    { 1, AT_MOST, 0x3f, NULL },
+	    { 4, SAME, 0, NULL },               /* reserved */
+	    { 16, FREE, 0, NULL },              /* id, region */
+	    { 7, FREE, 0, NULL },               /* offset: the length behind it must fit */
+	    { 1, AT_MOST, 0xfd, NULL },
+	    { 7, FREE, 0, NULL },               /* length */
+	    { 1, AT_MOST, 0xfe, NULL },
+	    { 16, FREE, 0, NULL } } },          /* loan, uses */
 	{ "LANE", encode_lane_hello, turn_lane_hello, false, { { 48, FREE, 0, NULL } } },
 	{ "text", encode_text, turn_text, false, { { 3, PRINT, 0, NULL } } },
 	{ "DESCRIBE", encode_describe, turn_describe, false, { { 8, FREE, 0, NULL } } },

@@ -84,7 +84,7 @@ static void each_type_has_its_lengths_and_its_statuses(void **state)
 	static const struct {
 		uint32_t min, max;
 		int kind;
-	} types[18] = {
+	} types[20] = {
 		[OTTE_FRAME_HELLO] = { 160, 160, REQUEST },
 		[OTTE_FRAME_WELCOME] = { 200, 200, ANSWER },
 		[OTTE_FRAME_PROOF] = { 32, 32, REQUEST },
@@ -102,6 +102,8 @@ static void each_type_has_its_lengths_and_its_statuses(void **state)
 		[OTTE_FRAME_LANE_READY] = { 0, 0, ANSWER },
 		[OTTE_FRAME_BYE] = { 0, 0, REQUEST },
 		[OTTE_FRAME_CLAIM] = { 32, 32, REQUEST },
+		[OTTE_FRAME_LANE_LEND] = { 48, 48, REQUEST },
+		[OTTE_FRAME_LEND] = { 64, 64, REQUEST },
 	};
 	struct otte_frame frame = { .id = 7 };
 	uint32_t type;
