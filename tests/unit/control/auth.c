@@ -191,6 +191,8 @@ static void a_lanes_mac_is_for_one_counter_of_one_session(void **state)
 
 	(void)state;
 	otte_lane_mac(key.secret, false, 1, 2, mac);
+	otte_lane_mac(key.secret, true, 1, 2, other);
+	assert_memory_not_equal(mac, other, sizeof(mac));
 	otte_lane_mac(key.secret, false, 1, 3, other);
 	assert_false(otte_mac_equal(mac, other));
 	otte_lane_mac(key.secret, false, 2, 2, other);

@@ -5,7 +5,9 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -619,6 +621,193 @@ static void loans_that_come_and_go_harm_no_request(void **state)
 	pair_close(&pair);
 }
 
+/* ---- Peers of another user, and lanes of anybody's ---- */
+
+static void another_user_is_lent_copies_alone(void **state)
+{
+	struct pair pair;
+	unsigned op, i;
+
+	(void)state;
+	module_reset();
+	script.user = getuid() + 1;
+	pair_open(&pair, BYTES, maps);
+	for (i = 0; i < 4; i++) {
+		for (op = OTTE_READ; op <= OTTE_WRITE; op++) {
+			pair_fill(op == OTTE_READ ? pair.remote_bytes : pair.local_bytes, BYTES, (uint8_t)(i + op));
+			assert_int_equal(pair_run(&pair, (uint8_t)op, 0, 0, BYTES), 0);
+			assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
+			assert_memory_equal(pair.local_bytes, pair.remote_bytes, BYTES);
+			usleep(1000);
+		}
+	}
+	assert_int_equal(script.mapped, 0);
+	assert_int_equal(loans(&pair), 2);
+	assert_int_equal(module_tables(), 2);
+	/* A table of its own, not the one of our user. */
+	assert_null(pair.remote_mem->uses);
+	assert_int_equal(pair.remote_mem->guests[0].lents, 2);
+	pair_close_requester(&pair);
+	assert_true(settles(&pair, 0));
+	assert_int_equal(pair.remote_mem->guests[0].client, 0);
+	pair_close_source(&pair);
+}
+
+/* It keeps others out as long as it is lent anything, and no longer. */
+static void a_mark_of_another_user_ends_with_its_loan(void **state)
+{
+	struct otte_request request;
+	struct pair pair;
+
+	(void)state;
+	module_reset();
+	script.user = getuid() + 1;
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
+	assert_true(otte_uses_begin(pair.remote_mem->guests[0].uses, 77, 0, BYTES, true) >= 0);
+	request = pair_request(&pair, OTTE_READ, 0, 0, 4096);
+	request.transport = OTTE_TRANSPORT_TCP;
+	assert_int_equal(otte_batch_reset(pair.batch), 0);
+	assert_int_equal(otte_batch_run(pair.batch, &request, 1, 10 * SECOND), 1);
+	assert_int_equal(last_task(&pair).code, -EBUSY);
+	pair_close_requester(&pair);
+	assert_true(settles(&pair, 0));
+	assert_false(otte_access_any(&pair.remote_mem->access));
+	pair_close_source(&pair);
+}
+
+static void users_are_lent_nothing_that_conflicts(void **state)
+{
+	struct otte_mem_lent five = { .client = 5, .end = 100, .write = true };
+	struct otte_mem_lent six = { .client = 6, .start = 99, .end = 200 };
+	struct otte_mem_lent ours = { .start = 150, .end = 160 };
+	struct otte_mem_lent more[OTTE_ACCESS_GUESTS + 1] = { 0 };
+	struct otte_access access;
+	struct pair pair;
+	unsigned i;
+	int slot;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(otte_mem_lend(pair.remote_mem, &five, true), 0);
+	assert_int_equal(otte_mem_lend(pair.remote_mem, &six, true), -EBUSY);
+	six.start = 100;
+	assert_int_equal(otte_mem_lend(pair.remote_mem, &six, true), 0);
+	ours.write = true;
+	assert_int_equal(otte_mem_lend(pair.remote_mem, &ours, true), -EBUSY);
+	ours.write = false;
+	assert_int_equal(otte_mem_lend(pair.remote_mem, &ours, true), 0);
+	assert_int_not_equal(five.uses_region, six.uses_region);
+	/* Each sees what we do, and we see what each does. */
+	assert_int_equal(otte_access_begin(&pair.remote_mem->access, &access, 0, 10, true), 0);
+	assert_int_equal(otte_uses_begin(five.guest->uses, 9, 0, 1, false), OTTE_USES_CONFLICT);
+	otte_access_end(&pair.remote_mem->access, &access);
+	slot = otte_uses_begin(five.guest->uses, 9, 0, 1, false);
+	assert_true(slot >= 0);
+	assert_int_equal(otte_access_begin(&pair.remote_mem->access, &access, 0, 10, true), -EBUSY);
+	assert_int_equal(otte_access_begin(&pair.remote_mem->access, &access, 0, 10, false), 0);
+	otte_access_end(&pair.remote_mem->access, &access);
+	for (i = 0; i <= OTTE_ACCESS_GUESTS; i++) {
+		more[i] = (struct otte_mem_lent){ .client = 10 + i, .start = 1000, .end = 1001 };
+		assert_int_equal(otte_mem_lend(pair.remote_mem, &more[i], true),
+				 i < OTTE_ACCESS_GUESTS - 2 ? 0 : -EUSERS);
+	}
+	for (i = 0; i < OTTE_ACCESS_GUESTS - 2; i++)
+		otte_mem_unlend(pair.remote_mem, &more[i]);
+	otte_mem_unlend(pair.remote_mem, &five);
+	/* What stood in its table is nobody's concern any more. */
+	assert_int_equal(otte_access_begin(&pair.remote_mem->access, &access, 0, 10, true), 0);
+	otte_access_end(&pair.remote_mem->access, &access);
+	otte_mem_unlend(pair.remote_mem, &six);
+	otte_mem_unlend(pair.remote_mem, &ours);
+	pair_close(&pair);
+}
+
+/* A connection that says it is a lane for loans of the pair's session; *answer is what it is told. */
+static int forge_lane(struct pair *pair, struct otte_frame *answer)
+{
+	struct otte_control_client *control = &pair->segment->peer->control;
+	const struct otte_frame frame = { .type = OTTE_FRAME_LANE_LEND, .length = OTTE_LANE_HELLO_BYTES };
+	uint8_t bytes[OTTE_FRAME_HEADER + OTTE_LANE_HELLO_BYTES];
+	struct otte_client_address to;
+	struct otte_lane_hello hello;
+	int fd;
+
+	assert_int_equal(otte_control_client_lane(control, true, &hello, &to), 0);
+	otte_frame_encode(&frame, bytes);
+	otte_lane_hello_encode(&hello, bytes + OTTE_FRAME_HEADER, OTTE_LANE_HELLO_BYTES);
+	fd = socket(to.address.ss_family, SOCK_STREAM, 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&to.address, to.length), 0);
+	assert_int_equal(send(fd, bytes, sizeof(bytes), 0), sizeof(bytes));
+	assert_int_equal(recv(fd, bytes, OTTE_FRAME_HEADER, MSG_WAITALL), OTTE_FRAME_HEADER);
+	assert_int_equal(otte_frame_decode(bytes, 4096, answer), 0);
+	return fd;
+}
+
+/* Frames of random bytes, nearly right ones, and ones that are cut off. */
+static void garbage_on_a_lane_harms_nobody(void **state)
+{
+	const struct otte_frame header = { .type = OTTE_FRAME_LEND, .length = OTTE_LEND_BYTES };
+	unsigned seed = 4711, i, k, b;
+	struct otte_frame answer;
+	struct pair pair;
+
+	(void)state;
+	module_reset();
+	print_message("seed %u\n", seed);
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	for (i = 0; i < 100; i++) {
+		int fd = forge_lane(&pair, &answer);
+
+		assert_int_equal(answer.type, OTTE_FRAME_LANE_READY);
+		for (k = 0; k < 20; k++) {
+			uint8_t bytes[OTTE_FRAME_HEADER + OTTE_LEND_BYTES];
+			struct otte_lend lend = {
+				.type = (uint16_t)(rand_r(&seed) % 7), .op = (uint16_t)(rand_r(&seed) % 4),
+				.id = (uint64_t)(rand_r(&seed) % 3), .region = (uint64_t)(rand_r(&seed) % 4),
+			};
+			size_t length = rand_r(&seed) % 8 ? sizeof(bytes) : (size_t)rand_r(&seed) % sizeof(bytes);
+
+			otte_frame_encode(&header, bytes);
+			otte_lend_encode(&lend, bytes + OTTE_FRAME_HEADER, OTTE_LEND_BYTES);
+			for (b = i % 3 ? sizeof(bytes) : 0; b < sizeof(bytes); b++)
+				bytes[b] = (uint8_t)(rand_r(&seed) >> 8);
+			if (send(fd, bytes, length, MSG_NOSIGNAL) != (ssize_t)length || length < sizeof(bytes))
+				break;
+		}
+		close(fd);
+		if (i % 25 == 0)
+			assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	}
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
+	pair_close_requester(&pair);
+	/* What they were lent was never accepted, and is taken back. */
+	assert_true(settles(&pair, 0));
+	assert_int_equal(module_tables(), 0);
+	pair_close_source(&pair);
+}
+
+/* A peer that knows of no such lanes. */
+static void without_lanes_for_loans_it_goes_over_tcp(void **state)
+{
+	struct otte_frame answer;
+	struct pair pair;
+
+	(void)state;
+	module_reset();
+	script.old = true;
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
+	assert_int_equal(route(&pair), module_framed ? OTTE_TRANSPORT_TCP : OTTE_TRANSPORT_LOCAL);
+	close(forge_lane(&pair, &answer));
+	assert_int_equal(answer.type, OTTE_FRAME_ERROR);
+	assert_int_equal(answer.status, -EPROTO);
+	pair_close(&pair);
+}
+
 static int over_a_socket(void **state)
 {
 	(void)state;
@@ -652,6 +841,15 @@ int main(void)
 		cmocka_unit_test(loans_that_come_and_go_harm_no_request),
 	};
 
+	const struct CMUnitTest lanes[] = {
+		cmocka_unit_test(another_user_is_lent_copies_alone),
+		cmocka_unit_test(a_mark_of_another_user_ends_with_its_loan),
+		cmocka_unit_test(users_are_lent_nothing_that_conflicts),
+		cmocka_unit_test(garbage_on_a_lane_harms_nobody),
+		cmocka_unit_test(without_lanes_for_loans_it_goes_over_tcp),
+	};
+
 	return cmocka_run_group_tests_name("lend", tests, over_a_socket, NULL) +
+	       cmocka_run_group_tests_name("lanes for loans", lanes, over_a_lane, NULL) +
 	       cmocka_run_group_tests_name("lend over a lane", tests, over_a_lane, NULL);
 }
