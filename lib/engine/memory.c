@@ -280,8 +280,8 @@ static struct otte_mem_guest *find_guest(struct otte_mem *mem, uint64_t client)
 /* Under share_lock, of an unused place. */
 static int open_guest(struct otte_mem *mem, struct otte_mem_guest *guest, uint64_t client)
 {
-	struct otte_uses *uses;
-	int fd, ret;
+	struct otte_uses *uses = NULL;
+	int fd = -1, ret;
 
 	ret = make_uses(&uses, &fd);
 	if (ret)

@@ -88,8 +88,8 @@ struct otte_source_grant {
 };
 
 /*
- * engine->awaited, by loan, under engine->awaited_lock: of a grant, or of a table of uses. The latter has none, and stays
- * until the ledger says that the borrower has it mapped no more.
+ * engine->awaited, by loan, under engine->awaited_lock: of a grant, or of a table of uses. The latter has none, and
+ * stays until the ledger says that the borrower has it mapped no more.
  */
 struct otte_source_awaited {
 	uint64_t loan;

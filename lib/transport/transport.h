@@ -112,10 +112,10 @@ struct otte_source_ops {
 	void (*lane_closed)(void *peer);
 
 	/*
-	 * Lend a whole region for `op`, until it is given back with evidence. Errors are those of begin(). `mapped`: as
-	 * a loan of the module that the peer can map, which nobody can take from it; -EOPNOTSUPP. `owner` not 0: nothing
-	 * but through the module, the table too; what `owner` (base/uses.h) leaves there is cleared when that says that
-	 * its process is gone.
+	 * Lend a whole region for `op`, until it is given back with evidence. Errors are those of begin(). `mapped`:
+	 * as a loan of the module that the peer can map, which nobody can take from it; -EOPNOTSUPP. `owner` not 0:
+	 * nothing but through the module, the table too; what `owner` (base/uses.h) leaves there is cleared when that
+	 * says that its process is gone.
 	 */
 	int (*grant)(void *peer, uint64_t region, uint8_t op, bool mapped, uint32_t owner,
 		     struct otte_source_lent *lent);

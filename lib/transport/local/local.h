@@ -3,7 +3,7 @@
  * Memory of this host: the source lends it, and the requester copies by itself.
  *
  * The transport stands before another one (env.next, TCP): it takes what it can move, and hands on, before a byte
- * of it has moved, whatever it cannot: a peer of another host or network namespace, memory that cannot be mapped,
+ * of it has moved, whatever it cannot: a peer of another host, memory that cannot be mapped or borrowed,
  * a range that somebody else touches, a region that is called back. So most errors that a request gets of a source
  * are the other transport's, and a request is refused here only where its caller wants this transport and no other.
  * What is revoked in the middle goes on there if it is a READ: that is drained, and counts as a retry.
@@ -11,19 +11,26 @@
  *   requester (peer.c, copy.c)                        source (source.c)
  *   connects to the source's abstract UNIX socket --> same user or root, or closed
  *   LANE of its session, as for any lane          --> the control server checks it
+ *   or, attested: TCP, LANE_LEND, LEND frames     --> likewise; a session that agreed on it
  *   ASK region, direction                         --> a standing loan; GRANT with two descriptors: the memory,
  *                                                     and the table of its uses (base/uses.h)
  *   copies, each copy in the table                    looks into the table before it admits others
  *   COUNT what it did                             --> statistics
  *   unmaps, RETURN, when asked to (RECALL),       --> the loan settles as RETURNED
  *   when it has too many mappings, or at the end
- *   dies                                          --> its pidfd says so: BORROWER_EXITED
+ *   dies                                          --> its pidfd says so: BORROWER_EXITED; or the module
  *
  * A grant is of one of two kinds, which differ in how a `struct local_grant` is filled, used and let go of (ways.c).
  * With local.trusted it is the memory itself: what a lent descriptor gives is the whole allocation that the region is
  * in, and who is not trusted with that is not to be lent it. Through the module it is a loan, of a region that this
  * pins, to the client that the peer was attested to be: it is accepted, copied from and to by the module or mapped, and
  * settled there; no message says anything of its end that the module does not. It can be revoked, unless it is mapped.
+ *
+ * What is said of loans alone needs no socket, whose name is of one network namespace and whose peer of one pid
+ * namespace: a lane of LEND frames does (wire.h). There the table is a loan as well, of pages to be mapped: those the
+ * module follows to their end, where a file that it hands over could be kept by whoever once had it. That end, and no
+ * pidfd, says when the uses of a borrower that died are to be cleared. A peer of another user has a table of its own,
+ * and nothing to map but that (engine/memory.h).
  */
 #ifndef OTTE_TRANSPORT_LOCAL_LOCAL_H
 #define OTTE_TRANSPORT_LOCAL_LOCAL_H

@@ -156,7 +156,7 @@ static int borrow_uses(const struct local_peer *peer, struct local_grant *grant,
 {
 	struct otte_ledger_client *client = peer->local->env.client;
 	struct otte_borrowed borrowed;
-	void *uses;
+	void *uses = NULL;
 	int ret;
 
 	ret = take_loan(peer, loan, sizeof(*grant->uses), OTTE_LOAN_WRITE, &borrowed);
@@ -175,7 +175,7 @@ static int borrow_uses(const struct local_peer *peer, struct local_grant *grant,
 
 static int map_uses(struct local_grant *grant, int fd)
 {
-	void *uses;
+	void *uses = NULL;
 	int ret;
 
 	ret = check_memory(fd, 0, sizeof(*grant->uses));

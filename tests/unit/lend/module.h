@@ -24,7 +24,7 @@ struct script {
 
 extern struct script script;
 
-/* From the next engines on requesters say what they say over lanes of frames; sources lend memory that can be shared. */
+/* From the next engines on requesters speak over lanes of frames; sources lend memory that can be shared. */
 extern bool module_framed;
 
 void module_reset(void);
