@@ -167,6 +167,7 @@ static int open_transport(struct otte_engine *engine)
 			.process_ended = otte_source_process_ended,
 			.granted = otte_source_granted,
 			.fresh = otte_source_fresh,
+			.stands = otte_source_stands,
 			.revoke_grant = otte_source_revoke_grant,
 			.retain_grant = otte_source_retain_grant,
 			.count = otte_source_count,

@@ -32,7 +32,16 @@ struct otte_mem {
 	pthread_mutex_t share_lock;   /* uses, uses_fd: making them */
 	int uses_fd;                  /* the table of uses; -1: nobody has mapped the memory yet */
 	struct otte_uses *uses;
-	struct otte_mem *prev, *next; /* engine->tracked, under engine->memory_lock */
+	struct otte_mem *prev, *next; /* engine->tracked, under engine->memory_lock; and the rest, too */
+	struct otte_uses_seen *seen;  /* of the table */
+	struct otte_mem_user *users;
+};
+
+/* A process that reaches the memory by itself, as long as something of it is lent. */
+struct otte_mem_user {
+	struct otte_mem_user *prev, *next;
+	uint32_t owner;      /* in the table of uses */
+	_Atomic bool stands; /* has uses that nobody ends */
 };
 
 /* Whether the byte at `at` still has a page behind it: a file may have been truncated since it was mapped. */
@@ -46,5 +55,13 @@ int otte_mem_share(struct otte_mem *mem);
 int otte_mem_track(struct otte_mem *mem);
 /* In no table does `owner`, who has ended, use anything any more. */
 void otte_mem_clear_uses(struct otte_engine *engine, uint32_t owner);
+/* Of memory that is tracked. */
+void otte_mem_add_user(struct otte_mem *mem, struct otte_mem_user *user);
+void otte_mem_remove_user(struct otte_mem *mem, struct otte_mem_user *user);
+/*
+ * Marks the users of whom a use has stood still since the last look, in any table, and frees such uses of whom nothing is
+ * lent to any more.
+ */
+void otte_mem_look(struct otte_engine *engine);
 
 #endif

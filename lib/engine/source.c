@@ -69,6 +69,7 @@ struct otte_source_grant {
 	uint64_t parked_ns;
 	struct source_peer *peer;
 	struct otte_region *region;
+	struct otte_mem_user user;
 	uint64_t loan;
 	bool borrowed; /* the module's loan to the peer's client */
 	bool mapped;   /* borrowed: its touch could not be taken away without harm, so it is not revocable */
@@ -565,7 +566,7 @@ static int prepare(struct otte_region *region, bool borrowed, bool mapped)
 
 /* With a use of the region. */
 static int grant_region(struct source_peer *peer, struct otte_region *region, uint8_t op, bool mapped,
-			struct otte_source_lent *lent)
+			uint32_t owner, struct otte_source_lent *lent)
 {
 	bool borrowed = region->pinned && peer->client && peer->engine->ledger->ops->loan_copy;
 	struct otte_source_grant *grant;
@@ -587,6 +588,7 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 	grant->region = region;
 	grant->borrowed = borrowed;
 	grant->mapped = mapped;
+	grant->user.owner = owner;
 	lent->fd = -1;
 	if (!borrowed)
 		ret = open_for(region->mem, op, &lent->fd);
@@ -605,6 +607,7 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 		say_quota(peer->engine);
 	if (ret)
 		goto close_fd;
+	otte_mem_add_user(region->mem, &grant->user);
 	lent->grant = grant;
 	lent->loan = borrowed ? grant->loan : 0;
 	lent->uses_fd = region->mem->uses_fd;
@@ -619,7 +622,8 @@ free_grant:
 	return ret;
 }
 
-int otte_source_grant(void *arg, uint64_t id, uint8_t op, bool mapped, struct otte_source_lent *lent)
+int otte_source_grant(void *arg, uint64_t id, uint8_t op, bool mapped, uint32_t owner,
+		      struct otte_source_lent *lent)
 {
 	struct source_peer *peer = arg;
 	struct otte_region *region;
@@ -628,7 +632,7 @@ int otte_source_grant(void *arg, uint64_t id, uint8_t op, bool mapped, struct ot
 	ret = otte_region_use_id(peer->engine, id, &region);
 	if (ret)
 		return ret;
-	ret = grant_region(peer, region, op, mapped, lent);
+	ret = grant_region(peer, region, op, mapped, owner, lent);
 	if (ret)
 		otte_region_unuse(region);
 	return ret;
@@ -703,6 +707,7 @@ void otte_source_give_back(struct otte_source_grant *grant, bool returned)
 	if (ret)
 		otte_log(OTTE_LOG_ERROR, "loan %lu cannot be settled: %s", (unsigned long)grant->loan,
 			 otte_error_text());
+	otte_mem_remove_user(region->mem, &grant->user);
 	free(grant);
 	otte_region_unuse(region);
 }
@@ -753,6 +758,17 @@ static void retain_parked(struct otte_engine *engine)
 	pthread_mutex_unlock(&engine->parked_lock);
 }
 
+/* A use that stands still for so long is of a process that has stopped, or does not mean well. */
+static void look_at_uses(struct otte_engine *engine)
+{
+	uint64_t now_ns = otte_now_ns();
+
+	if (now_ns - engine->looked_ns <= engine->config.control_timeout_ns)
+		return;
+	engine->looked_ns = now_ns;
+	otte_mem_look(engine);
+}
+
 void otte_source_tick(struct otte_engine *engine)
 {
 	struct otte_source_grant *grant;
@@ -764,6 +780,7 @@ void otte_source_tick(struct otte_engine *engine)
 		put(peer);
 	}
 	retain_parked(engine);
+	look_at_uses(engine);
 }
 
 void otte_source_process_ended(void *arg, uint32_t owner)
@@ -779,6 +796,11 @@ bool otte_source_fresh(const struct otte_source_grant *grant)
 	if (grant->borrowed && watch->mask && atomic_load(watch->word) & watch->suspect)
 		return false;
 	return otte_region_is_fresh(watch);
+}
+
+bool otte_source_stands(const struct otte_source_grant *grant)
+{
+	return atomic_load(&grant->user.stands);
 }
 
 uint64_t otte_source_granted(const struct otte_source_grant *grant)
