@@ -14,6 +14,11 @@ enum {
 #define OWNER_BITS 30
 #define SERIAL_SHIFT (STATE_BITS + OWNER_BITS)
 
+/* A use is its slot, and what of the slot's number there is room for in an int that is not negative. */
+#define SLOT_BITS 10
+#define NUMBER_BITS 20
+_Static_assert(OTTE_USES_SLOTS == 1u << SLOT_BITS, "a slot's place in a use");
+
 static unsigned state_of(uint64_t word)
 {
 	return word & ((1u << STATE_BITS) - 1);
@@ -27,6 +32,16 @@ static uint32_t owner_of(uint64_t word)
 static uint64_t with(uint64_t word, uint32_t owner, unsigned state)
 {
 	return word >> SERIAL_SHIFT << SERIAL_SHIFT | (uint64_t)owner << STATE_BITS | state;
+}
+
+static int use_of(unsigned slot, uint64_t word)
+{
+	return (int)(slot | ((word >> SERIAL_SHIFT) & ((1u << NUMBER_BITS) - 1)) << SLOT_BITS);
+}
+
+static unsigned slot_of(int use)
+{
+	return (unsigned)use % OTTE_USES_SLOTS;
 }
 
 static uint32_t top_of(struct otte_uses *uses)
@@ -46,6 +61,7 @@ static void raise_top(struct otte_uses *uses, uint32_t top)
 			return;
 }
 
+/* A use, or OTTE_USES_NONE. */
 static int claim(struct otte_uses *uses, uint32_t owner)
 {
 	unsigned i;
@@ -57,16 +73,16 @@ static int claim(struct otte_uses *uses, uint32_t owner)
 		if (state_of(old) == FREE &&
 		    atomic_compare_exchange_strong(&uses->slots[i].word, &old, claimed)) {
 			raise_top(uses, i + 1);
-			return (int)i;
+			return use_of(i, claimed);
 		}
 	}
 	return OTTE_USES_NONE;
 }
 
-static void publish(struct otte_uses *uses, int at, uint32_t owner, uint64_t start, uint64_t end,
+static void publish(struct otte_uses *uses, int use, uint32_t owner, uint64_t start, uint64_t end,
 		    bool write)
 {
-	struct otte_uses_slot *slot = &uses->slots[at];
+	struct otte_uses_slot *slot = &uses->slots[slot_of(use)];
 	uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
 
 	atomic_store_explicit(&slot->start, start, memory_order_relaxed);
@@ -86,14 +102,14 @@ static bool touches(struct otte_uses_slot *slot, uint64_t start, uint64_t end, b
 	return atomic_load(&slot->word) == word;
 }
 
-/* `mine`: our slot; `except`: an owner whose uses do not matter, 0: none. */
+/* `mine`: our use, negative: without a slot; `except`: an owner whose uses do not matter, 0: none. */
 static bool conflicts(struct otte_uses *uses, int mine, uint64_t start, uint64_t end, bool write,
 		      uint32_t except)
 {
 	uint32_t i, top = top_of(uses);
 
 	for (i = 0; i < top; i++)
-		if ((int)i != mine && touches(&uses->slots[i], start, end, write, except))
+		if ((mine < 0 || i != slot_of(mine)) && touches(&uses->slots[i], start, end, write, except))
 			return true;
 	if (except == OTTE_USES_LENDER)
 		return false;
@@ -102,47 +118,62 @@ static bool conflicts(struct otte_uses *uses, int mine, uint64_t start, uint64_t
 
 int otte_uses_begin(struct otte_uses *uses, uint32_t owner, uint64_t start, uint64_t end, bool write)
 {
-	int slot = claim(uses, owner);
+	int use = claim(uses, owner);
 
-	if (slot < 0)
-		return slot;
-	publish(uses, slot, owner, start, end, write);
-	if (!conflicts(uses, slot, start, end, write, 0))
-		return slot;
-	otte_uses_end(uses, slot);
+	if (use < 0)
+		return use;
+	publish(uses, use, owner, start, end, write);
+	if (!conflicts(uses, use, start, end, write, 0))
+		return use;
+	otte_uses_end(uses, use);
 	return OTTE_USES_CONFLICT;
 }
 
-void otte_uses_end(struct otte_uses *uses, int slot)
+void otte_uses_end(struct otte_uses *uses, int use)
 {
-	_Atomic uint64_t *word = &uses->slots[slot].word;
+	_Atomic uint64_t *at = &uses->slots[slot_of(use)].word;
+	uint64_t word = atomic_load_explicit(at, memory_order_relaxed);
 
-	atomic_store_explicit(word, with(atomic_load_explicit(word, memory_order_relaxed), 0, FREE),
-			      memory_order_release);
+	/* It may have been taken for one that nobody ends, and the slot be another's by now. */
+	if (state_of(word) != FREE && use_of(slot_of(use), word) == use)
+		atomic_compare_exchange_strong_explicit(at, &word, with(word, 0, FREE), memory_order_release,
+							memory_order_relaxed);
+}
+
+void otte_uses_beat(struct otte_uses *uses, int use)
+{
+	_Atomic uint64_t *beats = &uses->slots[slot_of(use)].beats;
+
+	atomic_store_explicit(beats, atomic_load_explicit(beats, memory_order_relaxed) + 1, memory_order_relaxed);
 }
 
 int otte_uses_lend(struct otte_uses *uses, uint64_t start, uint64_t end, bool write, bool check)
 {
-	int slot = claim(uses, OTTE_USES_LENDER);
+	int use = claim(uses, OTTE_USES_LENDER);
 
-	if (slot >= 0) {
-		publish(uses, slot, OTTE_USES_LENDER, start, end, write);
+	if (use >= 0) {
+		publish(uses, use, OTTE_USES_LENDER, start, end, write);
 	} else {
-		slot = OTTE_USES_COARSE;
+		use = OTTE_USES_COARSE;
 		atomic_fetch_add(write ? &uses->coarse_writers : &uses->coarse_readers, 1);
 	}
-	if (!check || !conflicts(uses, slot, start, end, write, OTTE_USES_LENDER))
-		return slot;
-	otte_uses_unlend(uses, slot, write);
+	if (!check || !conflicts(uses, use, start, end, write, OTTE_USES_LENDER))
+		return use;
+	otte_uses_unlend(uses, use, write);
 	return OTTE_USES_CONFLICT;
 }
 
-void otte_uses_unlend(struct otte_uses *uses, int slot, bool write)
+void otte_uses_unlend(struct otte_uses *uses, int use, bool write)
 {
-	if (slot >= 0)
-		otte_uses_end(uses, slot);
-	else if (slot == OTTE_USES_COARSE)
+	if (use >= 0)
+		otte_uses_end(uses, use);
+	else if (use == OTTE_USES_COARSE)
 		atomic_fetch_sub(write ? &uses->coarse_writers : &uses->coarse_readers, 1);
+}
+
+static void free_slot(struct otte_uses_slot *slot, uint64_t word)
+{
+	atomic_compare_exchange_strong(&slot->word, &word, with(word, 0, FREE));
 }
 
 void otte_uses_clear(struct otte_uses *uses, uint32_t owner)
@@ -153,6 +184,28 @@ void otte_uses_clear(struct otte_uses *uses, uint32_t owner)
 		uint64_t word = atomic_load(&uses->slots[i].word);
 
 		if (state_of(word) != FREE && owner_of(word) == owner)
-			atomic_compare_exchange_strong(&uses->slots[i].word, &word, with(word, 0, FREE));
+			free_slot(&uses->slots[i], word);
+	}
+}
+
+/* One that is CLAIMED is in nobody's way, and its owner would make it what it wants without a second look. */
+static bool stands(const struct otte_uses_seen *now, const struct otte_uses_seen *before)
+{
+	return state_of(now->word) >= READS && owner_of(now->word) != OTTE_USES_LENDER &&
+	       now->word == before->word && now->beats == before->beats;
+}
+
+void otte_uses_look(struct otte_uses *uses, struct otte_uses_seen *seen, bool (*still)(void *arg, uint32_t owner),
+		    void *arg)
+{
+	unsigned i;
+
+	for (i = 0; i < OTTE_USES_SLOTS; i++) {
+		struct otte_uses_slot *slot = &uses->slots[i];
+		struct otte_uses_seen now = { atomic_load(&slot->word), atomic_load(&slot->beats) };
+
+		if (stands(&now, &seen[i]) && still(arg, owner_of(now.word)))
+			free_slot(slot, now.word);
+		seen[i] = now;
 	}
 }

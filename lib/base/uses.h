@@ -12,6 +12,9 @@
  *
  * Where every slot is taken, the owner of the memory counts its uses as `coarse`: each is one of all bytes.
  *
+ * Who takes long says from time to time that it goes on (beat). What stands still can so be told from what is slow, and
+ * freed once nothing is lent to its owner any more: it may wake up after all, so it frees its own use only.
+ *
  * The table is written by processes that may be wrong: whatever stands in it, every call ends, and touches
  * nothing but the table.
  */
@@ -32,6 +35,12 @@
 struct otte_uses_slot {
 	_Atomic uint64_t word;
 	_Atomic uint64_t start, end;
+	_Atomic uint64_t beats;
+};
+
+/* What a slot showed when it was last looked at. */
+struct otte_uses_seen {
+	uint64_t word, beats;
 };
 
 struct otte_uses {
@@ -41,15 +50,24 @@ struct otte_uses {
 	struct otte_uses_slot slots[OTTE_USES_SLOTS];
 };
 
-/* A slot, or OTTE_USES_NONE or _CONFLICT. `owner`: 1 to 2^30 - 1. */
+/* A use of a slot, or OTTE_USES_NONE or _CONFLICT. `owner`: 1 to 2^30 - 1. */
 int otte_uses_begin(struct otte_uses *uses, uint32_t owner, uint64_t start, uint64_t end, bool write);
-void otte_uses_end(struct otte_uses *uses, int slot);
+void otte_uses_end(struct otte_uses *uses, int use);
+/* It goes on. */
+void otte_uses_beat(struct otte_uses *uses, int use);
 
-/* By the lender: a slot or COARSE, or CONFLICT. `check` false: what conflicts is not looked for. */
+/* By the lender: a use or COARSE, or CONFLICT. `check` false: what conflicts is not looked for. */
 int otte_uses_lend(struct otte_uses *uses, uint64_t start, uint64_t end, bool write, bool check);
-void otte_uses_unlend(struct otte_uses *uses, int slot, bool write);
+void otte_uses_unlend(struct otte_uses *uses, int use, bool write);
 
 /* `owner` is proven to be gone: free what it left behind. */
 void otte_uses_clear(struct otte_uses *uses, uint32_t owner);
+
+/*
+ * By the lender: still() is told the owner of each use that stands as it did when it was `seen` last, for OTTE_USES_SLOTS
+ * slots; true: free it.
+ */
+void otte_uses_look(struct otte_uses *uses, struct otte_uses_seen *seen, bool (*still)(void *arg, uint32_t owner),
+		    void *arg);
 
 #endif

@@ -171,6 +171,7 @@ static int open_transport(struct otte_engine *engine)
 			.over = otte_source_over,
 			.granted = otte_source_granted,
 			.fresh = otte_source_fresh,
+			.stands = otte_source_stands,
 			.revoke_grant = otte_source_revoke_grant,
 			.retain_grant = otte_source_retain_grant,
 			.count = otte_source_count,

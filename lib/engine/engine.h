@@ -103,6 +103,7 @@ struct otte_engine {
 	struct otte_itree memories;      /* allocations by address */
 	uint64_t memory_count;
 	struct otte_mem *tracked;        /* those that have a table of uses */
+	uint64_t looked_ns;              /* into all of them; of the thread that serves first */
 
 	pthread_mutex_t register_lock;
 	pthread_rwlock_t region_lock;

@@ -248,6 +248,14 @@ static int open_uses(struct otte_mem *mem)
 		mem->uses_fd = -1;
 		return ret;
 	}
+	mem->seen = calloc(OTTE_USES_SLOTS, sizeof(*mem->seen));
+	if (!mem->seen) {
+		munmap(mem->uses, otte_mem_uses_bytes());
+		mem->uses = NULL;
+		otte_fd_close(mem->uses_fd);
+		mem->uses_fd = -1;
+		return otte_fail(-ENOMEM, "no memory for a table of uses");
+	}
 	otte_access_share(&mem->access, mem->uses);
 	pthread_mutex_lock(&mem->engine->memory_lock);
 	DL_APPEND(mem->engine->tracked, mem);
@@ -382,6 +390,46 @@ void otte_mem_clear_uses(struct otte_engine *engine, uint32_t owner)
 	pthread_mutex_unlock(&engine->memory_lock);
 }
 
+void otte_mem_add_user(struct otte_mem *mem, struct otte_mem_user *user)
+{
+	pthread_mutex_lock(&mem->engine->memory_lock);
+	DL_APPEND(mem->users, user);
+	pthread_mutex_unlock(&mem->engine->memory_lock);
+}
+
+void otte_mem_remove_user(struct otte_mem *mem, struct otte_mem_user *user)
+{
+	pthread_mutex_lock(&mem->engine->memory_lock);
+	DL_DELETE(mem->users, user);
+	pthread_mutex_unlock(&mem->engine->memory_lock);
+}
+
+/* Under memory_lock. True: it is nobody's. */
+static bool stands_still(void *arg, uint32_t owner)
+{
+	const struct otte_mem *mem = arg;
+	struct otte_mem_user *user;
+	bool found = false;
+
+	DL_FOREACH(mem->users, user) {
+		if (user->owner != owner)
+			continue;
+		atomic_store(&user->stands, true);
+		found = true;
+	}
+	return !found;
+}
+
+void otte_mem_look(struct otte_engine *engine)
+{
+	struct otte_mem *mem;
+
+	pthread_mutex_lock(&engine->memory_lock);
+	DL_FOREACH(engine->tracked, mem)
+		otte_uses_look(mem->uses, mem->seen, stands_still, mem);
+	pthread_mutex_unlock(&engine->memory_lock);
+}
+
 int otte_mem_share(const struct otte_mem *mem)
 {
 	if (mem->fd < 0)
@@ -426,6 +474,7 @@ int otte_mem_release(struct otte_mem *mem)
 	disclaim_uses(engine, mem->uses_region);
 	if (mem->uses)
 		munmap(mem->uses, otte_mem_uses_bytes());
+	free(mem->seen);
 	otte_fd_close(mem->uses_fd);
 	otte_fd_close(mem->fd);
 	pthread_mutex_destroy(&mem->share_lock);

@@ -58,7 +58,16 @@ struct otte_mem {
 	uint64_t uses_region;         /* the ledger's, of `uses`; 0: the module has not lent it yet */
 	struct otte_mem_guest guests[OTTE_ACCESS_GUESTS];
 	struct otte_mem_lent *lents;
-	struct otte_mem *prev, *next; /* engine->tracked, under engine->memory_lock */
+	struct otte_mem *prev, *next; /* engine->tracked, under engine->memory_lock; and the rest, too */
+	struct otte_uses_seen *seen;  /* of the table */
+	struct otte_mem_user *users;
+};
+
+/* A process that reaches the memory by itself, as long as something of it is lent. */
+struct otte_mem_user {
+	struct otte_mem_user *prev, *next;
+	uint32_t owner;      /* in the table of uses */
+	_Atomic bool stands; /* has uses that nobody ends */
 };
 
 /* Whether the byte at `at` still has a page behind it: a file may have been truncated since it was mapped. */
@@ -78,5 +87,13 @@ uint64_t otte_mem_uses_bytes(void);
 void otte_mem_unlend(struct otte_mem *mem, struct otte_mem_lent *lent);
 /* In no table does `owner`, who has ended, use anything any more. */
 void otte_mem_clear_uses(struct otte_engine *engine, uint32_t owner);
+/* Of memory that is tracked. */
+void otte_mem_add_user(struct otte_mem *mem, struct otte_mem_user *user);
+void otte_mem_remove_user(struct otte_mem *mem, struct otte_mem_user *user);
+/*
+ * Marks the users of whom a use has stood still since the last look, in any table, and frees such uses of whom nothing is
+ * lent to any more.
+ */
+void otte_mem_look(struct otte_engine *engine);
 
 #endif

@@ -76,6 +76,7 @@ struct otte_source_grant {
 	uint64_t parked_ns;
 	struct source_peer *peer;
 	struct otte_region *region;
+	struct otte_mem_user user;
 	uint64_t loan;
 	bool borrowed; /* the module's loan to the peer's client */
 	bool mapped;   /* borrowed: its touch could not be taken away without harm, so it is not revocable */
@@ -582,27 +583,27 @@ static bool mappable(const struct otte_region *region)
 	return address % page == 0 && region->length % page == 0;
 }
 
-/* Whether a peer can reach the region by itself in this way. `owner`: through the module alone. */
+/* Whether a peer can reach the region by itself in this way. `by_module`: and not otherwise. */
 static int check_way(const struct source_peer *peer, const struct otte_region *region, bool borrowed, bool mapped,
-		     uint32_t owner)
+		     bool by_module)
 {
 	if (mapped && (!borrowed || !mappable(region)))
 		return otte_fail(-EOPNOTSUPP, "region %lu cannot be mapped by borrowers",
 				 (unsigned long)region->id);
 	/* What is mapped cannot be taken back, and whoever has our table can write in it. */
-	if (peer->foreign && (mapped || !owner))
+	if (peer->foreign && (mapped || !by_module))
 		return otte_fail(-EOPNOTSUPP, "region %lu is lent to other users to be copied alone",
 				 (unsigned long)region->id);
 	if (borrowed)
 		return 0;
-	if (owner || !region->engine->config.local_trusted)
+	if (by_module || !region->engine->config.local_trusted)
 		return otte_fail(-EOPNOTSUPP, "region %lu is not pinned, or its peer is no client of our module",
 				 (unsigned long)region->id);
 	return otte_mem_share(region->mem);
 }
 
 /* The range of the region in its allocation, with a table of its uses. */
-static int lend_range(struct otte_source_grant *grant, uint8_t op, uint32_t owner)
+static int lend_range(struct otte_source_grant *grant, uint8_t op, bool by_module)
 {
 	const struct otte_region *region = grant->region;
 
@@ -610,7 +611,7 @@ static int lend_range(struct otte_source_grant *grant, uint8_t op, uint32_t owne
 	grant->lent.start = region->offset;
 	grant->lent.end = region->offset + region->length;
 	grant->lent.write = op == OTTE_WRITE;
-	return otte_mem_lend(region->mem, &grant->lent, owner);
+	return otte_mem_lend(region->mem, &grant->lent, by_module);
 }
 
 /* ---- What the ledger will tell ---- */
@@ -711,7 +712,7 @@ static int offer_uses(struct otte_source_grant *grant, uint32_t owner)
 	return 0;
 }
 
-/* Both, or none. */
+/* Both, or none. `owner` 0: the table is no loan. */
 static int offer_all(struct otte_source_grant *grant, uint8_t op, uint32_t owner)
 {
 	struct source_peer *peer = grant->peer;
@@ -738,7 +739,7 @@ static int offer_all(struct otte_source_grant *grant, uint8_t op, uint32_t owner
 
 /* With a use of the region. */
 static int grant_region(struct source_peer *peer, struct otte_region *region, uint8_t op, bool mapped,
-			uint32_t owner, struct otte_source_lent *lent)
+			bool by_module, uint32_t owner, struct otte_source_lent *lent)
 {
 	bool borrowed = region->pinned && peer->client && peer->engine->ledger->ops->loan_copy;
 	struct otte_source_grant *grant;
@@ -750,7 +751,7 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 	if (!ret)
 		ret = otte_region_check_fresh(region);
 	if (!ret)
-		ret = check_way(peer, region, borrowed, mapped, owner);
+		ret = check_way(peer, region, borrowed, mapped, by_module);
 	if (ret)
 		return ret;
 	grant = calloc(1, sizeof(*grant));
@@ -760,7 +761,8 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 	grant->region = region;
 	grant->borrowed = borrowed;
 	grant->mapped = mapped;
-	ret = lend_range(grant, op, owner);
+	grant->user.owner = owner;
+	ret = lend_range(grant, op, by_module);
 	if (ret)
 		goto free_grant;
 	lent->fd = -1;
@@ -772,7 +774,7 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 	if (atomic_load(&peer->engine->source_closed))
 		ret = otte_fail(-ESHUTDOWN, "this engine is closed as a source");
 	if (!ret)
-		ret = borrowed ? offer_all(grant, op, owner) : lend(peer, region, op, &grant->loan);
+		ret = borrowed ? offer_all(grant, op, by_module ? owner : 0) : lend(peer, region, op, &grant->loan);
 	if (!ret)
 		peer->busy++;
 	pthread_mutex_unlock(&peer->lock);
@@ -780,9 +782,10 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 		say_quota(peer->engine);
 	if (ret)
 		goto close_fd;
+	otte_mem_add_user(region->mem, &grant->user);
 	lent->grant = grant;
 	lent->loan = borrowed ? grant->loan : 0;
-	lent->uses_fd = owner ? -1 : region->mem->uses_fd;
+	lent->uses_fd = by_module ? -1 : region->mem->uses_fd;
 	lent->uses_loan = grant->uses_loan;
 	lent->offset = region->offset;
 	lent->length = region->length;
@@ -797,7 +800,7 @@ free_grant:
 	return ret;
 }
 
-int otte_source_grant(void *arg, uint64_t id, uint8_t op, bool mapped, uint32_t owner,
+int otte_source_grant(void *arg, uint64_t id, uint8_t op, bool mapped, bool by_module, uint32_t owner,
 		      struct otte_source_lent *lent)
 {
 	struct source_peer *peer = arg;
@@ -807,7 +810,7 @@ int otte_source_grant(void *arg, uint64_t id, uint8_t op, bool mapped, uint32_t 
 	ret = otte_region_use_id(peer->engine, id, &region);
 	if (ret)
 		return ret;
-	ret = grant_region(peer, region, op, mapped, owner, lent);
+	ret = grant_region(peer, region, op, mapped, by_module, owner, lent);
 	if (ret)
 		otte_region_unuse(region);
 	return ret;
@@ -889,6 +892,7 @@ void otte_source_give_back(struct otte_source_grant *grant, bool returned)
 	if (ret)
 		otte_log(OTTE_LOG_ERROR, "loan %lu cannot be settled: %s", (unsigned long)grant->loan,
 			 otte_error_text());
+	otte_mem_remove_user(region->mem, &grant->user);
 	otte_mem_unlend(region->mem, &grant->lent);
 	free(grant);
 	otte_region_unuse(region);
@@ -940,6 +944,17 @@ static void retain_parked(struct otte_engine *engine)
 	pthread_mutex_unlock(&engine->parked_lock);
 }
 
+/* A use that stands still for so long is of a process that has stopped, or does not mean well. */
+static void look_at_uses(struct otte_engine *engine)
+{
+	uint64_t now_ns = otte_now_ns();
+
+	if (now_ns - engine->looked_ns <= engine->config.control_timeout_ns)
+		return;
+	engine->looked_ns = now_ns;
+	otte_mem_look(engine);
+}
+
 void otte_source_tick(struct otte_engine *engine)
 {
 	struct otte_source_grant *grant;
@@ -951,6 +966,7 @@ void otte_source_tick(struct otte_engine *engine)
 		put(peer);
 	}
 	retain_parked(engine);
+	look_at_uses(engine);
 }
 
 /* Whether a client has left the module. */
@@ -1040,6 +1056,11 @@ bool otte_source_fresh(const struct otte_source_grant *grant)
 	if (grant->borrowed && watch->mask && atomic_load(watch->word) & watch->suspect)
 		return false;
 	return otte_region_is_fresh(watch);
+}
+
+bool otte_source_stands(const struct otte_source_grant *grant)
+{
+	return atomic_load(&grant->user.stands);
 }
 
 uint64_t otte_source_granted(const struct otte_source_grant *grant)

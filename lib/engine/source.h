@@ -40,12 +40,13 @@ const struct otte_region_watch *otte_source_guarded(const struct otte_source_use
 void otte_source_end(struct otte_source_use *use, bool complete);
 int otte_source_retain(struct otte_source_use *use);
 void otte_source_lane_closed(void *peer);
-int otte_source_grant(void *peer, uint64_t region, uint8_t op, bool mapped, uint32_t owner,
+int otte_source_grant(void *peer, uint64_t region, uint8_t op, bool mapped, bool by_module, uint32_t owner,
 		      struct otte_source_lent *lent);
 void otte_source_give_back(struct otte_source_grant *grant, bool returned);
 bool otte_source_over(const struct otte_source_grant *grant);
 uint64_t otte_source_granted(const struct otte_source_grant *grant);
 bool otte_source_fresh(const struct otte_source_grant *grant);
+bool otte_source_stands(const struct otte_source_grant *grant);
 void otte_source_process_ended(void *engine, uint32_t owner);
 int otte_source_revoke_grant(struct otte_source_grant *grant);
 int otte_source_retain_grant(struct otte_source_grant *grant);

@@ -113,11 +113,11 @@ struct otte_source_ops {
 
 	/*
 	 * Lend a whole region for `op`, until it is given back with evidence. Errors are those of begin(). `mapped`:
-	 * as a loan of the module that the peer can map, which nobody can take from it; -EOPNOTSUPP. `owner` not 0:
-	 * nothing but through the module, the table too; what `owner` (base/uses.h) leaves there is cleared when that
-	 * says that its process is gone.
+	 * as a loan of the module that the peer can map, which nobody can take from it; -EOPNOTSUPP. `by_module`:
+	 * nothing but through the module, the table too; what the peer leaves there is cleared when that says that its
+	 * process is gone. `owner`: who it is in the table of uses.
 	 */
-	int (*grant)(void *peer, uint64_t region, uint8_t op, bool mapped, uint32_t owner,
+	int (*grant)(void *peer, uint64_t region, uint8_t op, bool mapped, bool by_module, uint32_t owner,
 		     struct otte_source_lent *lent);
 	/* returned: by the peer's receipt, or revoked before; else its process has ended. */
 	void (*give_back)(struct otte_source_grant *grant, bool returned);
@@ -132,6 +132,8 @@ struct otte_source_ops {
 	uint64_t (*granted)(const struct otte_source_grant *grant);
 	/* Whether its memory is still what was registered; else it is to be asked for back. */
 	bool (*fresh)(const struct otte_source_grant *grant);
+	/* Whether its owner has a use of the memory that has stood still for control.timeout: end what can be ended. */
+	bool (*stands)(const struct otte_source_grant *grant);
 	/*
 	 * End it without the peer: 0, and nothing of it is in reach any more, give it back. -EINPROGRESS: later.
 	 * -EOPNOTSUPP: nobody can.

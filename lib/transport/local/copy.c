@@ -161,11 +161,13 @@ static int admit(struct local_peer *peer, struct otte_work *work)
 static bool step(struct otte_work *work)
 {
 	uint64_t n = min_u64(STEP_BYTES, work->length - work->own.moved);
+	struct local_grant *grant = work->own.way;
 	int ret;
 
 	if (atomic_load(&work->own.abandon))
 		return true;
-	ret = local_way_move(work->own.way, work, n);
+	otte_uses_beat(grant->uses, work->own.slot);
+	ret = local_way_move(grant, work, n);
 	if (ret) {
 		atomic_store(&work->own.abandon, ret);
 		return true;

@@ -198,8 +198,8 @@ static int lend(struct local_lane *lane, uint64_t region, uint16_t op, struct ot
 	record = calloc(1, sizeof(*record));
 	if (!record)
 		return otte_fail(-ENOMEM, "no memory for a grant");
-	ret = source->grant(lane->peer, region, op & LOCAL_OP, op & LOCAL_OP_MAPPED,
-			    lane->framed ? lane->owner : 0, lent);
+	ret = source->grant(lane->peer, region, op & LOCAL_OP, op & LOCAL_OP_MAPPED, lane->framed, lane->owner,
+			    lent);
 	if (ret) {
 		free(record);
 		return ret;
@@ -556,14 +556,15 @@ static bool passed(uint64_t since_ns, uint64_t now_ns, uint64_t limit_ns)
 /* Under lane.lock: what can be had without the peer is waited for no longer. */
 static void revoke_overdue(struct local_lane *lane, uint64_t now_ns)
 {
+	const struct otte_source_ops *source = &lane->local->env.source;
 	uint64_t limit_ns = lane->local->env.config->control_timeout_ns;
 	bool silent = passed(lane->silent_ns, now_ns, limit_ns);
 	struct lent *lent, *next;
 
 	HASH_ITER(hh, lane->lents, lent, next) {
-		if (!silent && !passed(lent->wanted_ns, now_ns, limit_ns))
+		if (!silent && !passed(lent->wanted_ns, now_ns, limit_ns) && !source->stands(lent->grant))
 			continue;
-		if (lane->local->env.source.revoke_grant(lent->grant) == -EOPNOTSUPP)
+		if (source->revoke_grant(lent->grant) == -EOPNOTSUPP)
 			continue;
 		lane->revoked++;
 		give_back(lane, lent, true);

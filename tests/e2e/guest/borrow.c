@@ -21,7 +21,7 @@
 #define KILLS 16u
 /* Each grant is two loans: the region, and the table of its uses, of so many bytes. */
 #define GRANT 2u
-#define TABLE 28672u
+#define TABLE 36864u
 #define LENDS "ledger=kernel local.pinned=true control.timeout_ms=2000"
 #define COPIES "deaf ledger=kernel local.map_entries=0"
 #define MAPS "deaf ledger=kernel local.map_repeats=1"

@@ -498,6 +498,69 @@ static void what_cannot_be_had_back_is_retained(void **state)
 	pair_close_source(&pair);
 }
 
+/* ---- Uses that nobody ends ---- */
+
+static bool can_begin(struct pair *pair, int *use)
+{
+	int i;
+
+	for (i = 0; i < 10000; i++) {
+		*use = otte_uses_begin(pair->remote_mem->uses, 99, 0, BYTES, true);
+		if (*use >= 0)
+			return true;
+		usleep(1000);
+	}
+	return false;
+}
+
+/* Whoever stops in a copy blocks others so long, and what he ends when he wakes up is his own. */
+static void a_use_that_stands_still_is_freed_once_its_loan_is_revoked(void **state)
+{
+	struct moment moment;
+	struct otte_task task;
+	struct pair pair;
+	int use, i;
+
+	(void)state;
+	stand_in_a_read(&pair, &moment);
+	script.drains = false;
+	assert_int_equal(otte_uses_begin(pair.remote_mem->uses, 99, 0, BYTES, true), OTTE_USES_CONFLICT);
+	assert_true(can_begin(&pair, &use));
+	assert_int_equal(loans(&pair), 0);
+	released = true;
+	for (i = 0; i < 1000 && otte_batch_wait(pair.batch, 10000000) == -ETIMEDOUT; i++)
+		otte_uses_beat(pair.remote_mem->uses, use);
+	task = last_task(&pair);
+	assert_int_equal(task.code, -EKEYREVOKED);
+	assert_int_equal(otte_uses_begin(pair.remote_mem->uses, 98, 0, 1, false), OTTE_USES_CONFLICT);
+	/* Of somebody to whom nothing is lent: nor is that waited for. */
+	assert_true(can_begin(&pair, &use));
+	otte_uses_end(pair.remote_mem->uses, use);
+	script.before = NULL;
+	pair_close(&pair);
+}
+
+static void dawdle(void *arg)
+{
+	(void)arg;
+	usleep(200000);
+}
+
+/* Six seconds, of which none is without a step. */
+static void a_use_that_is_slow_is_left_alone(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, 2 * BYTES, copies);
+	script.before = dawdle;
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 2 * BYTES), 0);
+	assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
+	script.before = NULL;
+	pair_close(&pair);
+}
+
 static void what_is_mapped_is_bounded(void **state)
 {
 	struct otte_region_desc desc = { .length = 65536, .access = OTTE_REMOTE_READ };
@@ -837,6 +900,8 @@ int main(void)
 		cmocka_unit_test(a_write_that_has_begun_ends_with_its_peer),
 		cmocka_unit_test(what_does_not_come_back_is_revoked_and_waited_for),
 		cmocka_unit_test(what_cannot_be_had_back_is_retained),
+		cmocka_unit_test(a_use_that_stands_still_is_freed_once_its_loan_is_revoked),
+		cmocka_unit_test(a_use_that_is_slow_is_left_alone),
 		cmocka_unit_test(what_is_mapped_is_bounded),
 		cmocka_unit_test(loans_that_come_and_go_harm_no_request),
 	};

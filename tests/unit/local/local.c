@@ -302,7 +302,7 @@ static void an_overlapping_write_is_refused_whoever_is_there(void **state)
 				otte_access_end(&pair.remote_mem->access, &access);
 				wait_idle(&pair);
 				slot = otte_uses_begin(pair.remote_mem->uses, 77, 4096, 8192, held);
-				assert_in_range(slot, 0, OTTE_USES_SLOTS - 1);
+				assert_true(slot >= 0);
 				assert_int_equal(run_by(&pair, routes[i], op, 8191, 64), expected);
 				assert_int_equal(run_by(&pair, routes[i], op, 8192, 64), 0);
 				/* Left behind by one that died. */
@@ -353,19 +353,22 @@ static void a_full_or_senseless_table_sends_requests_over_tcp(void **state)
 	struct otte_uses *uses;
 	struct pair pair;
 	unsigned i;
+	int held = OTTE_USES_NONE;
 
 	(void)state;
 	pair_open(&pair, 1 << 20, trusted);
 	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
 	uses = pair.remote_mem->uses;
-	for (i = 0; i < OTTE_USES_SLOTS; i++)
-		assert_int_equal(otte_uses_begin(uses, 77, 1 << 19, (1 << 19) + 1, false), (int)i);
+	for (i = 0; i < OTTE_USES_SLOTS; i++) {
+		held = otte_uses_begin(uses, 77, 1 << 19, (1 << 19) + 1, false);
+		assert_int_equal(held % OTTE_USES_SLOTS, i);
+	}
 	assert_int_equal(pair_run(&pair, OTTE_WRITE, 0, 0, 4096), 0);
 	assert_int_equal(route(&pair), OTTE_TRANSPORT_TCP);
 	/* The source's use is of all bytes then, for those who have the memory mapped. */
 	assert_int_equal(otte_access_begin(&pair.remote_mem->access, &access, 0, 100, true), 0);
 	assert_int_equal(access.slot, OTTE_USES_COARSE);
-	otte_uses_end(uses, 5);
+	otte_uses_end(uses, held);
 	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 200, 64), -EBUSY);
 	otte_access_end(&pair.remote_mem->access, &access);
 	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 200, 64), 0);
