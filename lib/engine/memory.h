@@ -59,8 +59,8 @@ void otte_mem_clear_uses(struct otte_engine *engine, uint32_t owner);
 void otte_mem_add_user(struct otte_mem *mem, struct otte_mem_user *user);
 void otte_mem_remove_user(struct otte_mem *mem, struct otte_mem_user *user);
 /*
- * Marks the users of whom a use has stood still since the last look, in any table, and frees such uses of whom nothing is
- * lent to any more.
+ * Marks the users of whom a use has stood still since the last look, in any table, and frees such uses of those to
+ * whom nothing is lent any more.
  */
 void otte_mem_look(struct otte_engine *engine);
 
