@@ -64,8 +64,8 @@ void otte_uses_unlend(struct otte_uses *uses, int use, bool write);
 void otte_uses_clear(struct otte_uses *uses, uint32_t owner);
 
 /*
- * By the lender: still() is told the owner of each use that stands as it did when it was `seen` last, for
- * OTTE_USES_SLOTS slots; true: free it.
+ * By the lender: still() is told the owner of each use that stands as it did when it was `seen` last, of which there
+ * are OTTE_USES_SLOTS; true: free it.
  */
 void otte_uses_look(struct otte_uses *uses, struct otte_uses_seen *seen, bool (*still)(void *arg, uint32_t owner),
 		    void *arg);
