@@ -4,9 +4,9 @@
  *
  * No lock is held: the gate counts the copy, which keeps the pages pinned and the loan unsettled,
  * and the user's buffer may fault as it likes. The gate is looked at again after each chunk, so
- * that a revocation stops a long copy; and fatal signals are, so that it can be killed. What its
- * owner has unmapped is not copied from or to any more, though it is pinned: nobody would see it.
- * What a dead owner left behind is.
+ * that a revocation stops a long copy; and fatal signals are, so that it can be killed. Pages that
+ * are lost to an owner that lives (region.c) are copied no more, though they are pinned: it would
+ * not see what was written there, nor has it what is read. What a dead owner left behind is good.
  */
 #include <linux/highmem.h>
 #include <linux/sched/signal.h>
@@ -63,7 +63,7 @@ static int stop_reason(struct otte_loan *loan)
 		return -EINTR;
 	if (!otte_gate_is_open(&loan->gate))
 		return -EACCES;
-	return READ_ONCE(loan->region->unmapped) ? -ESTALE : 0;
+	return READ_ONCE(loan->region->lost) ? -ESTALE : 0;
 }
 
 static int loan_copy(struct otte_loan *loan, struct otte_loan_copy *copy)

@@ -599,9 +599,12 @@ enum otte_region_state {
  * @status_index: word on the owner's status page
  * @notifier: watches the range, NONE and PAGES
  * @watched: @notifier is in place
- * @lock: protects @word and the copy of it on the status page
+ * @lock: protects @word and the copy of it on the status page, @released and @lost
  * @word: generation and OTTE_STATUS_*
  * @status_word: its copy, NULL while the region has no word there
+ * @released: the address space is taken down: what is unmapped from now on says nothing
+ * @lost: the owner lives and no longer has @pages there: nobody copies any more. Never unset;
+ *	read without @lock
  * @notice: posts what a notifier saw
  * @pages: pinned, PAGES
  * @page_count: their number
@@ -635,11 +638,11 @@ struct otte_region {
 
 	struct mmu_interval_notifier notifier;
 	bool watched;
-	spinlock_t lock;	/* down to unmapped */
+	spinlock_t lock;	/* down to lost */
 	u64 word;
 	u64 *status_word;
-	bool released;		/* the address space is going: what is unmapped then says nothing */
-	bool unmapped;		/* by an owner that lives: borrowers copy no more */
+	bool released;
+	bool lost;
 	struct work_struct notice;
 
 	struct page **pages;
@@ -719,7 +722,7 @@ enum otte_loan_state {
  * @incarnation: of @peer
  * @state: moved by otte_loan_move() under the ledger
  * @direction: OTTE_READ | OTTE_WRITE
- * @flags: OTTE_LOAN_*; of an exposure STANDING and BY_ADDRESS only, of an offer the others only
+ * @flags: OTTE_LOAN_*; of an exposure STANDING and BY_ADDRESS only, of an offer all but BY_ADDRESS
  * @accepted: mask of evidence the lender accepts, FORCED always
  * @evidence: why it ended
  * @ending: evidence to settle with once copies have drained; 0 if not being revoked

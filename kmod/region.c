@@ -20,7 +20,11 @@
  * Beside the state there is a word: generation, suspect, stale, fenced. It is protected by
  * region->lock, which MMU notifiers take, and copied to the owner's status page under it. A
  * notifier does nothing else but queue region->notice.
+ *
+ * Under the same lock, and for those who copy: whether the pages that are pinned are lost to an
+ * owner that lives, since it has unmapped the range or was found to have others there.
  */
+#include <linux/oom.h>
 #include <linux/slab.h>
 
 #include "otte_priv.h"
@@ -98,6 +102,16 @@ void otte_region_mark_fenced(struct otte_region *region)
 	spin_unlock(&region->lock);
 }
 
+/*
+ * Whether an owner that lives gives the range up. One that dies has its address space taken down,
+ * after a RELEASE; and maybe reaped before that, by the OOM killer or process_mrelease().
+ */
+static bool owner_unmaps(const struct otte_region *region, const struct mmu_notifier_range *range)
+{
+	return range->event == MMU_NOTIFY_UNMAP && !region->released &&
+	       !check_stable_address_space(range->mm);
+}
+
 static bool range_invalidate(struct mmu_interval_notifier *notifier,
 			     const struct mmu_notifier_range *range, unsigned long seq)
 {
@@ -124,8 +138,8 @@ static bool range_invalidate(struct mmu_interval_notifier *notifier,
 	mmu_interval_set_seq(notifier, seq);
 	if (range->event == MMU_NOTIFY_RELEASE)
 		region->released = true;
-	else if (range->event == MMU_NOTIFY_UNMAP && !region->released)
-		WRITE_ONCE(region->unmapped, true);
+	else if (owner_unmaps(region, range))
+		WRITE_ONCE(region->lost, true);
 	new = flag && word_mark(region, flag);
 	spin_unlock(&region->lock);
 	if (new) {
@@ -494,6 +508,7 @@ static int region_verify_pages(struct otte_region *region)
 	if (mmu_interval_read_retry(&region->notifier, seq)) {
 		err = -EAGAIN;
 	} else if (err) {
+		WRITE_ONCE(region->lost, true);
 		word_mark(region, OTTE_STATUS_STALE);
 	} else {
 		WRITE_ONCE(region->word, region->word & ~OTTE_STATUS_SUSPECT);

@@ -19,8 +19,8 @@
 #include "base/util.h"
 #include "ledger/open.h"
 
-/* What this library cannot do without: several peers of one region, of this host too. */
-#define NEEDED (OTTE_MODULE_FEAT_STANDING | OTTE_MODULE_FEAT_STANDING_OFFER)
+/* What this library cannot do without: several peers of one region. */
+#define NEEDED OTTE_MODULE_FEAT_STANDING
 
 static struct kernel_ledger *to_ledger(struct otte_ledger *ledger)
 {
@@ -595,6 +595,30 @@ static int look_at_module(struct otte_module_facts *facts)
 	return otte_module_check(facts, NEEDED);
 }
 
+/* What the module may lack, and what goes without it then. */
+static void set_features(struct kernel_ledger *ledger)
+{
+	uint64_t features = ledger->facts.features;
+
+	ledger->ops = kernel_ops;
+	ledger->by_address = features & OTTE_MODULE_FEAT_BY_ADDRESS;
+	if (!ledger->by_address)
+		otte_log(OTTE_LOG_INFO,
+			 "ledger: this module lends memory whose pages may have been "
+			 "replaced (copy on write, swap) to no new peer");
+	ledger->standing_offers = features & OTTE_MODULE_FEAT_STANDING_OFFER;
+	if (ledger->standing_offers)
+		return;
+	otte_log(OTTE_LOG_INFO,
+		 "ledger: this module lacks STANDING_OFFER (bit %u), so nothing is borrowed "
+		 "from peers of this host",
+		 (unsigned)__builtin_ctzll(OTTE_MODULE_FEAT_STANDING_OFFER));
+	ledger->ops.welcome = NULL;
+	ledger->ops.loan_borrow = NULL;
+	ledger->ops.loan_copy = NULL;
+	ledger->ops.loan_map = NULL;
+}
+
 /* The caller's limit, and the words of the status page, of which the module has only so many. */
 static void set_regions(struct kernel_ledger *ledger, uint64_t wanted, uint64_t room)
 {
@@ -618,13 +642,10 @@ int otte_ledger_kernel_open(const struct otte_ledger_limits *limits, struct otte
 	ledger = calloc(1, sizeof(*ledger));
 	if (!ledger)
 		return otte_fail(-ENOMEM, "no memory for a ledger");
-	ledger->base.ops = &kernel_ops;
+	ledger->base.ops = &ledger->ops;
 	ledger->facts = facts;
 	memcpy(ledger->load_id, facts.load_id, sizeof(ledger->load_id));
-	ledger->by_address = facts.features & OTTE_MODULE_FEAT_BY_ADDRESS;
-	if (!ledger->by_address)
-		otte_log(OTTE_LOG_INFO, "ledger: this module lends memory whose pages may have been "
-					"replaced (copy on write, swap) to no new peer");
+	set_features(ledger);
 	set_regions(ledger, limits ? limits->regions : UINT64_MAX, facts.status_regions_max);
 	pthread_mutex_init(&ledger->lock, NULL);
 	otte_netlink_open(&ledger->netlink);

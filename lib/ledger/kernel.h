@@ -43,7 +43,8 @@ struct kernel_ledger {
 	struct otte_ledger base;
 	struct otte_netlink netlink;
 	uint8_t load_id[OTTE_ATTEST_MODULE_BYTES];
-	bool by_address; /* the module knows such loans */
+	struct otte_ledger_ops ops; /* without those that the module is too old for */
+	bool by_address, standing_offers; /* the module knows such loans */
 	uint64_t regions_max; /* of each client: the caller's limit */
 	uint32_t status_regions; /* words asked for on each client's status page */
 	struct otte_module_facts facts;

@@ -56,8 +56,9 @@ static bool settled(struct kernel_client *lender, const struct otte_module_event
 	free(loan);
 	if (ours)
 		return false;
-	/* A borrower of this ledger counted it when it gave its receipt. */
-	if (kind_of(told) == OTTE_EVENT_SETTLED && !kernel_client_is_open(ledger, told->other))
+	/* A borrower of this ledger counted it when it gave its receipt, unless it was revoked. */
+	if (kind_of(told) == OTTE_EVENT_SETTLED && (told->evidence == OTTE_EVIDENCE_REVOKED ||
+						    !kernel_client_is_open(ledger, told->other)))
 		kernel_count_settled(ledger, 1);
 	return true;
 }

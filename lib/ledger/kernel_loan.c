@@ -178,11 +178,17 @@ static int refuse_offer(uint64_t id)
 
 /* ---- Offer ----------------------------------------------------------------------------------- */
 
-/* The module can revoke what it maps or copies; the rest its lender revokes by its own word. */
-static uint32_t module_flags(const struct otte_loan_terms *terms,
+/*
+ * The module can revoke what it maps or copies; the rest its lender revokes by its own word. One
+ * that knows no standing offers is asked for such as exclude like any.
+ */
+static uint32_t module_flags(const struct kernel_client *lender,
+			     const struct otte_loan_terms *terms,
 			     const struct kernel_region *region)
 {
-	uint32_t standing = terms->flags & OTTE_LOAN_STANDING ? OTTE_MODULE_STANDING : 0;
+	bool standing_offers = kernel_ledger_of(lender)->standing_offers;
+	uint32_t standing =
+		terms->flags & OTTE_LOAN_STANDING && standing_offers ? OTTE_MODULE_STANDING : 0;
 
 	if (region->claim.backing != OTTE_BACKING_PAGES)
 		return standing;
@@ -213,7 +219,7 @@ static int publish(struct kernel_client *lender, const struct otte_loan_terms *t
 	};
 
 	if (terms->borrower.client) {
-		wanted.flags = module_flags(terms, region);
+		wanted.flags = module_flags(lender, terms, region);
 		wanted.evidence = terms->accepted >> 1; /* bit n there is bit n + 1 here */
 		return otte_module_loan_offer(lender->fd, &wanted, id);
 	}
@@ -431,6 +437,9 @@ int kernel_loan_copy(const struct kernel_client *borrower, uint64_t id, uint64_t
 	case -ENOENT:
 	case -EBUSY:
 		return otte_fail(-EKEYREVOKED, "loan %" PRIu64 ": was revoked", id);
+	case -ESTALE:
+		return otte_fail(
+			rc, "loan %" PRIu64 ": its lender has unmapped or replaced the memory", id);
 	case -EFAULT:
 		return otte_fail(rc, "loan %" PRIu64 ": no memory of ours there", id);
 	default:

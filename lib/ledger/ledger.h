@@ -278,26 +278,31 @@ struct otte_ledger_ops {
 	 */
 	int (*loan_accept)(struct otte_ledger_client *borrower, uint64_t loan);
 	/*
-	 * Of a client that takes no offers: those of this lender are taken from now on, or no longer. Again: 0.
-	 * -EDQUOT. NULL where nothing can be borrowed.
+	 * Of a client that takes no offers: those of this lender are taken from now on, or no
+	 * longer. Again: 0. -ENOENT no such client, or it was not welcome; -EDQUOT. NULL, with the
+	 * three below, where nothing can be borrowed: in a back end that itself reaches nobody's
+	 * memory, or with a module that is too old.
 	 */
 	int (*welcome)(struct otte_ledger_client *client, uint64_t lender, bool welcome);
 	/*
-	 * loan_accept for one that the back end itself can reach, of this lender and no other (-EPERM). NULL,
-	 * with the two below, in a back end that reaches none.
+	 * loan_accept for one that the back end itself can reach, of this lender and no other
+	 * (-EPERM). Of what was not offered, or is accepted already: -ENOENT.
 	 */
 	int (*loan_borrow)(struct otte_ledger_client *borrower, uint64_t loan, uint64_t lender,
 			   struct otte_borrowed *borrowed);
 	/*
-	 * Copies from or to `offset` of a borrowed loan, by its right: *done bytes of it, 1 to `length`. On error
-	 * none: -EKEYREVOKED it was revoked, -ESTALE its lender, who lives, has unmapped it, -EFAULT the buffer.
-	 * With a `length` of 0 that is all that is looked at. Good beyond the lender's death. Takes no lock.
+	 * Copies from or to `offset` of a borrowed loan, by its right: *done bytes of it, 1 to
+	 * `length`. On error none: -EKEYREVOKED it was revoked, -ESTALE its lender, who lives, has
+	 * unmapped it or was found to have other pages there, -EFAULT the buffer. With a `length`
+	 * of 0 that is all that is looked at. Good beyond the lender's death. Takes no lock.
 	 */
 	int (*loan_copy)(struct otte_ledger_client *borrower, uint64_t loan, uint64_t offset,
 			 void *buffer, uint64_t length, uint64_t *done);
 	/*
-	 * Maps a borrowed loan, for munmap() before it is settled. Who touches it once it was revoked gets a
-	 * SIGBUS, so one that is to be mapped is lent without OTTE_LOAN_REVOCABLE. -EOPNOTSUPP: not mappable.
+	 * Maps a borrowed loan, for munmap() before it is settled. Who touches it once it was
+	 * revoked gets a SIGBUS, so one that is to be mapped is lent without OTTE_LOAN_REVOCABLE;
+	 * then only an administrator who releases what a dead lender left behind does that to it.
+	 * -EOPNOTSUPP: not mappable.
 	 */
 	int (*loan_map)(struct otte_ledger_client *borrower, uint64_t loan, void **address);
 	/* By the lender, for a remote borrower; -EPERM for a local one. Else as loan_accept. */

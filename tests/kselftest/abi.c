@@ -149,7 +149,8 @@ TEST_F(abi, unknown_flags_are_told_from_bad_values)
 			if (commands[i].cmd == OTTE_IOC_LOAN_EXPOSE &&
 			    1U << bit & (OTTE_LOAN_STANDING | OTTE_LOAN_BY_ADDRESS))
 				continue;
-			if (commands[i].cmd == OTTE_IOC_LOAN_OFFER && 1U << bit == OTTE_LOAN_STANDING)
+			if (commands[i].cmd == OTTE_IOC_LOAN_OFFER &&
+			    1U << bit == OTTE_LOAN_STANDING)
 				continue;
 			memset(self->arg, 0, PAGE);
 			head[0] = commands[i].size;

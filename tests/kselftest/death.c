@@ -508,4 +508,83 @@ TEST_F(owner, its_offers_are_void_and_what_was_taken_is_retained)
 	peer_kill(&peer);
 }
 
+static void lend_and_wait(int sock)
+{
+	uint64_t borrower = hear(sock), region, loan;
+	int fd = otte_client(NULL);
+	char *mem = otte_pages(PAGE);
+
+	otte_fill(mem, PAGE, 5);
+	if (otte_region(fd, OTTE_BACKING_PAGES, OTTE_READ, mem, PAGE, &region) ||
+	    otte_offer(fd, region, 0, PAGE, borrower, OTTE_READ, 0, &loan))
+		_exit(1);
+	say(sock, loan);
+	pause();
+}
+
+/* Nobody but us runs on the first CPU. */
+static int run_alone(void)
+{
+	struct sched_param param = { .sched_priority = 1 };
+
+	return sched_setscheduler(0, SCHED_FIFO, &param) ? -errno : 0;
+}
+
+static int run_like_all(void)
+{
+	struct sched_param param = { 0 };
+
+	return sched_setscheduler(0, SCHED_OTHER, &param) ? -errno : 0;
+}
+
+static int on_first_cpu(void)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(0, &set);
+	return sched_setaffinity(0, sizeof(set), &set) ? -errno : 0;
+}
+
+/* As the OOM killer does: its memory is unmapped before its address space comes to its end. */
+static int kill_and_reap(pid_t pid)
+{
+	int pidfd = syscall(SYS_pidfd_open, pid, 0), err;
+
+	kill(pid, SIGKILL);
+	err = syscall(SYS_process_mrelease, pidfd, 0) ? -errno : 0;
+	close(pidfd);
+	return err;
+}
+
+TEST(an_owner_that_is_reaped_while_it_dies_leaves_its_pages)
+{
+	struct otte_event event;
+	uint64_t client = 0, loan;
+	struct peer peer;
+	int fd, err;
+	char buf[PAGE];
+
+	fd = otte_client(&client);
+	ASSERT_GE(fd, 0);
+	/* Where it is killed by who keeps it from running, it is there to be reaped. */
+	ASSERT_EQ(0, on_first_cpu());
+	peer = peer_start(lend_and_wait);
+	say(peer.sock, client);
+	loan = hear(peer.sock);
+	ASSERT_EQ(0, otte_accept(fd, loan, NULL));
+	ASSERT_EQ(0, run_alone());
+	err = kill_and_reap(peer.pid);
+	EXPECT_EQ((int64_t)PAGE, otte_copy(fd, loan, 0, buf, PAGE));
+	ASSERT_EQ(0, run_like_all());
+	ASSERT_EQ(0, err);
+	EXPECT_TRUE(otte_filled(buf, PAGE, 5, 0));
+	ASSERT_EQ(0, otte_wait_event(fd, OTTE_EVENT_OWNER_GONE, &event));
+	EXPECT_EQ((int64_t)PAGE, otte_copy(fd, loan, 0, buf, PAGE));
+	EXPECT_EQ(0, otte_settle(fd, loan));
+	EXPECT_TRUE(otte_all_zero(fd, 1));
+	peer_kill(&peer);
+	close(fd);
+}
+
 TEST_HARNESS_MAIN

@@ -421,6 +421,52 @@ TEST_F(loans, standing_offers_share_with_all_that_stands_and_with_nothing_else)
 	EXPECT_EQ(0, otte_settle_as(self->lender, other, OTTE_EVIDENCE_REVOKED));
 }
 
+TEST_F(loans, standing_offers_are_offers_in_all_else)
+{
+	const uint32_t standing = OTTE_LOAN_STANDING;
+	struct otte_fence fence = { .size = sizeof(fence), .client = self->borrower_id };
+	uint64_t bare, own[2], mapped, late, other;
+
+	EXPECT_EQ(-EOPNOTSUPP, otte_offer(self->lender, self->region, 0, PAGE, self->borrower_id,
+					  OTTE_READ, standing | OTTE_LOAN_BY_ADDRESS, &other));
+	EXPECT_EQ(-EACCES, otte_offer(self->lender, self->region, 1, PAGE, self->borrower_id,
+				      OTTE_READ, standing | OTTE_LOAN_MAPPABLE, &other));
+	ASSERT_EQ(0, otte_region(self->lender, OTTE_BACKING_NONE, OTTE_READ, self->mem, PAGE,
+				 &bare));
+	EXPECT_EQ(-EACCES, otte_offer(self->lender, bare, 0, PAGE, self->borrower_id, OTTE_READ,
+				      standing | OTTE_LOAN_REVOCABLE, &other));
+
+	/* Two writers of one range, which is the lender's to order, be it one itself. */
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, PAGE, self->lender_id, OTTE_WRITE,
+				standing, &own[0]));
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, PAGE, self->lender_id, OTTE_WRITE,
+				standing, &own[1]));
+	ASSERT_EQ(0, otte_accept(self->lender, own[0], NULL));
+	ASSERT_EQ(0, otte_accept(self->lender, own[1], NULL));
+	/* What stands is not for its lender to take but where it said so. */
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, PAGE, self->borrower_id, OTTE_READ,
+				standing | OTTE_LOAN_MAPPABLE, &mapped));
+	ASSERT_EQ(0, otte_next_event(self->borrower, &self->event, 1000));
+	EXPECT_EQ(mapped, self->event.object);
+	EXPECT_EQ(standing | OTTE_LOAN_MAPPABLE, self->event.flags);
+	ASSERT_EQ(0, otte_accept(self->borrower, mapped, NULL));
+	EXPECT_EQ(-EACCES, otte_revoke(self->lender, mapped, NULL));
+	EXPECT_EQ(3 * PAGE, otte_usage(self->lender, OTTE_RES_LENT_BYTES));
+	EXPECT_EQ(3, otte_usage(self->lender, OTTE_RES_LOANS));
+
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, PAGE, self->borrower_id, OTTE_READ,
+				standing | OTTE_LOAN_REVOCABLE, &late));
+	ASSERT_EQ(0, otte_call(self->lender, OTTE_IOC_FENCE, &fence));
+	EXPECT_EQ(-EKEYREVOKED, otte_accept(self->borrower, late, NULL));
+	EXPECT_EQ(-EKEYREVOKED, otte_offer(self->lender, self->region, 0, PAGE, self->borrower_id,
+					   OTTE_READ, standing, &other));
+	EXPECT_EQ(0, otte_withdraw(self->lender, late));
+	EXPECT_EQ(0, otte_settle(self->borrower, mapped));
+	EXPECT_EQ(0, otte_settle(self->lender, own[0]));
+	EXPECT_EQ(0, otte_settle(self->lender, own[1]));
+	EXPECT_EQ(0, otte_usage(self->lender, OTTE_RES_LENT_BYTES));
+}
+
 TEST_F(loans, what_the_lender_unmapped_is_not_copied_any_more)
 {
 	uint64_t reads, writes;
@@ -434,13 +480,34 @@ TEST_F(loans, what_the_lender_unmapped_is_not_copied_any_more)
 	EXPECT_EQ((int64_t)PAGE, otte_copy(self->borrower, reads, 0, self->buf, PAGE));
 	EXPECT_EQ(0, memcmp(self->buf, self->mem, PAGE));
 	EXPECT_EQ(0, otte_copy(self->borrower, reads, 0, self->buf, 0));
-	/* Replaced pages are pinned ones that nobody sees: suspect, and for the lender to look at. */
+	/* Maybe replaced, maybe not: that is for the lender to find out. */
 	ASSERT_EQ(0, madvise(self->mem + 2 * PAGE, PAGE, MADV_DONTNEED));
 	EXPECT_EQ(0, otte_copy(self->borrower, reads, 0, self->buf, 0));
 	ASSERT_EQ(0, munmap(self->mem + 3 * PAGE, PAGE));
 	EXPECT_EQ(-ESTALE, otte_copy(self->borrower, reads, 0, self->buf, 0));
 	EXPECT_EQ(-ESTALE, otte_copy(self->borrower, reads, 0, self->buf, PAGE));
 	EXPECT_EQ(-ESTALE, otte_copy(self->borrower, writes, 0, self->buf, PAGE));
+	EXPECT_EQ(0, otte_settle(self->borrower, reads));
+	EXPECT_EQ(0, otte_settle(self->borrower, writes));
+}
+
+TEST_F(loans, what_was_found_to_be_other_pages_is_not_copied_any_more)
+{
+	uint64_t reads, writes;
+
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, PAGE, self->borrower_id, OTTE_READ,
+				0, &reads));
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, PAGE, PAGE, self->borrower_id,
+				OTTE_WRITE, 0, &writes));
+	ASSERT_EQ(0, otte_accept(self->borrower, reads, NULL));
+	ASSERT_EQ(0, otte_accept(self->borrower, writes, NULL));
+	ASSERT_EQ(0, otte_verify(self->lender, self->region));
+	EXPECT_EQ((int64_t)PAGE, otte_copy(self->borrower, writes, 0, self->buf, PAGE));
+	ASSERT_EQ(0, madvise(self->mem + PAGE, PAGE, MADV_DONTNEED));
+	self->mem[PAGE] = 1;
+	ASSERT_EQ(-ESTALE, otte_verify(self->lender, self->region));
+	EXPECT_EQ(-ESTALE, otte_copy(self->borrower, writes, 0, self->buf, PAGE));
+	EXPECT_EQ(-ESTALE, otte_copy(self->borrower, reads, 0, self->buf, 0));
 	EXPECT_EQ(0, otte_settle(self->borrower, reads));
 	EXPECT_EQ(0, otte_settle(self->borrower, writes));
 }
@@ -627,20 +694,35 @@ TEST_F(loans, a_sealed_memfd_is_lent_whole)
 	EXPECT_EQ(0, otte_settle(self->borrower, loan));
 }
 
-/* A page that nobody touches before @handler's reader lets them. */
-static void *guarded_page(int *handler)
+/* Nobody touches @page, a new one, before the handler's reader lets them. The handler, or -1. */
+static int guard(void *page)
 {
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
-	void *page = otte_pages(PAGE);
+	int handler = syscall(SYS_userfaultfd, O_CLOEXEC);
 
-	*handler = syscall(SYS_userfaultfd, O_CLOEXEC);
 	reg.range.start = (uintptr_t)page;
 	reg.range.len = PAGE;
-	if (*handler < 0 || ioctl(*handler, UFFDIO_API, &api) ||
-	    ioctl(*handler, UFFDIO_REGISTER, &reg))
-		return NULL;
-	return page;
+	if (handler < 0 || ioctl(handler, UFFDIO_API, &api) ||
+	    ioctl(handler, UFFDIO_REGISTER, &reg))
+		return -1;
+	return handler;
+}
+
+/* Somebody is at it; true if so. */
+static bool is_touched(int handler)
+{
+	struct pollfd pollfd = { .fd = handler, .events = POLLIN };
+	struct uffd_msg msg;
+
+	return poll(&pollfd, 1, 10000) == 1 && read(handler, &msg, sizeof(msg)) == sizeof(msg);
+}
+
+static int let_go_on(int handler, void *page)
+{
+	struct uffdio_zeropage zero = { .range = { (uintptr_t)page, PAGE } };
+
+	return ioctl(handler, UFFDIO_ZEROPAGE, &zero);
 }
 
 struct reader {
@@ -667,25 +749,20 @@ static int offer_too_much(int fd, uint64_t region, uint64_t borrower, uint64_t l
 
 TEST_F(loans, a_refusal_while_the_one_before_is_being_read_is_told_as_well)
 {
-	struct uffdio_zeropage zero = { .range.len = PAGE };
-	struct reader reader = { .fd = self->lender };
-	struct pollfd pollfd = { .events = POLLIN };
-	struct uffd_msg msg;
+	struct reader reader = { .fd = self->lender, .to = otte_pages(PAGE) };
+	int handler = guard(reader.to);
 	pthread_t thread;
 
-	reader.to = guarded_page(&pollfd.fd);
-	if (!reader.to)
+	if (handler < 0)
 		SKIP(return, "no userfaultfd for faults in the kernel");
 	EXPECT_EQ(-EDQUOT, offer_too_much(self->lender, self->region, self->borrower_id,
 					  1ULL << 60));
 	ASSERT_EQ(0, pthread_create(&thread, NULL, read_one, &reader));
 	/* The first record is on its way to the page. */
-	ASSERT_EQ(1, poll(&pollfd, 1, 10000));
-	ASSERT_EQ(sizeof(msg), read(pollfd.fd, &msg, sizeof(msg)));
+	ASSERT_TRUE(is_touched(handler));
 	EXPECT_EQ(-EDQUOT, offer_too_much(self->lender, self->region, self->borrower_id,
 					  1ULL << 61));
-	zero.range.start = (uintptr_t)reader.to;
-	ASSERT_EQ(0, ioctl(pollfd.fd, UFFDIO_ZEROPAGE, &zero));
+	ASSERT_EQ(0, let_go_on(handler, reader.to));
 	pthread_join(thread, NULL);
 	ASSERT_EQ(sizeof(struct otte_event), reader.got);
 	memcpy(&self->event, reader.to, sizeof(self->event));
@@ -695,7 +772,91 @@ TEST_F(loans, a_refusal_while_the_one_before_is_being_read_is_told_as_well)
 	EXPECT_EQ(OTTE_EVENT_QUOTA, self->event.type);
 	EXPECT_EQ(1ULL << 61, self->event.requested);
 	EXPECT_EQ(-EAGAIN, otte_next_event(self->lender, &self->event, 0));
-	close(pollfd.fd);
+	close(handler);
+}
+
+/* Between two looks at why a copy is to stop. */
+#define CHUNK	(16 * PAGE)
+
+struct copier {
+	int fd;
+	uint64_t loan;
+	char *to;
+	size_t bytes;
+	int64_t got;
+};
+
+static void *copy_all(void *arg)
+{
+	struct copier *copier = arg;
+
+	copier->got = otte_copy(copier->fd, copier->loan, 0, copier->to, copier->bytes);
+	return NULL;
+}
+
+TEST_F(loans, a_revocation_waits_for_a_copy_in_flight_and_lets_none_begin)
+{
+	struct copier copier = {
+		.fd = self->borrower, .to = otte_pages(BYTES), .bytes = BYTES
+	};
+	int handler = guard(copier.to);
+	uint32_t draining;
+	pthread_t thread;
+
+	if (handler < 0)
+		SKIP(return, "no userfaultfd for faults in the kernel");
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, BYTES, self->borrower_id, OTTE_READ,
+				OTTE_LOAN_STANDING | OTTE_LOAN_REVOCABLE, &copier.loan));
+	ASSERT_EQ(0, otte_accept(self->borrower, copier.loan, NULL));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, copy_all, &copier));
+	ASSERT_TRUE(is_touched(handler));
+	ASSERT_EQ(0, otte_revoke(self->lender, copier.loan, &draining));
+	EXPECT_EQ(1, draining);
+	EXPECT_EQ(-EACCES, otte_copy(self->borrower, copier.loan, 0, self->buf, 1));
+	EXPECT_EQ(-EACCES, otte_copy(self->borrower, copier.loan, 0, self->buf, 0));
+	EXPECT_EQ(-EBUSY, otte_settle(self->borrower, copier.loan));
+	ASSERT_EQ(0, otte_revoke(self->lender, copier.loan, &draining));
+	EXPECT_EQ(1, draining);
+	EXPECT_EQ(BYTES, otte_usage(self->lender, OTTE_RES_LENT_BYTES));
+	ASSERT_EQ(0, let_go_on(handler, copier.to));
+	pthread_join(thread, NULL);
+	/* Less than a chunk is copied whole. */
+	EXPECT_EQ((int64_t)BYTES, copier.got);
+	ASSERT_EQ(0, otte_wait_event(self->lender, OTTE_EVENT_SETTLED, &self->event));
+	EXPECT_EQ(OTTE_EVIDENCE_REVOKED, self->event.evidence);
+	EXPECT_EQ(0, otte_usage(self->lender, OTTE_RES_LENT_BYTES));
+	close(handler);
+}
+
+TEST_F(loans, what_is_unmapped_in_the_midst_of_a_copy_ends_it)
+{
+	struct copier copier = {
+		.fd = self->borrower, .to = otte_pages(2 * CHUNK), .bytes = 2 * CHUNK
+	};
+	char *mem = otte_pages(2 * CHUNK), *last = copier.to + CHUNK - PAGE;
+	int handler = guard(last);
+	pthread_t thread;
+	uint64_t region;
+
+	if (handler < 0)
+		SKIP(return, "no userfaultfd for faults in the kernel");
+	otte_fill(mem, 2 * CHUNK, 1);
+	ASSERT_EQ(0, otte_region(self->lender, OTTE_BACKING_PAGES, OTTE_READ, mem, 2 * CHUNK,
+				 &region));
+	ASSERT_EQ(0, otte_offer(self->lender, region, 0, 2 * CHUNK, self->borrower_id, OTTE_READ, 0,
+				&copier.loan));
+	ASSERT_EQ(0, otte_accept(self->borrower, copier.loan, NULL));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, copy_all, &copier));
+	ASSERT_TRUE(is_touched(handler));
+	ASSERT_EQ(0, munmap(mem + 2 * CHUNK - PAGE, PAGE));
+	ASSERT_EQ(0, let_go_on(handler, last));
+	pthread_join(thread, NULL);
+	EXPECT_EQ((int64_t)CHUNK, copier.got);
+	EXPECT_TRUE(otte_filled(copier.to, CHUNK, 1, 0));
+	EXPECT_EQ(0, copier.to[CHUNK + PAGE]);
+	EXPECT_EQ(-ESTALE, otte_copy(self->borrower, copier.loan, 0, copier.to, 0));
+	EXPECT_EQ(0, otte_settle(self->borrower, copier.loan));
+	close(handler);
 }
 
 TEST_F(loans, a_full_table_of_descriptors_exposes_nothing)

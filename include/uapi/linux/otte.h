@@ -154,7 +154,8 @@ enum otte_level {
 #define OTTE_FEAT_TIME_NS	(1ULL << 5)	/* time namespaces are accounted for */
 #define OTTE_FEAT_STANDING	(1ULL << 6)	/* exposures can be STANDING */
 #define OTTE_FEAT_BY_ADDRESS	(1ULL << 7)	/* exposures can be BY_ADDRESS */
-#define OTTE_FEAT_STANDING_OFFER (1ULL << 8)	/* offers to local clients can be STANDING */
+/* Offers to local clients can be STANDING, and LOAN_COPY tells what is lost to its lender. */
+#define OTTE_FEAT_STANDING_OFFER (1ULL << 8)
 
 /**
  * struct otte_query - ioctl(OTTE_IOC_QUERY)
@@ -515,7 +516,8 @@ struct otte_loan_withdraw {
  * For exposed loans of PAGES regions. When it returns no mapping of it can be touched any more
  * (SIGBUS). It settles as REVOKED when the last copy in flight has ended, before the return where
  * @draining is 0. The borrower's copies fail with EACCES, and with ENOENT once both sides have
- * read of the end.
+ * read of the end. An administrator who releases a retained record does the same to loans that are
+ * not REVOCABLE as well, and so may end a borrower that is at its mapping then.
  */
 struct otte_loan_revoke {
 	__u32 size;
@@ -575,10 +577,12 @@ struct otte_loan_expose {
  * @done: out: bytes copied from the start. Written whenever the struct can be
  *
  * Copies out of the lent range (READ) or into it (WRITE). 0 with a @done below @length is a
- * prefix: the buffer faulted behind it, a fatal signal or a revocation came, or the request was
- * longer than one call moves. An error means that nothing was copied: EFAULT, EINTR, EACCES for
- * a loan revoked, ESTALE once the lender has unmapped any of the region; its death is no such
- * thing. With a @length of 0 nothing but that is looked at, also after a copy: was it all in time?
+ * prefix: the buffer faulted behind it, a fatal signal, a revocation or the lender's munmap() came,
+ * or the request was longer than one call moves. An error means that nothing was copied: EFAULT,
+ * EINTR, EACCES for a loan revoked, and ESTALE once the lender, which lives, has unmapped any of
+ * the region, or REGION_VERIFY has found other pages there. Its death, or its end as a client, is
+ * no such thing. With a @length of 0 nothing but that is looked at, also after a copy: was it all
+ * in time?
  */
 struct otte_loan_copy {
 	__u32 size;

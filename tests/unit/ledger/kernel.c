@@ -6,8 +6,13 @@
 #include "suite.h"
 
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <pthread.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -901,6 +906,38 @@ static void a_standing_loan_of_a_local_borrower_stands_beside_a_peers(void **unu
 	close_world(&w);
 }
 
+static void a_module_without_standing_offers_has_nothing_to_borrow(void **unused)
+{
+	struct otte_loan_terms terms;
+	struct world w;
+	uint64_t id;
+
+	(void)unused;
+	hide_features(OTTE_MODULE_FEAT_STANDING_OFFER);
+	otte_log_set(keep, NULL, OTTE_LOG_INFO);
+	open_world(&w, NULL);
+	otte_log_set(NULL, NULL, OTTE_LOG_ERROR);
+	hide_features(0);
+	assert_string_equal(
+		logged, "ledger: this module lacks STANDING_OFFER (bit 8), so nothing is borrowed "
+			"from peers of this host");
+	assert_null(w.ops->welcome);
+	assert_null(w.ops->loan_borrow);
+	assert_null(w.ops->loan_copy);
+	assert_null(w.ops->loan_map);
+	/* What stands for a client excludes as ever, what stands for peers does not. */
+	terms = usual_terms(&w, local(&w, BORROWER));
+	terms.flags |= OTTE_LOAN_STANDING;
+	id = must_offer(&w, &terms);
+	expect_refused(offer(&w, &terms, &id), -EBUSY, "live");
+	assert_int_equal(w.ops->loan_withdraw(w.client[LENDER], id), 0);
+	terms.borrower = remote(1);
+	must_offer(&w, &terms);
+	terms.borrower = remote(2);
+	must_offer(&w, &terms);
+	close_world(&w);
+}
+
 /* ---- Borrowing ------------------------------------------------------------------------------- */
 
 #define LENT 16384u
@@ -996,6 +1033,87 @@ static void what_is_borrowed_is_copied_within_its_range_until_it_is_revoked(void
 	expect_refused(w.ops->loan_copy(w.client[BORROWER], writes, 0, buffer, 0, &done), -ESTALE, "");
 	close_world(&w);
 	munmap(memory, LENT / 2);
+}
+
+/* A new page that nobody touches before the handler's reader lets them: the handler. */
+static int guard(void *page)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register range = { .range = { (uintptr_t)page, 4096 },
+					 .mode = UFFDIO_REGISTER_MODE_MISSING };
+	int handler = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+
+	assert_true(handler >= 0);
+	assert_int_equal(ioctl(handler, UFFDIO_API, &api), 0);
+	assert_int_equal(ioctl(handler, UFFDIO_REGISTER, &range), 0);
+	return handler;
+}
+
+struct copier {
+	struct world *w;
+	uint64_t loan, done;
+	void *to;
+	int rc;
+};
+
+static void *copy_all(void *arg)
+{
+	struct copier *c = arg;
+
+	c->rc = c->w->ops->loan_copy(c->w->client[BORROWER], c->loan, 0, c->to, LENT, &c->done);
+	return NULL;
+}
+
+static void what_is_revoked_while_it_is_copied_is_over_when_the_copy_is(void **unused)
+{
+	struct uffdio_zeropage zero = { .range.len = 4096 };
+	struct otte_borrowed borrowed;
+	struct otte_event event = { 0 };
+	struct pollfd poll_fd = { .events = POLLIN };
+	uint64_t region, settled, done;
+	struct copier copier;
+	uint8_t *memory, byte;
+	pthread_t thread;
+	struct world w;
+	int tries;
+
+	(void)unused;
+	open_world(&w, NULL);
+	memory = add_pinned(&w, &region);
+	copier = (struct copier){ .w = &w };
+	copier.loan =
+		offer_pinned(&w, region, OTTE_LOAN_READ, OTTE_LOAN_STANDING | OTTE_LOAN_REVOCABLE);
+	copier.to = mmap(NULL, LENT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(copier.to != MAP_FAILED);
+	poll_fd.fd = guard(copier.to);
+	assert_int_equal(
+		w.ops->loan_borrow(w.client[BORROWER], copier.loan, w.id[LENDER], &borrowed), 0);
+	assert_int_equal(pthread_create(&thread, NULL, copy_all, &copier), 0);
+	assert_int_equal(poll(&poll_fd, 1, 10000), 1);
+	settled = counters_of(&w).loans_settled;
+	expect_refused(w.ops->loan_revoke(w.client[LENDER], copier.loan), -EINPROGRESS,
+		       "once a copy of it has ended");
+	expect_refused(w.ops->loan_copy(w.client[BORROWER], copier.loan, 0, &byte, 1, &done),
+		       -EKEYREVOKED, "");
+	expect_refused(w.ops->loan_revoke(w.client[LENDER], copier.loan), -EINPROGRESS, "");
+	assert_int_equal(counters_of(&w).loans_settled, settled);
+	zero.range.start = (uintptr_t)copier.to;
+	assert_int_equal(ioctl(poll_fd.fd, UFFDIO_ZEROPAGE, &zero), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(copier.rc, 0);
+	assert_int_equal(copier.done, LENT);
+	for (tries = 0; tries < 1000 && event.kind != OTTE_EVENT_SETTLED; tries++)
+		if (w.ops->event_next(w.client[LENDER], &event) == -EAGAIN)
+			usleep(10000);
+	assert_int_equal(event.kind, OTTE_EVENT_SETTLED);
+	assert_int_equal(event.loan, copier.loan);
+	assert_int_equal(event.evidence, OTTE_EVIDENCE_REVOKED);
+	expect_refused(w.ops->loan_revoke(w.client[LENDER], copier.loan), -ENOENT, "unknown");
+	assert_int_equal(counters_of(&w).loans_settled, settled + 1);
+	close_world(&w);
+	close(poll_fd.fd);
+	munmap(copier.to, LENT);
+	munmap(memory, LENT);
 }
 
 static void what_is_mapped_is_settled_once_it_is_unmapped(void **unused)
@@ -1263,8 +1381,10 @@ const struct CMUnitTest kernel_tests[] = {
 	cmocka_unit_test(a_client_that_the_module_refuses_leaves_nothing),
 	cmocka_unit_test(a_revoked_loan_cannot_be_accepted_again),
 	cmocka_unit_test(a_standing_loan_of_a_local_borrower_stands_beside_a_peers),
+	cmocka_unit_test(a_module_without_standing_offers_has_nothing_to_borrow),
 	cmocka_unit_test(only_the_lender_that_was_meant_is_borrowed_of),
 	cmocka_unit_test(what_is_borrowed_is_copied_within_its_range_until_it_is_revoked),
+	cmocka_unit_test(what_is_revoked_while_it_is_copied_is_over_when_the_copy_is),
 	cmocka_unit_test(what_is_mapped_is_settled_once_it_is_unmapped),
 	cmocka_unit_test(replaced_pages_are_not_lent),
 	cmocka_unit_test(memory_that_goes_is_seen_when_the_call_returns),
