@@ -37,6 +37,9 @@ LDFLAGS_unit_local := -Wl,--wrap=local_copy_exchange,--wrap=local_copy_direct,--
 UNIT_WITH_slots := kmod/slot.o
 $(B)/kmod/slot.o: CPPFLAGS_OTTE += -Itests/unit/slots/kernel
 
+# Parts of the program that call the library, before which they are linked.
+UNIT_WITH_tool := tools/otte/routes.o tools/common/output.o
+
 # What is queued, what the gate is asked before each post, and the posts.
 LDFLAGS_unit_gate := $(addprefix -Wl$(comma)--wrap=,otte_queue_push otte_slots_admit otte_slots_take \
 	tcp_peer_start tcp_peer_exchange)

@@ -172,6 +172,28 @@ test_a_bad_argument_is_named_and_exits_with_1() {
     exits 1 "$OTTE" ls 127.0.0.1:1 --config "$scratch/none" && says "$scratch/none"
 }
 
+test_the_route_that_bytes_took_is_told() {
+    a_file 3000001
+    serve --file "$scratch/source" --anon room=3000001 --writable --set local.trusted=true
+    exits 0 "$OTTE" pull "$endpoint/source" -o "$scratch/copy"
+    grep -q ' GB/s by tcp$' "$scratch/out" || fail "pull says: $(cat "$scratch/out")"
+    exits 0 "$OTTE" push "$scratch/source" "$endpoint/room"
+    grep -q ' GB/s by tcp$' "$scratch/out" || fail "push says: $(cat "$scratch/out")"
+    exits 0 "$OTTE" push "$scratch/source" "$endpoint/room" --set local.trusted=true
+    grep -q ' GB/s by local$' "$scratch/out" || fail "push says: $(cat "$scratch/out")"
+    exits 0 "$OTTE" pull "$endpoint/room" -o "$scratch/copy" --set local.trusted=true
+    grep -q ' GB/s by local$' "$scratch/out" || fail "pull says: $(cat "$scratch/out")"
+    exits 0 "$OTTE" push "$scratch/source" "$endpoint/room" --json
+    jq -e '.routes == { tcp: 3000001 }' "$scratch/out" >/dev/null || fail "push says: $(cat "$scratch/out")"
+    exits 0 "$OTTE" pull "$endpoint/room" -o "$scratch/copy" --json --set local.trusted=true
+    jq -e '.routes == { local: 3000001 }' "$scratch/out" >/dev/null || fail "pull says: $(cat "$scratch/out")"
+    exits 0 "$OTTE" replay --generate 50 --block-bytes 4K --json --set local.trusted=true
+    jq -e '.routes == { local: (.misses * 4096) }' "$scratch/out" >/dev/null ||
+        fail "replay says: $(cat "$scratch/out")"
+    exits 0 "$OTTE" replay --generate 50 --block-bytes 4K
+    grep -q ' GB/s by tcp; ' "$scratch/out" || fail "replay says: $(cat "$scratch/out")"
+}
+
 test_more_memory_than_there_is_exits_with_5() {
     exits 5 "$OTTE" bench --sizes 64G --batch 1024 && says --sizes
     exits 5 "$OTTE" replay --generate 1000 --block-bytes 1G && says --block-bytes

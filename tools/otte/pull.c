@@ -289,19 +289,20 @@ static void abandon_output(struct pull *pull)
 
 /* ---- The transfer ---------------------------------------------------------------------------- */
 
-static void report(struct pull *pull, uint64_t length, uint64_t ns)
+static void report(struct pull *pull, const struct routes *routes, uint64_t length, uint64_t ns)
 {
 	FILE *to = pull->fd == STDOUT_FILENO ? stderr : stdout;
 	double seconds = (double)ns / 1e9;
-	char hash[DIGEST_TEXT], bytes[32], name[OUTPUT_NAME_MAX];
+	char hash[DIGEST_TEXT], bytes[32], name[OUTPUT_NAME_MAX], by[ROUTES_TEXT];
 
 	output_name(name, pull->output);
 	digest_text(&pull->digest, hash);
 	if (pull->common.json) {
-		json_t *json = json_pack("{s:o, s:o, s:I, s:f, s:f}", "source",
+		json_t *json = json_pack("{s:o, s:o, s:I, s:f, s:f, s:o}", "source",
 					 output_string(pull->source), "output",
 					 output_string(pull->output), "bytes", (json_int_t)length,
-					 "seconds", seconds, "gbps", (double)length / (double)ns);
+					 "seconds", seconds, "gbps", (double)length / (double)ns,
+					 "routes", routes_json(routes));
 
 		if (*hash)
 			json_object_set_new(json, "sha256", json_string(hash));
@@ -311,8 +312,9 @@ static void report(struct pull *pull, uint64_t length, uint64_t ns)
 		return;
 	}
 	if (!pull->quiet)
-		fprintf(to, "%s: %s in %.3f s, %.2f GB/s\n", name,
-			format_bytes(length, bytes), seconds, (double)length / (double)ns);
+		fprintf(to, "%s: %s in %.3f s, %.2f GB/s by %s\n", name,
+			format_bytes(length, bytes), seconds, (double)length / (double)ns,
+			routes_text(routes, by));
 	if (*hash)
 		fprintf(to, "%s  %s\n", hash, name);
 }
@@ -320,6 +322,7 @@ static void report(struct pull *pull, uint64_t length, uint64_t ns)
 static int transfer(struct pull *pull, struct otte_engine *engine, const struct remote *remote)
 {
 	uint64_t length = remote->region.length, begin = otte_now_ns();
+	struct routes routes = { 0 };
 	struct transfer moving;
 	struct progress bar;
 	int rc;
@@ -334,6 +337,7 @@ static int transfer(struct pull *pull, struct otte_engine *engine, const struct 
 		if (!rc)
 			rc = transfer_run(&moving, OTTE_READ, length, write_out, pull, &bar);
 		progress_end(&bar);
+		routes = moving.routes;
 		transfer_end(&moving);
 	}
 	if (!rc)
@@ -341,7 +345,7 @@ static int transfer(struct pull *pull, struct otte_engine *engine, const struct 
 	if (rc)
 		abandon_output(pull);
 	else
-		report(pull, length, otte_now_ns() - begin);
+		report(pull, &routes, length, otte_now_ns() - begin);
 	return rc;
 }
 
