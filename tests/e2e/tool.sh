@@ -371,6 +371,60 @@ test_the_end_of_the_terminal_ends_a_pull_cleanly() {
     grep -q 'nothing retained' "$scratch/serve.err" || fail "it said: $(cat "$scratch/serve.err")"
 }
 
+# asleep PID: it has threads, takes signals into its own hands, and waits for something
+asleep() {
+    [ "$(find "/proc/$1/task" -mindepth 1 -maxdepth 1 2>/dev/null | wc -l)" -gt 1 ] &&
+        [ $((0x$(awk '/^SigCgt:/ { print $2 }' "/proc/$1/status") & 0x4002)) -eq $((0x4002)) ] &&
+        [ "$(ps -o state= -p "$1")" = S ]
+}
+
+# ends_at_once SIGNAL COMMAND...: once it waits, the signal ends it, with 2
+ends_at_once() {
+    local signal=$1 begin status
+    shift
+    "$@" >"$scratch/out" 2>"$scratch/err" &
+    puller=$!
+    eventually asleep "$puller" || fail "it does not wait: $*; it said: $(cat "$scratch/err")"
+    sleep 0.2
+    begin=$SECONDS
+    kill -"$signal" "$puller"
+    timeout 20 tail --pid="$puller" -f /dev/null || fail "$signal does not end: $*"
+    wait "$puller"
+    status=$?
+    puller=
+    [ $((SECONDS - begin)) -le 2 ] || fail "$signal took $((SECONDS - begin)) s: $*"
+    [ "$status" -eq 2 ] || fail "exit status $status on $signal of: $*; it said: $(cat "$scratch/err")"
+    says interrupted
+}
+
+test_a_signal_while_connecting_ends_at_once() {
+    local puller
+    a_file 4096
+    serve --file "$scratch/source" --anon room=4K --writable
+    kill -STOP "$server"
+    ends_at_once INT "$OTTE" pull "$endpoint/source" -o "$scratch/copy" --set control.timeout_ms=30000
+    ends_at_once TERM "$OTTE" pull "$endpoint/source" -o "$scratch/copy" --set control.timeout_ms=30000
+    ends_at_once INT "$OTTE" push "$scratch/source" "$endpoint/room" --set control.timeout_ms=30000
+    [ -z "$(find "$scratch" -name 'copy*')" ] || fail "a file is left"
+    kill -CONT "$server"
+    exits 0 "$OTTE" pull "$endpoint/source" -o "$scratch/copy"
+}
+
+test_a_signal_ends_a_pull_into_a_pipe_that_nobody_reads() {
+    local puller reader
+    a_file 3000000
+    serve --file "$scratch/source"
+    mkfifo "$scratch/pipe"
+    ends_at_once INT "$OTTE" pull "$endpoint/source" -o "$scratch/pipe"
+    # Nor goes on reading.
+    sleep 100 <>"$scratch/pipe" &
+    reader=$!
+    ends_at_once INT "$OTTE" pull "$endpoint/source" -o "$scratch/pipe"
+    kill "$reader"
+    wait "$reader" 2>/dev/null
+    exits 0 "$OTTE" ls "$endpoint"
+}
+
 test_a_folder_is_no_port_file() {
     mkdir "$scratch/folder"
     exits 5 timeout 10 "$OTTE" serve --anon room=4K --port-file "$scratch/folder"

@@ -29,6 +29,8 @@
 #include "tool.h"
 #include "transfer.h"
 
+#define WHO "otte pull"
+
 static const char help[] =
 	"Usage: otte pull [OPTION]... ENDPOINT/NAME -o FILE\n"
 	"Read a region of the peer at HOST:PORT into FILE; \"-\" is standard output.\n"
@@ -232,8 +234,27 @@ static int open_output(struct pull *pull, uint64_t length)
 			return complain(EXIT_LOCAL, "%s: %s", pull->output, strerror(errno));
 		return EXIT_OK;
 	}
+	stopping_is_noted(); /* there is something to remove from here on */
 	rc = open_file(pull);
 	return rc ? rc : reserve(pull, length);
+}
+
+/*
+ * Whoever reads a pipe may take its time, and write() looks at no flag; nothing of ours stays behind if
+ * it is the last that happens.
+ */
+static ssize_t write_some(const struct pull *pull, const char *data, uint64_t length)
+{
+	ssize_t written;
+	int saved;
+
+	if (!pull->partial)
+		stopping_ends_us(WHO, EXIT_TRANSFER);
+	written = write(pull->fd, data, length);
+	saved = errno;
+	stopping_is_noted();
+	errno = saved;
+	return written;
 }
 
 static int write_out(void *arg, void *data, uint64_t length)
@@ -244,7 +265,7 @@ static int write_out(void *arg, void *data, uint64_t length)
 
 	digest_add(&pull->digest, data, length);
 	while (length) {
-		written = write(pull->fd, at, length);
+		written = write_some(pull, at, length);
 		if (written < 0 && errno == EINTR)
 			continue;
 		if (written < 0)
@@ -331,6 +352,7 @@ static int transfer(struct pull *pull, struct otte_engine *engine, const struct 
 		return complain(EXIT_REFUSED, "%s may not be read", pull->source);
 	digest_begin(&pull->digest, pull->sha256);
 	rc = open_output(pull, length);
+	stopping_is_noted();
 	if (!rc) {
 		rc = transfer_begin(&moving, engine, remote, min_u64(pull->window_bytes, length));
 		progress_begin(&bar, remote->name, pull->quiet ? 0 : length);
@@ -419,5 +441,6 @@ int cmd_pull(int argc, char **argv)
 	pull.source = argv[optind];
 	if (stopping_begin())
 		return complain(EXIT_LOCAL, "signals: %s", strerror(errno));
+	stopping_ends_us(WHO, EXIT_TRANSFER);
 	return run(&pull);
 }

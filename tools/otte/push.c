@@ -125,6 +125,7 @@ static int transfer(struct push *push, struct otte_engine *engine, const struct 
 		return complain(EXIT_REFUSED,
 				"%s has %" PRIu64 " bytes, but %s takes only %" PRIu64, push->file,
 				push->length, push->target, remote->region.length);
+	stopping_is_noted();
 	digest_begin(&push->digest, push->sha256);
 	rc = transfer_begin(&moving, engine, remote, min_u64(push->window_bytes, push->length));
 	progress_begin(&bar, remote->name, push->quiet ? 0 : push->length);
@@ -199,5 +200,6 @@ int cmd_push(int argc, char **argv)
 	push.target = argv[optind + 1];
 	if (stopping_begin())
 		return complain(EXIT_LOCAL, "signals: %s", strerror(errno));
+	stopping_ends_us("otte push", EXIT_TRANSFER);
 	return run(&push);
 }
