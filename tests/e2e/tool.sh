@@ -601,6 +601,45 @@ test_a_partial_file_of_before_is_written_anew() {
     same_content "$scratch/source" "$scratch/copy"
 }
 
+test_a_file_that_is_replaced_keeps_its_mode() {
+    local mode puller
+    a_file 1000
+    serve --file "$scratch/source"
+    for mode in 600 640 400 666; do
+        printf 'before' >"$scratch/other"
+        chmod "$mode" "$scratch/other"
+        exits 0 "$OTTE" pull "$endpoint/source" -o "$scratch/other"
+        [ "$(stat -c %a "$scratch/other")" = "$mode" ] || fail "$mode is now $(stat -c %a "$scratch/other")"
+        rm -f "$scratch/copy" "$scratch/other"
+        printf 'before' >"$scratch/copy"
+        chmod "$mode" "$scratch/copy"
+        # Wider than that, and of a pull before.
+        : >"$scratch/copy.partial" && chmod 666 "$scratch/copy.partial"
+        exits 0 "$OTTE" pull "$endpoint/source" -o "$scratch/copy"
+        same_content "$scratch/source" "$scratch/copy"
+        [ "$(stat -c %a "$scratch/copy")" = "$mode" ] || fail "$mode is now $(stat -c %a "$scratch/copy")"
+    done
+    rm -f "$scratch/copy"
+    (umask 027 && "$OTTE" pull "$endpoint/source" -o "$scratch/copy" >"$scratch/out") || fail "pull failed"
+    [ "$(stat -c %a "$scratch/copy")" = 640 ] || fail "umask 027 gives $(stat -c %a "$scratch/copy")"
+    stop_serving
+    # Nor is it wider while it grows.
+    truncate -s 256M "$scratch/source"
+    serve --file "$scratch/source"
+    for _ in $(seq 50); do
+        printf 'before' >"$scratch/copy" && chmod 600 "$scratch/copy"
+        "$OTTE" pull "$endpoint/source" -o "$scratch/copy" >/dev/null 2>"$scratch/err" &
+        puller=$!
+        until mode=$(stat -c %a "$scratch/copy.partial" 2>/dev/null) || ! kill -0 "$puller" 2>/dev/null; do
+            sleep 0.005
+        done
+        wait "$puller" || fail "the pull ended with $?: $(cat "$scratch/err")"
+        puller=
+        [ -z "$mode" ] || break
+    done
+    [ "$mode" = 600 ] || fail "copy.partial had $mode"
+}
+
 test_what_is_in_the_way_of_a_partial_file_is_not_written_to() {
     local way
 

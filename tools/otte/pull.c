@@ -66,6 +66,8 @@ struct pull {
 	bool keep, sync, sha256, quiet;
 	uint64_t window_bytes;
 	char *partial; /* NULL: the output is written directly */
+	bool replaces; /* a FILE of before */
+	mode_t mode;   /* of that */
 	int fd;
 	struct digest digest;
 };
@@ -142,17 +144,17 @@ static bool is_ours_alone(int fd)
 }
 
 /*
- * The file, new or of a pull before. In a folder that others write to, anything may have been put
+ * The file, new or of a pull before, a new one with `mode` and umask. In a folder that others write to, anything may have been put
  * at its name: links are not followed, and nobody is waited for at the other end of a pipe.
  * -EEXIST: such a thing is there; -EAGAIN: look again.
  */
-static int open_once(const char *path)
+static int open_once(const char *path, mode_t mode)
 {
 	const int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
 	bool found = false;
 	int fd, rc = 0;
 
-	fd = open(path, flags | O_CREAT | O_EXCL, 0666);
+	fd = open(path, flags | O_CREAT | O_EXCL, mode);
 	if (fd < 0 && errno == EEXIST) {
 		found = true;
 		fd = open(path, flags);
@@ -176,12 +178,12 @@ static int open_once(const char *path)
 }
 
 /* -EBUSY: another pull writes it. A file system without locks goes without. */
-static int open_partial(const char *path)
+static int open_partial(const char *path, mode_t mode)
 {
 	int fd;
 
 	do {
-		fd = open_once(path);
+		fd = open_once(path, mode);
 	} while (fd == -EAGAIN);
 	return fd;
 }
@@ -204,12 +206,17 @@ static int complain_unopened(const char *partial, int error)
 
 static int open_file(struct pull *pull)
 {
+	struct stat before;
 	char *partial;
 	int fd, rc;
 
+	/* What FILE lets others do, its successor lets them do, too, and nothing else. */
+	pull->replaces = !stat(pull->output, &before);
+	pull->mode = pull->replaces ? before.st_mode & 0777 : 0666;
 	if (asprintf(&partial, "%s.partial", pull->output) < 0)
 		return complain(EXIT_LOCAL, "no memory");
-	fd = open_partial(partial);
+	/* The next pull must be able to open what this one may leave. */
+	fd = open_partial(partial, pull->mode | S_IWUSR);
 	if (fd < 0) {
 		rc = complain_unopened(partial, -fd);
 		free(partial);
@@ -217,6 +224,8 @@ static int open_file(struct pull *pull)
 	}
 	pull->partial = partial;
 	pull->fd = fd;
+	if (pull->replaces && fchmod(fd, pull->mode | S_IWUSR))
+		return complain(EXIT_LOCAL, "%s: %s", partial, strerror(errno));
 	return EXIT_OK;
 }
 
@@ -285,6 +294,8 @@ static int finish_output(struct pull *pull)
 	if (!pull->partial)
 		return EXIT_OK;
 	/* What close() would report late is wanted before the rename, and the lock until after it. */
+	if (pull->replaces && fchmod(pull->fd, pull->mode))
+		return complain(EXIT_LOCAL, "%s: %s", pull->partial, strerror(errno));
 	copy = dup(pull->fd);
 	if (copy < 0 || close(copy))
 		return complain(EXIT_LOCAL, "%s: %s", pull->partial, strerror(errno));
