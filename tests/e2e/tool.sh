@@ -569,6 +569,19 @@ test_a_disk_that_fills_later_is_named_and_leaves_no_partial_file() {
     exits 0 "$OTTE" ls "$endpoint"
 }
 
+test_a_file_that_may_not_become_as_large_is_named() {
+    a_file 3000000
+    serve --file "$scratch/source"
+    (
+        ulimit -f 1000
+        exits 5 "$OTTE" pull "$endpoint/source" -o "$scratch/copy"
+        says "$scratch/copy.partial: no room for 2.9 MiB: File too large"
+        exits 5 "$OTTE" replay --generate 100000 --write "$scratch/trace"
+        says "$scratch/trace" && says "File too large"
+    ) || return 1
+    [ -z "$(find "$scratch" -name 'copy*')" ] || fail "a file is left"
+}
+
 test_a_failed_pull_leaves_the_file_of_before() {
     a_file 100000
     cp "$scratch/source" "$scratch/before"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "command.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -126,12 +127,16 @@ static int dispatch(const struct program *program, int argc, char **argv)
 			*word == '-' ? "option" : "command", word, program->name);
 }
 
-/* Results that did not arrive are none, whatever else went well. */
+/*
+ * Results that did not arrive are none, whatever else went well. A file that may not become as large (ulimit -f) is
+ * an error of the write, with a name to it, and not the end.
+ */
 int program_main(const struct program *program, int argc, char **argv)
 {
 	int rc;
 
 	program_name = program->name;
+	signal(SIGXFSZ, SIG_IGN);
 	rc = dispatch(program, argc, argv);
 	if ((fflush(stdout) || ferror(stdout)) && rc == EXIT_OK)
 		return complain(EXIT_LOCAL, "standard output cannot be written");
