@@ -194,6 +194,49 @@ test_the_route_that_bytes_took_is_told() {
     grep -q ' GB/s by tcp; ' "$scratch/out" || fail "replay says: $(cat "$scratch/out")"
 }
 
+test_what_is_out_of_range_is_told_its_range() {
+    exits 1 "$OTTE" serve --anon room=255T && says '--anon: "255T" is not from 1 byte to 16T'
+    exits 1 "$OTTE" serve --anon room=0 && says '--anon: "0" is not from 1 byte to 16T'
+    exits 1 "$OTTE" serve --anon room=1.5 && says '--anon: "1.5" is not a whole number of bytes'
+    exits 1 "$OTTE" serve --anon room=4K --close-timeout 1000001h
+    says '--close-timeout: "1000001h" is not from 0 to 1000000h'
+    head -c 1048577 /dev/zero | tr '\0' ' ' >"$scratch/config"
+    exits 1 "$OTTE" ls 127.0.0.1:1 --config "$scratch/config"
+    says "--config: $scratch/config: longer than 1048576 bytes, the most for a configuration"
+}
+
+test_what_is_empty_is_told_so() {
+    exits 1 "$OTTE" ls '' && says 'otte ls: the endpoint is empty, HOST:PORT is wanted'
+    exits 1 "$OTTE" stats '' && says 'the endpoint is empty'
+    exits 1 "$OTTE" ls 127.0.0.1:1 --config '' && says '--config: the name of the file is empty'
+    exits 1 "$OTTE" ls 127.0.0.1:1 --key-file '' && says '--key-file: the name of the file is empty'
+    exits 1 "$OTTE" serve --file :name && says '--file: the path in ":name" is empty'
+    exits 1 "$OTTE" push '' 127.0.0.1:1/room && says 'the name of FILE is empty'
+    exits 1 "$OTTE" replay '' && says 'the name of TRACE is empty'
+    : >"$scratch/empty" && chmod 600 "$scratch/empty"
+    exits 5 "$OTTE" ls 127.0.0.1:1 --key-file "$scratch/empty"
+    says "$scratch/empty: is empty, a line of 64 hexadecimal digits is wanted"
+    exits 1 "$OTTE" ls 127.0.0.1:1 --config "$scratch/empty"
+    says "--config: $scratch/empty: line 1 column 0: no JSON, {} is the least"
+}
+
+test_without_a_command_the_usage_is_a_complaint() {
+    local program
+    for program in "$OTTE" "$(dirname "$OTTE")/ottectl"; do
+        exits 1 "$program" && says 'Usage: '
+        [ ! -s "$scratch/out" ] || fail "$program says on standard output: $(head -n 1 "$scratch/out")"
+        exits 0 "$program" --help
+        grep -q '^Usage: ' "$scratch/out" || fail "$program --help says nothing"
+        [ ! -s "$scratch/err" ] || fail "$program --help complains: $(head -n 1 "$scratch/err")"
+    done
+}
+
+test_a_seed_is_for_what_is_made_up() {
+    "$OTTE" replay --generate 5 --write "$scratch/trace" || fail "no trace"
+    exits 1 "$OTTE" replay "$scratch/trace" --seed 7 && says '--seed: needs --generate'
+    exits 0 "$OTTE" replay --generate 5 --seed 7 --block-bytes 4K
+}
+
 test_more_memory_than_there_is_exits_with_5() {
     exits 5 "$OTTE" bench --sizes 64G --batch 1024 && says --sizes
     exits 5 "$OTTE" replay --generate 1000 --block-bytes 1G && says --block-bytes

@@ -58,9 +58,12 @@ int complain_transfer(int code, const char *endpoint)
 int endpoint_open(struct otte_engine *engine, const struct otte_config *config,
 		  const char *endpoint, struct otte_segment **segment)
 {
-	int rc = otte_segment_open(engine, endpoint, OTTE_EPOCH_ANY,
-				   (int64_t)config->control_timeout_ns, segment);
+	int rc;
 
+	if (!*endpoint)
+		return complain(EXIT_USAGE, "the endpoint is empty, HOST:PORT is wanted");
+	rc = otte_segment_open(engine, endpoint, OTTE_EPOCH_ANY,
+			       (int64_t)config->control_timeout_ns, segment);
 	return rc ? complain_peer(rc, endpoint) : EXIT_OK;
 }
 

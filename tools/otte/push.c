@@ -196,6 +196,8 @@ int cmd_push(int argc, char **argv)
 	}
 	if (argc - optind != 2)
 		return complain(EXIT_USAGE, "give FILE and ENDPOINT/NAME");
+	if (!*argv[optind])
+		return complain(EXIT_USAGE, "the name of FILE is empty");
 	push.file = argv[optind];
 	push.target = argv[optind + 1];
 	if (stopping_begin())

@@ -121,6 +121,10 @@ static bool add_file(struct serve *serve, const char *text)
 	share->path = colon ? strndup(text, (size_t)(colon - text)) : strdup(text);
 	if (!share->path)
 		return false;
+	if (!*share->path) {
+		complain(EXIT_USAGE, "--file: the path in \"%s\" is empty", text);
+		return false;
+	}
 	if (colon)
 		return set_name(share, "--file", colon + 1, strlen(colon + 1));
 	base = strrchr(share->path, '/');
