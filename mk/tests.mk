@@ -30,8 +30,9 @@ LDFLAGS_unit_attest := -Wl,--wrap=otte_attestor_fill,--wrap=otte_source_opened
 LDFLAGS_unit_stale := $(addprefix -Wl$(comma)--wrap=,otte_source_begin otte_source_still tcp_peer_unplan \
 	sendmsg otte_sys_sendmsg tcp_zerocopy_send)
 
-# Whether a lone request was one exchange or moved in its call, what is so meanwhile, and when a plan goes.
-LDFLAGS_unit_local := -Wl,--wrap=local_copy_exchange,--wrap=local_copy_direct,--wrap=tcp_peer_unplan
+# Whether a lone request was one exchange or moved in its call, what is so meanwhile, when a plan goes, and who is of
+# another user.
+LDFLAGS_unit_local := -Wl,--wrap=local_copy_exchange,--wrap=local_copy_direct,--wrap=tcp_peer_unplan,--wrap=local_check_user
 
 # The slot gate beside the module's arithmetic, built against the few things that it takes from the kernel.
 UNIT_WITH_slots := kmod/slot.o

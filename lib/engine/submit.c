@@ -378,9 +378,11 @@ static void set_results(struct otte_task_record *head, int code, uint8_t effect,
 	batch->ended += head->members;
 	if (code)
 		batch->failed += head->members;
-	/* Whoever ends requests for a lost connection has just said what became of it. */
-	if (code == -ECONNRESET && !batch->lost[0])
+	/* Whoever ends requests for a connection that is lost, or is not to be had, has just said what became of it. */
+	if ((code == -ECONNRESET || code == -ENOTCONN) && !batch->lost[0]) {
 		otte_line_clean(batch->lost, sizeof(batch->lost), otte_error_text());
+		batch->lost_code = code;
+	}
 	while (batch->prefix < batch->submitted &&
 	       batch->tasks[batch->prefix].state == OTTE_TASK_COMPLETED)
 		batch->prefix++;
