@@ -329,6 +329,25 @@ test_a_key_lets_its_holder_in_and_nobody_else() {
     exits 0 "$OTTE" ls "$endpoint" --key-file "$scratch/key"
 }
 
+# Who lacks which key is read by both.
+test_a_refusal_for_a_key_reads_right_at_both_sides() {
+    local said
+    a_key "$scratch/key"
+    a_key "$scratch/other"
+    serve --anon room=4K --key-file "$scratch/key"
+    said='who listens does not have the key of who connects'
+    exits 4 "$OTTE" ls "$endpoint" --key-file "$scratch/other" && says "the peer refuses: $said"
+    eventually grep -qF "$said" "$scratch/serve.err" || fail "the log says: $(cat "$scratch/serve.err")"
+    said='who listens wants a key, who connects has none'
+    exits 4 "$OTTE" ls "$endpoint" && says "the peer refuses: $said"
+    eventually grep -qF "$said" "$scratch/serve.err" || fail "the log says: $(cat "$scratch/serve.err")"
+    stop_serving
+    serve --anon room=4K
+    said='who connects has a key, who listens has none'
+    exits 4 "$OTTE" ls "$endpoint" --key-file "$scratch/key" && says "the peer refuses: $said"
+    eventually grep -qF "$said" "$scratch/serve.err" || fail "the log says: $(cat "$scratch/serve.err")"
+}
+
 test_without_a_key_the_server_stays_on_loopback_and_says_so() {
     serve --anon room=4K
     [[ $endpoint == 127.* ]] || fail "the endpoint is $endpoint"
