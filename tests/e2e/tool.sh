@@ -550,6 +550,22 @@ test_names_that_are_not_utf8_are_in_the_json() {
         fail "it says: $(cat "$scratch/out")"
 }
 
+test_a_name_of_any_bytes_can_be_asked_for() {
+    local name=$'a\xff\xe9b'
+    a_file 5000 && cp "$scratch/source" "$scratch/$name"
+    serve --file "$scratch/$name" --anon $'\xc3\xa4=4K'
+    exits 0 "$OTTE" ls "$endpoint" --json
+    jq -e '[.regions[].name] == ["a\\xff\\xe9b", "ä"]' "$scratch/out" >/dev/null ||
+        fail "peers see: $(cat "$scratch/out")"
+    exits 0 "$OTTE" pull "$endpoint/a\xff\xe9b" -o "$scratch/copy"
+    same_content "$scratch/source" "$scratch/copy"
+    exits 0 "$OTTE" pull "$endpoint/$name" -o "$scratch/other"
+    same_content "$scratch/source" "$scratch/other"
+    # 20 bytes that become 80.
+    exits 1 timeout 10 "$OTTE" serve --anon "$(printf '\xff%.0s' $(seq 20))=4K"
+    says 'has 80 bytes where unprintable ones are "\xNN", allowed are 63'
+}
+
 test_a_key_file_without_a_key_is_named_and_exits_with_5() {
     echo 'no key at all' >"$scratch/key" && chmod 600 "$scratch/key"
     exits 5 "$OTTE" ls 127.0.0.1:1 --key-file "$scratch/key" && says "auth.key_file: $scratch/key line 1"
