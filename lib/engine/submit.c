@@ -235,6 +235,7 @@ static int prepare_group(struct otte_task_record *head)
 	work->done = work_done;
 	head->entry.bytes = work->length;
 	head->entry.priority = work->priority;
+	head->entry.last = false;
 	head->entry.enqueued_ns = head->submitted_ns;
 	ret = head->peer->tcp->ops->plan(head->peer->tcp, work);
 	if (ret)
@@ -447,12 +448,11 @@ static bool finish_group(struct otte_task_record *head, int code, uint8_t effect
 			 bool sent)
 {
 	struct otte_peer *peer = head->peer;
-	bool more, others = false;
+	bool more, others;
 
 	pthread_mutex_lock(&peer->lock);
 	leave_live(peer, head);
-	if (sent)
-		others = otte_window_done(&peer->window, &head->entry);
+	others = sent ? otte_window_done(&peer->window, &head->entry) : head->entry.last;
 	/* Where other peers wait for room below High as well, they get it in turn, from the engine's thread. */
 	more = sent && (others ? peer->window.queue.count[OTTE_PRIORITY_HIGH] :
 				 otte_window_waiting(&peer->window));
