@@ -215,7 +215,7 @@ test_what_is_empty_is_told_so() {
     exits 1 "$OTTE" replay '' && says 'the name of TRACE is empty'
     : >"$scratch/empty" && chmod 600 "$scratch/empty"
     exits 5 "$OTTE" ls 127.0.0.1:1 --key-file "$scratch/empty"
-    says "$scratch/empty: is empty, a line of 64 hexadecimal digits is wanted"
+    says "$scratch/empty is empty, a line of 64 hexadecimal digits is wanted"
     exits 1 "$OTTE" ls 127.0.0.1:1 --config "$scratch/empty"
     says "--config: $scratch/empty: line 1 column 0: no JSON, {} is the least"
 }

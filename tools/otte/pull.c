@@ -144,8 +144,8 @@ static bool is_ours_alone(int fd)
 }
 
 /*
- * The file, new or of a pull before, a new one with `mode` and umask. In a folder that others write to, anything may have been put
- * at its name: links are not followed, and nobody is waited for at the other end of a pipe.
+ * The file, of a pull before, or new with `mode` and umask. In a folder that others write to, anything may
+ * have been put at its name: links are not followed, and nobody is waited for at the other end of a pipe.
  * -EEXIST: such a thing is there; -EAGAIN: look again.
  */
 static int open_once(const char *path, mode_t mode)
