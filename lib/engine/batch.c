@@ -271,7 +271,7 @@ int otte_batch_failure(struct otte_batch *batch, struct otte_failure *failure)
 		failure->count++;
 	}
 	if (first) {
-		bool lost = first->code == -ECONNRESET && batch->lost[0];
+		bool lost = batch->lost[0] && first->code == batch->lost_code;
 
 		failure->code = first->code;
 		failure->remote_effect = first->effect;

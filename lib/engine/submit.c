@@ -235,6 +235,7 @@ static int prepare_group(struct otte_task_record *head)
 	work->done = work_done;
 	head->entry.bytes = work->length;
 	head->entry.priority = work->priority;
+	head->entry.last = false;
 	head->entry.enqueued_ns = head->submitted_ns;
 	ret = head->peer->tcp->ops->plan(head->peer->tcp, work);
 	if (ret)
@@ -378,9 +379,11 @@ static void set_results(struct otte_task_record *head, int code, uint8_t effect,
 	batch->ended += head->members;
 	if (code)
 		batch->failed += head->members;
-	/* Whoever ends requests for a lost connection has just said what became of it. */
-	if (code == -ECONNRESET && !batch->lost[0])
+	/* Whoever ends requests for a connection that is lost, or is not to be had, has just said what became of it. */
+	if ((code == -ECONNRESET || code == -ENOTCONN) && !batch->lost[0]) {
 		otte_line_clean(batch->lost, sizeof(batch->lost), otte_error_text());
+		batch->lost_code = code;
+	}
 	while (batch->prefix < batch->submitted &&
 	       batch->tasks[batch->prefix].state == OTTE_TASK_COMPLETED)
 		batch->prefix++;
@@ -445,12 +448,11 @@ static bool finish_group(struct otte_task_record *head, int code, uint8_t effect
 			 bool sent)
 {
 	struct otte_peer *peer = head->peer;
-	bool more, others = false;
+	bool more, others;
 
 	pthread_mutex_lock(&peer->lock);
 	leave_live(peer, head);
-	if (sent)
-		others = otte_window_done(&peer->window, &head->entry);
+	others = sent ? otte_window_done(&peer->window, &head->entry) : head->entry.last;
 	/* Where other peers wait for room below High as well, they get it in turn, from the engine's thread. */
 	more = sent && (others ? peer->window.queue.count[OTTE_PRIORITY_HIGH] :
 				 otte_window_waiting(&peer->window));

@@ -162,6 +162,7 @@ struct local_peer {
 	uint32_t leaving;       /* grants that are; with none left and DOWN the connection is closed */
 	uint64_t since_ns;      /* HELLO: begun; DOWN: tried again from then on */
 	struct otte_stream hello;
+	char why[88];           /* DOWN: why, for a request that wants no other transport; "": not tried yet */
 };
 
 int local_peer_open(struct otte_transport *transport, struct otte_control_client *control,

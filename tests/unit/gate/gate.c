@@ -157,6 +157,12 @@ static void tight(struct otte_config *config)
 	config->low_inflight_bytes = 16 * KIB;
 }
 
+static void one_under_way(struct otte_config *config)
+{
+	gated(config);
+	config->window_requests = 1;
+}
+
 static void ungated(struct otte_config *config)
 {
 	config->stats_socket = 0;
@@ -459,6 +465,52 @@ static void the_end_of_what_was_above_wakes_who_waits_for_another_peer(void **st
 	assert_int_equal(task_of(pair.batch, 1).state, OTTE_TASK_COMPLETED);
 	assert_int_equal(post_count, 2);
 	otte_clock_fake(0);
+	assert_int_equal(otte_batch_reset(pair.batch), 0);
+	assert_int_equal(otte_segment_close(segment), 0);
+	pair_close(&pair);
+	pair_close(&other);
+}
+
+/* High waits for room in its window, is cancelled there, and who waited for its end does not wait for a slot. */
+static void the_cancelled_end_of_what_was_above_wakes_too(void **state)
+{
+	struct otte_segment *segment;
+	struct otte_request request;
+	struct otte_batch *above;
+	struct pair pair, other;
+	unsigned i;
+
+	(void)state;
+	pair_open(&other, SIZE, ungated);
+	open_at_high_slot(&pair, one_under_way);
+	otte_clock_fake(0);
+	segment = open_other(&pair, &other);
+	as_in_a_domain(&pair);
+	assert_int_equal(otte_batch_create(pair.requester, 1, &above), 0);
+	cycle_ns += 10000 * (3 * SLOT_NS);
+	to_slot(0, 0);
+	hold_posts = true;
+	submit(&pair, OTTE_READ, LOW, 0);
+	hold_posts = false;
+	assert_non_null(atomic_load(&held));
+	request = request_of(&pair, OTTE_READ, HIGH, 1);
+	assert_int_equal(otte_batch_submit(above, &request, 1), 0);
+	request = request_of(&pair, OTTE_READ, LOW, 2);
+	request.segment = segment;
+	request.remote_region = otte_region_id(other.remote);
+	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
+	let_pass(&pair);
+	assert_int_equal(post_count, 1);
+	assert_int_equal(stats_of(pair.requester).waiting_high, 1);
+	assert_int_equal(stats_of(pair.requester).waiting_low, 1);
+	assert_int_equal(otte_batch_cancel(above), 0);
+	for (i = 0; i < 500 && task_of(pair.batch, 1).state != OTTE_TASK_COMPLETED; i++)
+		let_pass(&pair);
+	assert_int_equal(task_of(pair.batch, 1).state, OTTE_TASK_COMPLETED);
+	otte_clock_fake(0);
+	start_held(&pair, false);
+	assert_int_equal(otte_batch_wait(pair.batch, -1), 0);
+	assert_int_equal(otte_batch_destroy(above), 0);
 	assert_int_equal(otte_batch_reset(pair.batch), 0);
 	assert_int_equal(otte_segment_close(segment), 0);
 	pair_close(&pair);
@@ -1087,6 +1139,7 @@ int main(void)
 		cmocka_unit_test(the_engine_wakes_when_the_slot_opens),
 		cmocka_unit_test(a_look_asked_for_while_the_timer_fires_is_in_time),
 		cmocka_unit_test(the_end_of_what_was_above_wakes_who_waits_for_another_peer),
+		cmocka_unit_test(the_cancelled_end_of_what_was_above_wakes_too),
 		cmocka_unit_test(a_transport_without_nics_serves_a_domain_too),
 		cmocka_unit_test(a_nic_that_is_not_counted_is_told_of_once),
 		cmocka_unit_test(a_pattern_that_a_domain_ignores_is_told_of),

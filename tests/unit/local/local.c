@@ -89,6 +89,28 @@ void __wrap_tcp_peer_unplan(struct otte_work *work)
 	__real_tcp_peer_unplan(work);
 }
 
+/* Who takes the other one for a stranger. The socket of a source has the source's name. */
+enum side {
+	NOBODY,
+	REQUESTER,
+	SOURCE,
+};
+
+static _Atomic enum side distrusts;
+
+int __real_local_check_user(int fd);
+int __wrap_local_check_user(int fd);
+int __wrap_local_check_user(int fd)
+{
+	struct sockaddr_un own;
+	socklen_t length = sizeof(own);
+
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&own, &length), 0);
+	if (distrusts == (length > sizeof(sa_family_t) ? SOURCE : REQUESTER))
+		return otte_fail(-EPERM, "process 7 is of user 8, not of ours (9): it may not map memory");
+	return __real_local_check_user(fd);
+}
+
 static uint32_t route(struct pair *pair)
 {
 	struct otte_task task;
@@ -222,6 +244,61 @@ static void a_request_may_name_its_transport(void **state)
 	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), -ENOSYS);
 	assert_non_null(strstr(otte_error_text(), "local.trusted"));
 	pair_close(&pair);
+}
+
+static void expect_refusal(struct pair *pair, const char *why)
+{
+	struct otte_failure failure;
+
+	assert_int_equal(run_by(pair, OTTE_TRANSPORT_LOCAL, OTTE_WRITE, 0, 4096), -ENOTCONN);
+	assert_int_equal(otte_batch_failure(pair->batch, &failure), 0);
+	if (!strstr(failure.text, why))
+		fail_msg("it says: %s", failure.text);
+	assert_non_null(strstr(failure.text, "remote effect none, local range drained"));
+	/* The other way is open. */
+	assert_int_equal(run_by(pair, OTTE_TRANSPORT_ANY, OTTE_WRITE, 0, 4096), 0);
+	assert_int_equal(route(pair), OTTE_TRANSPORT_TCP);
+}
+
+/* Another requester, which trusts the source, in place of the pair's. */
+static void trust_alone(struct pair *pair)
+{
+	struct otte_region_desc desc = { .length = pair->size };
+	char address[OTTE_ADDRESS_MAX];
+	struct otte_config config;
+
+	pair_close_requester(pair);
+	assert_int_equal(otte_config_init(&config, sizeof(config)), 0);
+	trusted(&config);
+	config.listen_address[0] = '\0';
+	assert_int_equal(otte_engine_create(&config, &pair->requester), 0);
+	assert_int_equal(otte_mem_alloc(pair->requester, pair->size, 0, &pair->local_mem), 0);
+	desc.mem = pair->local_mem;
+	assert_int_equal(otte_region_register(pair->requester, &desc, 1, &pair->local), 0);
+	assert_int_equal(otte_engine_address(pair->source, address, sizeof(address)), 0);
+	assert_int_equal(otte_segment_open(pair->requester, address, OTTE_EPOCH_ANY, 10 * SECOND,
+					   &pair->segment), 0);
+	assert_int_equal(otte_batch_create(pair->requester, 16, &pair->batch), 0);
+}
+
+static void a_request_that_wants_this_transport_is_told_why_it_has_none(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, NULL);
+	trust_alone(&pair);
+	expect_refusal(&pair, ": the peer lacks local.trusted; ");
+	pair_close(&pair);
+	distrusts = REQUESTER;
+	pair_open(&pair, 1 << 20, trusted);
+	expect_refusal(&pair, ": process 7 is of user 8, not of ours (9)");
+	pair_close(&pair);
+	distrusts = SOURCE;
+	pair_open(&pair, 1 << 20, trusted);
+	expect_refusal(&pair, ": the peer turned us away: of another user");
+	pair_close(&pair);
+	distrusts = NOBODY;
 }
 
 /* What cannot be mapped goes over TCP, whose answers are the same as ever. */
@@ -1620,6 +1697,7 @@ int main(void)
 		cmocka_unit_test(a_write_brings_the_exact_range_by_local),
 		cmocka_unit_test(nothing_is_mapped_unless_both_sides_said_so),
 		cmocka_unit_test(a_request_may_name_its_transport),
+		cmocka_unit_test(a_request_that_wants_this_transport_is_told_why_it_has_none),
 		cmocka_unit_test(what_cannot_be_moved_here_is_handed_on),
 		cmocka_unit_test(an_overlapping_write_is_refused_whoever_is_there),
 		cmocka_unit_test(uses_from_before_the_first_grant_are_seen),
