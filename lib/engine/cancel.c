@@ -54,7 +54,7 @@ static size_t pin_overdue(struct otte_peer *peer, uint64_t now_ns, void **pinned
 			next_ns = now_ns; /* the next time */
 		} else if (!head->overdue) {
 			head->overdue = true;
-			pinned[n++] = peer->tcp->ops->pin(&head->work);
+			pinned[n++] = peer->transport->ops->pin(&head->work);
 		}
 	}
 	peer->next_deadline_ns = next_ns;
@@ -80,7 +80,7 @@ uint64_t otte_batch_expire(struct otte_peer *peer, uint64_t now_ns)
 			otte_group_end_unsent(queued[i], -ETIME);
 	while ((n = pin_overdue(peer, now_ns, pinned)))
 		for (i = 0; i < n; i++)
-			peer->tcp->ops->cancel(peer->tcp, pinned[i], -ETIMEDOUT);
+			peer->transport->ops->cancel(peer->transport, pinned[i], -ETIMEDOUT);
 	pthread_mutex_lock(&peer->lock);
 	next_ns = peer->next_deadline_ns;
 	pthread_mutex_unlock(&peer->lock);
@@ -135,10 +135,10 @@ static void cancel_dispatched(struct otte_peer *peer, struct otte_task_record *h
 
 	pthread_mutex_lock(&peer->lock);
 	if (head->live && !head->entry.queued)
-		pinned = peer->tcp->ops->pin(&head->work);
+		pinned = peer->transport->ops->pin(&head->work);
 	pthread_mutex_unlock(&peer->lock);
 	if (pinned)
-		peer->tcp->ops->cancel(peer->tcp, pinned, -ECANCELED);
+		peer->transport->ops->cancel(peer->transport, pinned, -ECANCELED);
 }
 
 /* Under submit_lock. */

@@ -61,7 +61,7 @@ static enum queued queue_group(struct otte_task_record *head, bool alone)
 /* False: its memory is gone, nothing moves. sleeps: the caller has nothing else to do than to wait for it. */
 static bool start(struct otte_task_record *head, bool sleeps)
 {
-	struct otte_transport_peer *peer = head->peer->tcp;
+	struct otte_transport_peer *peer = head->peer->transport;
 	const struct otte_transport_ops *ops = peer->ops;
 
 	if (otte_region_is_fresh(&head->region->watch)) {

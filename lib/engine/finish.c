@@ -230,6 +230,6 @@ void otte_group_done(struct otte_work *work)
 
 void otte_group_end_unsent(struct otte_task_record *head, int code)
 {
-	head->peer->tcp->ops->unplan(&head->work);
+	head->peer->transport->ops->unplan(&head->work);
 	otte_group_end(head, code, OTTE_EFFECT_NONE, true, false);
 }

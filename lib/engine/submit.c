@@ -231,7 +231,7 @@ static int prepare_group(struct otte_task_record *head)
 	head->entry.bytes = work->length;
 	head->entry.priority = work->priority;
 	head->entry.enqueued_ns = head->submitted_ns;
-	ret = head->peer->tcp->ops->plan(head->peer->tcp, work);
+	ret = head->peer->transport->ops->plan(head->peer->transport, work);
 	if (ret)
 		goto end_access;
 	return 0;
@@ -273,7 +273,7 @@ static int prepare(struct otte_batch *batch, uint32_t first, size_t count)
 	while (prepared--) {
 		if (!tasks[prepared].members)
 			continue;
-		tasks[prepared].peer->tcp->ops->unplan(&tasks[prepared].work);
+		tasks[prepared].peer->transport->ops->unplan(&tasks[prepared].work);
 		otte_group_release(&tasks[prepared]);
 	}
 	return ret;

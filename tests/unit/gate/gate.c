@@ -477,7 +477,7 @@ static void a_transport_without_nics_serves_a_domain_too(void **state)
 	pair_open(&other, SIZE, ungated);
 	pair_open(&pair, SIZE, gated);
 	without.peer_nic = NULL;
-	transport = pair.requester->tcp;
+	transport = pair.requester->transport;
 	as_in_a_domain(&pair);
 	transport->ops = &without;
 	segment = open_other(&pair, &other);
@@ -871,7 +871,7 @@ static void who_comes_back_at_once_does_not_go_before_who_waits(void **state)
 	assert_int_equal(otte_segment_open(pair.requester, address, OTTE_EPOCH_ANY, 10 * SECOND,
 					   &segment),
 			 0);
-	waiting = segment->peer->tcp;
+	waiting = segment->peer->transport;
 	to_slot(2, 0);
 	hold_posts = true;
 	submit_large(&pair, 0);

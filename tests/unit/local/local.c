@@ -156,7 +156,7 @@ static struct otte_stats stats_of(struct otte_engine *engine)
 
 static struct local_peer *peer_of(struct pair *pair)
 {
-	return container_of(pair->segment->peer->tcp, struct local_peer, base);
+	return container_of(pair->segment->peer->transport, struct local_peer, base);
 }
 
 /* Under the peer's lock: the engine's thread gives grants back whenever it is asked to. */
