@@ -35,4 +35,10 @@ struct otte_request pair_request(const struct pair *pair, uint8_t op, uint64_t l
 int pair_run(struct pair *pair, uint8_t op, uint64_t local_offset, uint64_t remote_offset,
 	     uint64_t length);
 
+/*
+ * Moves ranges of many lengths by a pair of its own, and asserts that each arrives whole, with nothing beside it, by this
+ * transport.
+ */
+void pair_move_exact(uint8_t op, uint32_t transport, void (*adjust)(struct otte_config *config));
+
 #endif

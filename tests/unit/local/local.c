@@ -20,8 +20,6 @@
 #include "transport/local/local.h"
 #include "unit/engine/pair.h"
 
-static const uint64_t sizes[] = { 1, 17, 4096, 65537, 256 << 10, (256 << 10) + 1, (1 << 20) + 3, 16 << 20 };
-
 static void trusted(struct otte_config *config)
 {
 	config->local_trusted = 1;
@@ -97,39 +95,16 @@ static uint32_t route(struct pair *pair)
 	return task.transport;
 }
 
-static void bytes_arrive_whole_and_nothing_beside_them(uint8_t op)
-{
-	const uint64_t size = 20 << 20, guard = 64;
-	struct pair pair;
-	size_t i;
-
-	pair_open(&pair, size, trusted);
-	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		uint64_t n = sizes[i];
-		uint8_t *from = op == OTTE_READ ? pair.remote_bytes : pair.local_bytes;
-		uint8_t *to = op == OTTE_READ ? pair.local_bytes : pair.remote_bytes;
-
-		pair_fill(from, size, (uint8_t)i);
-		memset(to, 0xee, size);
-		assert_int_equal(pair_run(&pair, op, guard, guard, n), 0);
-		assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
-		assert_memory_equal(to + guard, from + guard, n);
-		assert_int_equal(to[guard - 1], 0xee);
-		assert_int_equal(to[guard + n], 0xee);
-	}
-	pair_close(&pair);
-}
-
 static void a_read_brings_the_exact_range_by_local(void **state)
 {
 	(void)state;
-	bytes_arrive_whole_and_nothing_beside_them(OTTE_READ);
+	pair_move_exact(OTTE_READ, OTTE_TRANSPORT_LOCAL, trusted);
 }
 
 static void a_write_brings_the_exact_range_by_local(void **state)
 {
 	(void)state;
-	bytes_arrive_whole_and_nothing_beside_them(OTTE_WRITE);
+	pair_move_exact(OTTE_WRITE, OTTE_TRANSPORT_LOCAL, trusted);
 }
 
 static int run_by(struct pair *pair, uint8_t transport, uint8_t op, uint64_t offset, uint64_t length)
@@ -562,6 +537,9 @@ static int run_lone(struct pair *pair, uint8_t transport, uint8_t op, uint64_t o
 /* Nothing else is live, so what is not too long is over when its submission is, again and again. */
 static void a_lone_run_is_one_exchange(void **state)
 {
+	static const uint64_t sizes[] = {
+		1, 17, 4096, 65537, 256 << 10, (256 << 10) + 1, (1 << 20) + 3, 16 << 20,
+	};
 	const uint64_t size = 20 << 20;
 	unsigned before, i;
 	struct pair pair;
