@@ -82,6 +82,14 @@ void pair_close(struct pair *pair)
 	pair_close_source(pair);
 }
 
+struct otte_stats pair_stats(struct otte_engine *engine)
+{
+	struct otte_stats stats = { .size = sizeof(stats) };
+
+	OK(otte_engine_stats(engine, &stats));
+	return stats;
+}
+
 /* Eight at a time, of which the first says what all have in common: a sanitizer looks at each access. */
 void pair_fill(uint8_t *bytes, uint64_t size, uint8_t salt)
 {

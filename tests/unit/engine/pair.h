@@ -26,6 +26,9 @@ void pair_close(struct pair *pair);
 void pair_close_requester(struct pair *pair);
 void pair_close_source(struct pair *pair);
 
+/* Of one side. */
+struct otte_stats pair_stats(struct otte_engine *engine);
+
 /* Bytes that say where they are. */
 void pair_fill(uint8_t *bytes, uint64_t size, uint8_t salt);
 
