@@ -27,7 +27,7 @@
 
 void otte_direct_open(struct otte_engine *engine)
 {
-	if (engine->tcp->ops->direct && !engine->bounded && !otte_gate_slots(engine))
+	if (engine->transport->ops->direct && !engine->bounded && !otte_gate_slots(engine))
 		engine->direct_bytes = min_u64(DIRECT_BYTES, engine->config.max_bytes);
 }
 
@@ -87,7 +87,7 @@ static void fill(struct otte_work *work, const struct otte_request *request, uin
  */
 static bool move(const struct otte_request *request, struct otte_work *work)
 {
-	struct otte_transport_peer *peer = request->segment->peer->tcp;
+	struct otte_transport_peer *peer = request->segment->peer->transport;
 	struct otte_region *region = request->local;
 	uint64_t offset = region->offset + request->local_offset;
 	struct otte_access access;
@@ -131,7 +131,7 @@ static void expect(struct otte_batch *batch, const struct otte_request *request)
 	task->ended_ns = 0;
 	task->state = OTTE_TASK_COMPLETED;
 	task->code = 0;
-	task->transport = batch->engine->tcp->ops->kind;
+	task->transport = batch->engine->transport->ops->kind;
 	task->effect = OTTE_EFFECT_NONE;
 	task->drained = true;
 	set_count(batch, 1);

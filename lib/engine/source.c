@@ -153,7 +153,7 @@ void otte_source_closed(void *arg, struct otte_session *session)
 	struct otte_engine *engine = arg;
 	struct source_peer *peer = session->user;
 
-	engine->tcp->ops->drop_lanes(engine->tcp, peer);
+	engine->transport->ops->drop_lanes(engine->transport, peer);
 	put(peer);
 }
 
@@ -170,7 +170,7 @@ int otte_source_lane(void *arg, struct otte_session *session, int fd)
 		return otte_fail(-EDQUOT, "a session has %u lanes already", max);
 	}
 	atomic_fetch_add(&peer->refs, 1);
-	ret = engine->tcp->ops->accept_lane(engine->tcp, peer, fd);
+	ret = engine->transport->ops->accept_lane(engine->transport, peer, fd);
 	if (ret)
 		otte_source_lane_closed(peer);
 	return ret;
@@ -228,7 +228,7 @@ static int expose(struct source_peer *peer, struct otte_region *region, uint8_t 
 	standing->region = region;
 	standing->key.region = region->id;
 	standing->key.right = op;
-	if (engine->tcp->ops->serves_by_address)
+	if (engine->transport->ops->serves_by_address)
 		terms.flags |= OTTE_LOAN_BY_ADDRESS;
 	ret = ops->loan_offer(engine->client, &terms, &standing->loan);
 	if (ret == -EDQUOT)
@@ -653,8 +653,8 @@ void otte_source_connected(void *arg, int fd)
 
 void otte_source_recall(struct otte_engine *engine, uint64_t region)
 {
-	if (engine->tcp->ops->recall)
-		engine->tcp->ops->recall(engine->tcp, region);
+	if (engine->transport->ops->recall)
+		engine->transport->ops->recall(engine->transport, region);
 }
 
 /* ---- The end of loans ---- */
