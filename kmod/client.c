@@ -48,7 +48,16 @@
 #include <linux/time_namespace.h>
 #include <linux/user_namespace.h>
 
-#include "otte_priv.h"
+#include "client.h"
+#include "domain.h"
+#include "event.h"
+#include "fence.h"
+#include "ledger.h"
+#include "loan.h"
+#include "map.h"
+#include "netlink.h"
+#include "quota.h"
+#include "region.h"
 
 #define ALLOWED_MAX		1024	/* entries of one allow-list */
 #define KEYS_MAX		256	/* accounts of one client: cgroups and namespaces nest */

@@ -13,7 +13,10 @@
 #include <linux/uaccess.h>
 #include <linux/uio.h>
 
-#include "otte_priv.h"
+#include "client.h"
+#include "gate.h"
+#include "loan.h"
+#include "region.h"
 
 #define COPY_CHUNK_BYTES	(64UL << 10)	/* between two looks at gate and signals */
 

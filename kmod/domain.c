@@ -35,9 +35,11 @@
 #include <linux/slab.h>
 #include <linux/user_namespace.h>
 
+#include "client.h"
 #include "domain.h"
+#include "ledger.h"
 #include "load.h"
-#include "otte_priv.h"
+#include "map.h"
 #include "slot.h"
 #include "trace.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * otte: what dumps and traces see of a domain. See domain.c.
+ * otte: processes that share slots, and what dumps and traces see of them. See domain.c.
  */
 #ifndef OTTE_DOMAIN_H
 #define OTTE_DOMAIN_H
@@ -10,9 +10,10 @@
 #include <linux/uidgid.h>
 #include <linux/workqueue.h>
 
-#include "../include/uapi/linux/otte.h"
+#include "otte_priv.h"
 
 struct otte_client;
+struct vm_area_struct;
 
 /**
  * struct otte_domain - see domain.c
@@ -71,5 +72,20 @@ struct otte_domain *otte_domain_next(u64 id);
 void otte_domain_snapshot(struct otte_domain *domain, struct otte_domain_facts *facts);
 /* Id of the domain that @client is in, or 0. Ledger held. */
 u64 otte_domain_of(const struct otte_client *client);
+
+int otte_domain_init(void);
+void otte_domain_exit(void);
+/* ioctl handlers; @arg is the uapi struct, in kernel memory, to be filled in place. */
+int otte_domain_join_ioctl(struct otte_client *client, void *arg);
+int otte_domain_nic_ioctl(struct otte_client *client, void *arg);
+int otte_domain_kick_ioctl(struct otte_client *client, void *arg);
+int otte_domain_set_ioctl(struct otte_client *client, void *arg);
+int otte_domain_del_ioctl(struct otte_client *client, void *arg);
+/* @offset is OTTE_MMAP_SLOT, _LOAD or _SHARE. mmap_lock held: must not take the ledger. */
+int otte_domain_mmap(struct otte_client *client, struct vm_area_struct *vma, u64 offset);
+/* The client is gone: its share counts no more within one interval. No lock held, may sleep. */
+void otte_domain_client_gone(struct otte_client *client);
+/* Last reference of the client: frees client->member. Must not sleep. */
+void otte_domain_client_free(struct otte_client *client);
 
 #endif /* OTTE_DOMAIN_H */

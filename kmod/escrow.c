@@ -17,7 +17,9 @@
 #include <linux/moduleparam.h>
 #include <linux/shmem_fs.h>
 
-#include "otte_priv.h"
+#include "backing.h"
+#include "map.h"
+#include "region.h"
 
 #define ESCROW_MAJORS_MAX	8
 #define OTTE_DMA_BUF_MAGIC	0x444d4142	/* told by the file system: no symbol needed */

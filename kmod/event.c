@@ -16,7 +16,13 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "otte_priv.h"
+#include "client.h"
+#include "event.h"
+#include "hold.h"
+#include "ledger.h"
+#include "loan.h"
+#include "quota.h"
+#include "region.h"
 
 void otte_event_queue_init(struct otte_event_queue *queue)
 {

@@ -9,7 +9,12 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 
-#include "otte_priv.h"
+#include "client.h"
+#include "event.h"
+#include "fence.h"
+#include "ledger.h"
+#include "netlink.h"
+#include "region.h"
 
 #define FENCES_MAX	1024	/* of one lender */
 

@@ -10,7 +10,7 @@
  * step; or, for a revoked loan, once the gate is shut and no copy is inside: its mappings have been
  * zapped and cannot be filled again. Whoever leaves last through a shut gate tells the ledger.
  */
-#include "otte_priv.h"
+#include "gate.h"
 
 void otte_gate_init(struct otte_gate *gate)
 {

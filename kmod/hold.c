@@ -8,7 +8,12 @@
  */
 #include <linux/slab.h>
 
-#include "otte_priv.h"
+#include "client.h"
+#include "event.h"
+#include "hold.h"
+#include "ledger.h"
+#include "quota.h"
+#include "retained.h"
 
 static void hold_free(struct kref *ref)
 {

@@ -10,7 +10,8 @@
 #include <linux/atomic.h>
 #include <linux/sched.h>
 
-#include "otte_priv.h"
+#include "ledger.h"
+#include "region.h"
 
 #define STEPS_HELD	64	/* objects that a walk ends before it lets others have the ledger */
 

@@ -18,7 +18,17 @@
 #include <linux/string.h>
 #include <linux/uaccess.h>
 
-#include "otte_priv.h"
+#include "client.h"
+#include "event.h"
+#include "fence.h"
+#include "gate.h"
+#include "ledger.h"
+#include "loan.h"
+#include "map.h"
+#include "quota.h"
+#include "range.h"
+#include "region.h"
+#include "retained.h"
 #include "trace.h"
 
 #define OFFERS_PER_BORROWER	4096	/* unanswered, of all lenders */

@@ -2,7 +2,8 @@
 /* The states of a loan, what counts as evidence, and its gate. */
 #include <kunit/test.h>
 
-#include "otte_priv.h"
+#include "gate.h"
+#include "loan.h"
 
 static void only_the_moves_of_the_table_exist(struct kunit *test)
 {

@@ -8,7 +8,7 @@
  * SETTLED and WITHDRAWN are final: a withdrawn offer can never be accepted later, and a settled
  * loan never exposes again. A loan to a remote peer starts EXPOSED.
  */
-#include "otte_priv.h"
+#include "loan.h"
 
 const char *const otte_loan_state_names[OTTE_LOAN_STATES] = {
 	[OTTE_LOAN_OFFERED] = "offered",

@@ -16,7 +16,19 @@
 #include <linux/cgroup.h>
 #endif
 
+#include "backing.h"
+#include "client.h"
+#include "domain.h"
+#include "event.h"
+#include "fence.h"
+#include "hold.h"
+#include "ledger.h"
+#include "loan.h"
+#include "map.h"
+#include "netlink.h"
 #include "otte_priv.h"
+#include "region.h"
+#include "sysfs.h"
 
 static u8 load_id[16];
 static u8 boot_id[16];

@@ -19,7 +19,12 @@
 #include <linux/mount.h>
 #include <linux/pseudo_fs.h>
 
-#include "otte_priv.h"
+#include "client.h"
+#include "gate.h"
+#include "ledger.h"
+#include "loan.h"
+#include "map.h"
+#include "region.h"
 
 #define OTTE_FS_MAGIC	0x6f747465	/* "otte" */
 

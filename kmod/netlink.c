@@ -23,8 +23,14 @@
 #include <net/genetlink.h>
 
 #include "../include/uapi/linux/otte_netlink.h"
+#include "client.h"
 #include "domain.h"
-#include "otte_priv.h"
+#include "ledger.h"
+#include "loan.h"
+#include "netlink.h"
+#include "quota.h"
+#include "region.h"
+#include "retained.h"
 #include "slot.h"
 #include "trace.h"
 

@@ -16,7 +16,10 @@
 #include <linux/sched/user.h>
 #include <linux/slab.h>
 
-#include "otte_priv.h"
+#include "backing.h"
+#include "client.h"
+#include "quota.h"
+#include "region.h"
 
 #define PIN_BATCH	512UL	/* pages between two looks at signals */
 #define VERIFY_BATCH	32UL	/* page pointers on the stack */

@@ -13,7 +13,7 @@
 #include <linux/overflow.h>
 #include <linux/slab.h>
 
-#include "otte_priv.h"
+#include "quota.h"
 
 #define ACCOUNT_HASH_BITS	8
 

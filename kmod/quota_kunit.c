@@ -2,7 +2,7 @@
 /* Quotas: all or nothing over all accounts, and nothing lost when payers share some. */
 #include <kunit/test.h>
 
-#include "otte_priv.h"
+#include "quota.h"
 
 /* Ids that no client of a running module has. */
 #define TEST_ID	0x00feed00ULL

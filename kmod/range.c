@@ -10,7 +10,7 @@
 #include <linux/interval_tree_generic.h>
 #include <linux/overflow.h>
 
-#include "otte_priv.h"
+#include "range.h"
 
 #define RANGE_START(range)	((range)->start)
 #define RANGE_LAST(range)	((range)->last)

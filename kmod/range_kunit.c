@@ -6,7 +6,7 @@
 #include <kunit/test.h>
 #include <linux/random.h>
 
-#include "otte_priv.h"
+#include "range.h"
 
 static void a_range_is_inside_its_region_or_refused(struct kunit *test)
 {

@@ -27,7 +27,15 @@
 #include <linux/oom.h>
 #include <linux/slab.h>
 
-#include "otte_priv.h"
+#include "backing.h"
+#include "client.h"
+#include "event.h"
+#include "ledger.h"
+#include "loan.h"
+#include "quota.h"
+#include "range.h"
+#include "region.h"
+#include "retained.h"
 #include "trace.h"
 
 DEFINE_XARRAY(otte_regions);

@@ -16,7 +16,16 @@
 #include <linux/ktime.h>
 #include <linux/printk.h>
 
-#include "otte_priv.h"
+#include "client.h"
+#include "event.h"
+#include "hold.h"
+#include "ledger.h"
+#include "loan.h"
+#include "netlink.h"
+#include "quota.h"
+#include "region.h"
+#include "retained.h"
+#include "sysfs.h"
 
 static struct rb_root records = RB_ROOT;
 

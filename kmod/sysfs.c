@@ -27,7 +27,11 @@
 #include <linux/sysfs.h>
 #include <linux/workqueue.h>
 
-#include "otte_priv.h"
+#include "client.h"
+#include "ledger.h"
+#include "quota.h"
+#include "retained.h"
+#include "sysfs.h"
 
 #define DIRS_MAX	1024
 #define RETRY_MS	1000

@@ -11,8 +11,12 @@
 
 #include <linux/tracepoint.h>
 
+#include "client.h"
 #include "domain.h"
-#include "otte_priv.h"
+#include "loan.h"
+#include "netlink.h"
+#include "quota.h"
+#include "region.h"
 
 /* What administrators are told, traced whether or not somebody listens. */
 TRACE_EVENT(otte_notice,

@@ -34,12 +34,17 @@ LDFLAGS_unit_lend := $(addprefix -Wl$(comma)--wrap=,otte_attestor_fill otte_ledg
 LDFLAGS_unit_stale := $(addprefix -Wl$(comma)--wrap=,otte_source_begin otte_source_still tcp_peer_unplan \
 	sendmsg otte_sys_sendmsg tcp_zerocopy_send)
 
-# Whether a lone request was one exchange or moved in its call, what is so meanwhile, and when a plan goes.
-LDFLAGS_unit_local := -Wl,--wrap=local_copy_exchange,--wrap=local_copy_direct,--wrap=tcp_peer_unplan
+# Whether a lone request was one exchange or moved in its call, what is so meanwhile, when a plan goes, and who is of
+# another user.
+LDFLAGS_unit_local := $(addprefix -Wl$(comma)--wrap=,local_copy_exchange local_copy_direct tcp_peer_unplan \
+	local_check_user)
 
 # The slot gate beside the module's arithmetic, built against the few things that it takes from the kernel.
 UNIT_WITH_slots := kmod/slot.o
 $(B)/kmod/slot.o: CPPFLAGS_OTTE += -Itests/unit/slots/kernel
+
+# Parts of the program that call the library, before which they are linked.
+UNIT_WITH_tool := tools/otte/routes.o tools/common/output.o
 
 # What is queued, what the gate is asked before each post, and the posts.
 LDFLAGS_unit_gate := $(addprefix -Wl$(comma)--wrap=,otte_queue_push otte_slots_admit otte_slots_take \

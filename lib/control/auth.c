@@ -127,7 +127,8 @@ static int parse_keys(struct otte_keys *keys, const char *path, const char *text
 			return rc;
 	}
 	if (!keys->count)
-		return otte_fail(-EINVAL, "%s line %u: the file ends without a key", path, number);
+		return otte_fail(-EINVAL, "%s %s, a line of %d hexadecimal digits is wanted",
+				 path, length ? "has no key" : "is empty", KEY_DIGITS);
 	return 0;
 }
 

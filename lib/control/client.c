@@ -264,7 +264,7 @@ static int take_welcome(struct otte_control_client *client, const struct otte_fr
 	auth = client->welcome.flags & OTTE_HELLO_AUTH;
 	if (auth != (client->keys->count > 0))
 		return otte_fail(-EKEYREJECTED, "the peer %s", auth ?
-				 "wants a key, this engine has none" : "does not prove the key");
+				 "wants a key, this engine has none" : "has no key, this engine wants one");
 	client->state = OTTE_CLIENT_READY_WAIT;
 	client->can.agreed = frame->id;
 	ret = auth ? prove(client, payload) : 0;

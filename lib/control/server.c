@@ -159,7 +159,7 @@ static int open_session(struct otte_session *session, int status)
 	return answer(session, OTTE_FRAME_READY, 0, status, NULL, 0);
 }
 
-/* Which key both sides are to prove, or NULL where no key is in use. */
+/* Which key both sides are to prove, or NULL where no key is in use. Errors are read at both sides: neither is "we". */
 static int choose_key(struct otte_control_server *server, const struct otte_hello *hello,
 		      const struct otte_key **key)
 {
@@ -167,12 +167,12 @@ static int choose_key(struct otte_control_server *server, const struct otte_hell
 	if (!server->keys->count && !(hello->flags & OTTE_HELLO_AUTH))
 		return 0;
 	if (!server->keys->count)
-		return otte_fail(-EKEYREJECTED, "this engine has no key, the peer wants one");
+		return otte_fail(-EKEYREJECTED, "who connects has a key, who listens has none");
 	if (!(hello->flags & OTTE_HELLO_AUTH))
-		return otte_fail(-EKEYREJECTED, "this engine wants a key, the peer has none");
+		return otte_fail(-EKEYREJECTED, "who listens wants a key, who connects has none");
 	*key = otte_keys_find(server->keys, hello->key_id);
 	if (!*key)
-		return otte_fail(-EKEYREJECTED, "the peer's key is not one of ours");
+		return otte_fail(-EKEYREJECTED, "who listens does not have the key of who connects");
 	return 0;
 }
 
@@ -322,7 +322,7 @@ static int take_proof(struct otte_session *session, const struct otte_frame *fra
 		return ret;
 	if (!otte_mac_equal(proof.mac, session->expected_proof)) {
 		atomic_fetch_add(&session->server->refused_hellos, 1);
-		return otte_fail(-EKEYREJECTED, "the peer does not have the key");
+		return otte_fail(-EKEYREJECTED, "who connects does not have the key that it names");
 	}
 	session->authenticated = true;
 	return greeted(session);

@@ -89,8 +89,9 @@ static void wait_alone(struct otte_peer *peer, uint32_t requests, struct otte_wa
 		       uint64_t until_ns)
 {
 	struct otte_progress *progress = &peer->engine->progress;
+	struct otte_transport_peer *transport = peer->transport;
 
-	while (otte_progress_alone(progress, requests) && peer->tcp->ops->receive_alone(peer->tcp) &&
+	while (otte_progress_alone(progress, requests) && transport->ops->receive_alone(transport) &&
 	       !atomic_load(&waiter->done) &&
 	       until_ns - min_u64(until_ns, otte_coarse_ns()) > ALONE_LEFT_NS)
 		;
@@ -271,7 +272,7 @@ int otte_batch_failure(struct otte_batch *batch, struct otte_failure *failure)
 		failure->count++;
 	}
 	if (first) {
-		bool lost = first->code == -ECONNRESET && batch->lost[0];
+		bool lost = batch->lost[0] && first->code == batch->lost_code;
 
 		failure->code = first->code;
 		failure->remote_effect = first->effect;

@@ -100,7 +100,8 @@ struct otte_batch {
 	struct otte_waiter *waiters;
 	struct otte_pending_notify *notifies, **notify_tail;
 	uint32_t notifies_dropped;
-	char lost[88];                   /* why the first request that lost its peer did; "": none has */
+	char lost[88];                   /* why the first request that lost or lacked its peer did; "": none has */
+	int lost_code;                   /* of that one */
 };
 
 /* Submit: everything from the checks on. */

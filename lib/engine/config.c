@@ -626,6 +626,8 @@ static int overlay_json(struct otte_config *whole, const char *text, size_t leng
 	if (length > JSON_MAX)
 		return otte_fail(-E2BIG, "config: %zu bytes of JSON, allowed are %llu", length,
 				 JSON_MAX);
+	if (!length)
+		return otte_fail(-EINVAL, "line 1 column 0: no JSON, {} is the least");
 	rc = parse_json(text, length, &root);
 	if (rc)
 		return rc;
@@ -666,6 +668,11 @@ static int read_file(const char *path, char **text, size_t *length)
 	got = fd < 0 ? -errno : otte_read_all(fd, *text, JSON_MAX + 1);
 	if (fd >= 0)
 		close(fd);
+	if (got > (ssize_t)JSON_MAX) {
+		free(*text);
+		return otte_fail(-E2BIG, "%s: longer than %llu bytes, the most for a configuration",
+				 shown, JSON_MAX);
+	}
 	if (got >= 0) {
 		*length = (size_t)got;
 		return 0;

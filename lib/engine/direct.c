@@ -27,7 +27,7 @@
 
 void otte_direct_open(struct otte_engine *engine)
 {
-	if (engine->tcp->ops->direct && !engine->bounded && !otte_gate_slots(engine))
+	if (engine->transport->ops->direct && !engine->bounded && !otte_gate_slots(engine))
 		engine->direct_bytes = min_u64(DIRECT_BYTES, engine->config.max_bytes);
 }
 
@@ -88,7 +88,7 @@ static void fill(struct otte_work *work, const struct otte_request *request, uin
  */
 static bool move(const struct otte_request *request, struct otte_work *work)
 {
-	struct otte_transport_peer *peer = request->segment->peer->tcp;
+	struct otte_transport_peer *peer = request->segment->peer->transport;
 	struct otte_region *region = request->local;
 	uint64_t offset = region->offset + request->local_offset;
 	struct otte_access access;
@@ -132,7 +132,7 @@ static void expect(struct otte_batch *batch, const struct otte_request *request)
 	task->ended_ns = 0;
 	task->state = OTTE_TASK_COMPLETED;
 	task->code = 0;
-	task->transport = batch->engine->tcp->ops->kind;
+	task->transport = batch->engine->transport->ops->kind;
 	task->effect = OTTE_EFFECT_NONE;
 	task->drained = true;
 	set_count(batch, 1);
@@ -198,7 +198,7 @@ bool otte_direct_run(struct otte_batch *batch, const struct otte_request *reques
 	if (request->length > engine->direct_bytes || request->transport == OTTE_TRANSPORT_TCP ||
 	    (request->deadline_ns != OTTE_DEADLINE_DEFAULT && request->deadline_ns != OTTE_DEADLINE_NONE))
 		return false;
-	if (!request->segment || !otte_direct_worth(request->segment->peer->tcp, request->remote_region, request->op))
+	if (!request->segment || !otte_direct_worth(request->segment->peer->transport, request->remote_region, request->op))
 		return false;
 	pthread_mutex_lock(&batch->lock);
 	if (suits(batch, request) && atomic_compare_exchange_strong(&engine->requests, &none, 1)) {

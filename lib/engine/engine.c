@@ -192,7 +192,7 @@ static int open_transport(struct otte_engine *engine)
 	if (engine->config.local_trusted || env.client)
 		ops = &otte_local_transport;
 	ret = otte_tcp_transport.probe(&engine->config);
-	return ret ? ret : ops->create(&env, &engine->tcp);
+	return ret ? ret : ops->create(&env, &engine->transport);
 }
 
 static void init_locks(struct otte_engine *engine)
@@ -295,7 +295,7 @@ stop_progress:
 	otte_control_server_close(&engine->server);
 	otte_progress_fini(&engine->progress);
 destroy_transport:
-	engine->tcp->ops->destroy(engine->tcp);
+	engine->transport->ops->destroy(engine->transport);
 close_serve:
 	otte_control_server_close(&engine->server);
 	otte_serve_close(engine);
@@ -440,7 +440,7 @@ int otte_engine_destroy(struct otte_engine *engine)
 	otte_control_server_close(&engine->server);
 	otte_gate_close(engine);
 	otte_progress_fini(&engine->progress);
-	engine->tcp->ops->destroy(engine->tcp);
+	engine->transport->ops->destroy(engine->transport);
 	otte_serve_close(engine);
 	otte_notify_queue_destroy(engine->notify);
 	close_ledger(engine);

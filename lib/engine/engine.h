@@ -63,7 +63,7 @@ struct otte_serve_thread {
 
 struct otte_engine {
 	/* What every request looks at, in as few lines of the cache as it takes. */
-	struct otte_transport *tcp;
+	struct otte_transport *transport; /* the first that is asked; the others are behind it */
 	unsigned generation;             /* of fork, see fork.h */
 	bool bounded;                    /* some priority has less room than all together */
 	_Atomic bool source_closed, requester_closed;

@@ -51,7 +51,7 @@ static void on_lost(struct otte_peer *peer, int code)
 		atomic_fetch_sub(&engine->counters.peers_out, 1);
 	if (lost && was_ready)
 		otte_log(OTTE_LOG_WARNING, "lost %s", peer->text);
-	peer->tcp->ops->peer_stop(peer->tcp, -ECONNRESET);
+	peer->transport->ops->peer_stop(peer->transport, -ECONNRESET);
 	otte_batch_fail_queued(peer, -ECONNRESET);
 	pthread_mutex_lock(&peer->lock);
 	pthread_cond_broadcast(&peer->changed);
@@ -123,7 +123,7 @@ static void on_open(struct otte_peer *peer)
 	if (ret)
 		otte_control_client_stop(&peer->control, ret);
 	else
-		peer->tcp->ops->peer_connect(peer->tcp);
+		peer->transport->ops->peer_connect(peer->transport);
 }
 
 static void control_changed(struct otte_control_client *control, enum otte_client_state state,
@@ -147,8 +147,8 @@ static uint8_t find_nic(struct otte_peer *peer)
 {
 	char name[IF_NAMESIZE];
 
-	if (!peer->window.slots || !peer->window.slots->share || !peer->tcp->ops->peer_nic ||
-	    peer->tcp->ops->peer_nic(peer->tcp, name))
+	if (!peer->window.slots || !peer->window.slots->share || !peer->transport->ops->peer_nic ||
+	    peer->transport->ops->peer_nic(peer->transport, name))
 		return OTTE_SLOTS_NO_NIC;
 	return otte_gate_nic(peer->engine, name);
 }
@@ -160,7 +160,7 @@ static void transport_changed(void *arg)
 	uint8_t nic;
 	int ret;
 
-	ret = peer->tcp->ops->peer_ready(peer->tcp);
+	ret = peer->transport->ops->peer_ready(peer->transport);
 	if (ret < 0) {
 		otte_control_client_stop(&peer->control, ret);
 		return;
@@ -222,8 +222,8 @@ static int create(struct otte_engine *engine, const char *endpoint,
 		peer->control.addresses[i].length = addresses->list[i].length;
 	}
 	peer->control.address_count = i;
-	ret = engine->tcp->ops->peer_open(engine->tcp, &peer->control, transport_changed, peer,
-					  &peer->tcp);
+	ret = engine->transport->ops->peer_open(engine->transport, &peer->control, transport_changed,
+						peer, &peer->transport);
 	if (ret) {
 		free(peer);
 		return ret;
@@ -246,7 +246,7 @@ static void free_peer(struct otte_peer *peer)
 		HASH_DEL(peer->regions, region);
 		free(region);
 	}
-	peer->tcp->ops->peer_close(peer->tcp);
+	peer->transport->ops->peer_close(peer->transport);
 	otte_control_client_fini(&peer->control);
 	pthread_cond_destroy(&peer->changed);
 	pthread_mutex_destroy(&peer->lock);
@@ -286,7 +286,7 @@ static void take_down(struct otte_peer *peer)
 		atomic_fetch_sub(&engine->counters.peers_out, 1);
 	otte_fail(-ESHUTDOWN, "the segment is closed");
 	otte_control_client_stop(&peer->control, -ESHUTDOWN);
-	peer->tcp->ops->peer_stop(peer->tcp, -ESHUTDOWN);
+	peer->transport->ops->peer_stop(peer->transport, -ESHUTDOWN);
 	peer->retired.free = control_forgot;
 	otte_loop_retire(&engine->progress.control, &peer->retired);
 	otte_loop_wake(&engine->progress.control);
@@ -525,7 +525,7 @@ uint64_t otte_peer_tick(struct otte_peer *peer, uint64_t now_ns)
 	uint64_t next_ns;
 
 	otte_control_client_tick(&peer->control, now_ns);
-	peer->tcp->ops->peer_tick(peer->tcp, now_ns);
+	peer->transport->ops->peer_tick(peer->transport, now_ns);
 	next_ns = otte_batch_expire(peer, now_ns);
 	/* What the gate held back may go by now. Whatever else waits is looked at as room is made for it. */
 	if (peer->window.slots)

@@ -62,7 +62,7 @@ struct otte_peer {
 	struct otte_control_client control;
 
 	/* What every request looks at, side by side; the atomics are written under lock. */
-	struct otte_transport_peer *tcp;
+	struct otte_transport_peer *transport; /* of the engine's */
 	_Atomic enum otte_peer_state state;
 	_Atomic bool said_bye;           /* it admits no new requests */
 	_Atomic uint64_t described;      /* stamp of what is in regions; 0: nothing */

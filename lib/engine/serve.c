@@ -148,7 +148,7 @@ static void fill_server(struct otte_engine *engine)
 
 static void tick(struct otte_engine *engine, unsigned index, uint64_t now_ns)
 {
-	engine->tcp->ops->source_tick(engine->tcp, index, now_ns);
+	engine->transport->ops->source_tick(engine->transport, index, now_ns);
 	if (index)
 		return;
 	otte_attestor_drain(engine);

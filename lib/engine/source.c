@@ -190,14 +190,14 @@ void otte_source_closed(void *arg, struct otte_session *session)
 	struct otte_engine *engine = arg;
 	struct source_peer *peer = session->user;
 
-	engine->tcp->ops->drop_lanes(engine->tcp, peer);
+	engine->transport->ops->drop_lanes(engine->transport, peer);
 	put(peer);
 }
 
 int otte_source_lane(void *arg, struct otte_session *session, int fd, bool lends)
 {
 	struct otte_engine *engine = arg;
-	const struct otte_transport_ops *ops = engine->tcp->ops;
+	const struct otte_transport_ops *ops = engine->transport->ops;
 	struct source_peer *peer = session->user;
 	/* One more where the peer may be of this host. */
 	unsigned max = OTTE_SOURCE_LANES_MAX + (engine->config.local_trusted || peer->client);
@@ -211,7 +211,7 @@ int otte_source_lane(void *arg, struct otte_session *session, int fd, bool lends
 		return otte_fail(-EDQUOT, "a session has %u lanes already", max);
 	}
 	atomic_fetch_add(&peer->refs, 1);
-	ret = (lends ? ops->accept_lender : ops->accept_lane)(engine->tcp, peer, fd);
+	ret = (lends ? ops->accept_lender : ops->accept_lane)(engine->transport, peer, fd);
 	if (ret)
 		otte_source_lane_closed(peer);
 	return ret;
@@ -269,7 +269,7 @@ static int expose(struct source_peer *peer, struct otte_region *region, uint8_t 
 	standing->region = region;
 	standing->key.region = region->id;
 	standing->key.right = op;
-	if (engine->tcp->ops->serves_by_address)
+	if (engine->transport->ops->serves_by_address)
 		terms.flags |= OTTE_LOAN_BY_ADDRESS;
 	ret = ops->loan_offer(engine->client, &terms, &standing->loan);
 	if (ret == -EDQUOT)
@@ -1087,8 +1087,8 @@ void otte_source_connected(void *arg, int fd)
 
 void otte_source_recall(struct otte_engine *engine, uint64_t region)
 {
-	if (engine->tcp->ops->recall)
-		engine->tcp->ops->recall(engine->tcp, region);
+	if (engine->transport->ops->recall)
+		engine->transport->ops->recall(engine->transport, region);
 }
 
 /* ---- The end of loans ---- */

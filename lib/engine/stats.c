@@ -66,7 +66,7 @@ static void fill(struct otte_engine *engine, const struct otte_ledger_counters *
 		.promoted = asked.promoted,
 		.low_inflight_bytes = atomic_load(&engine->gate.slots.low_bytes),
 	};
-	engine->tcp->ops->counters(engine->tcp, stats);
+	engine->transport->ops->counters(engine->transport, stats);
 }
 
 void otte_engine_fill_stats(struct otte_engine *engine, struct otte_stats *stats)

@@ -9,15 +9,12 @@
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
-#include <utlist.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/line.h"
 #include "base/log.h"
-#include "engine/batch.h"
 #include "engine/engine.h"
-#include "engine/notify.h"
+#include "engine/group.h"
 #include "engine/segment.h"
 
 /* Merged neighbours stay below this, so that one failure does not take many requests with it. */
@@ -65,7 +62,7 @@ int otte_request_check_ours(struct otte_engine *engine, const struct otte_reques
 	ret = check_fields(request, i);
 	if (ret)
 		return ret;
-	if (request->transport == OTTE_TRANSPORT_LOCAL && engine->tcp->ops->kind != OTTE_TRANSPORT_LOCAL)
+	if (request->transport == OTTE_TRANSPORT_LOCAL && engine->transport->ops->kind != OTTE_TRANSPORT_LOCAL)
 		return otte_fail(-ENOSYS, "request %zu: transport local needs the module's ledger, or local.trusted",
 				 i);
 	if (!request->segment || request->segment->engine != engine)
@@ -211,8 +208,6 @@ static bool continues(const struct otte_task_record *head, const struct otte_tas
 	       length + task->length <= merge_bytes(head);
 }
 
-static void work_done(struct otte_work *work);
-
 static int prepare_group(struct otte_task_record *head)
 {
 	struct otte_region *region = head->region;
@@ -233,11 +228,12 @@ static int prepare_group(struct otte_task_record *head)
 	work->local = region->mem->address + offset;
 	work->firm = region->mem->kind == OTTE_MEM_OWNED;
 	work->epoch = head->segment->epoch;
-	work->done = work_done;
+	work->done = otte_group_done;
 	head->entry.bytes = work->length;
 	head->entry.priority = work->priority;
+	head->entry.last = false;
 	head->entry.enqueued_ns = head->submitted_ns;
-	ret = head->peer->tcp->ops->plan(head->peer->tcp, work);
+	ret = head->peer->transport->ops->plan(head->peer->transport, work);
 	if (ret)
 		goto end_access;
 	return 0;
@@ -247,13 +243,6 @@ end_access:
 unuse:
 	otte_region_unuse(region);
 	return ret;
-}
-
-/* Give back what prepare_group() took. */
-static void release_group(struct otte_task_record *head)
-{
-	otte_access_end(&head->region->mem->access, &head->access);
-	otte_region_unuse(head->region);
 }
 
 /* Tasks [first, first + count) are filled: merge them into groups and prepare each. */
@@ -286,406 +275,10 @@ static int prepare(struct otte_batch *batch, uint32_t first, size_t count)
 	while (prepared--) {
 		if (!tasks[prepared].members)
 			continue;
-		tasks[prepared].peer->tcp->ops->unplan(&tasks[prepared].work);
-		release_group(&tasks[prepared]);
+		tasks[prepared].peer->transport->ops->unplan(&tasks[prepared].work);
+		otte_group_release(&tasks[prepared]);
 	}
 	return ret;
-}
-
-/* ---- The end of a group ---- */
-
-/* Under batch->lock: sent once the requests before it have completed, dropped if one failed. */
-static struct otte_pending_notify *due_notifies(struct otte_batch *batch)
-{
-	struct otte_pending_notify *due = batch->notifies, *last = NULL;
-
-	while (batch->notifies && batch->notifies->after <= batch->prefix) {
-		last = batch->notifies;
-		batch->notifies = last->next;
-	}
-	if (!batch->notifies)
-		batch->notify_tail = &batch->notifies;
-	if (!last)
-		return NULL;
-	last->next = NULL;
-	return due;
-}
-
-/* Under batch->lock: everything is terminal, so what still waits for a prefix waits in vain. */
-static struct otte_pending_notify *hopeless_notifies(struct otte_batch *batch)
-{
-	struct otte_pending_notify *hopeless = batch->notifies, *each;
-
-	for (each = hopeless; each; each = each->next)
-		batch->notifies_dropped++;
-	batch->notifies = NULL;
-	batch->notify_tail = &batch->notifies;
-	return hopeless;
-}
-
-static void tell_all_finished(struct otte_batch *batch)
-{
-	struct otte_progress *progress = &batch->engine->progress;
-	struct otte_waiter *waiter;
-	uint64_t one = 1;
-
-	if (batch->event_fd >= 0 && write(batch->event_fd, &one, sizeof(one)) < 0)
-		otte_log(OTTE_LOG_ERROR, "a batch's eventfd: %m");
-	if (batch->attended) {
-		batch->attended = false;
-		otte_progress_unattend(progress);
-	}
-	while ((waiter = batch->waiters)) {
-		DL_DELETE(batch->waiters, waiter);
-		waiter->failed = batch->failed;
-		otte_progress_wake(progress, waiter);
-	}
-}
-
-static enum otte_task_state terminal_state(int code)
-{
-	switch (code) {
-	case 0:
-		return OTTE_TASK_COMPLETED;
-	case -ECANCELED:
-		return OTTE_TASK_CANCELLED;
-	case -ETIME:
-	case -ETIMEDOUT:
-		return OTTE_TASK_TIMEOUT;
-	default:
-		return OTTE_TASK_FAILED;
-	}
-}
-
-/* Under batch->lock: the group's tasks get their result. */
-static void set_results(struct otte_task_record *head, int code, uint8_t effect, bool drained)
-{
-	struct otte_batch *batch = head->batch;
-	uint64_t now_ns = otte_now_ns();
-	uint32_t i;
-
-	for (i = 0; i < head->members; i++) {
-		struct otte_task_record *task = head + i;
-
-		task->ended_ns = now_ns;
-		task->code = code;
-		task->transport = head->work.carrier ? head->work.carrier : OTTE_TRANSPORT_TCP;
-		task->effect = effect;
-		task->drained = drained;
-		task->state = terminal_state(code);
-		if (!code)
-			batch->bytes_completed += task->length;
-	}
-	batch->ended += head->members;
-	if (code)
-		batch->failed += head->members;
-	/* Whoever ends requests for a lost connection has just said what became of it. */
-	if (code == -ECONNRESET && !batch->lost[0])
-		otte_line_clean(batch->lost, sizeof(batch->lost), otte_error_text());
-	while (batch->prefix < batch->submitted &&
-	       batch->tasks[batch->prefix].state == OTTE_TASK_COMPLETED)
-		batch->prefix++;
-}
-
-/*
- * The last thing done to a group: once its members are counted as finished the batch may be gone. What
- * hangs on them is sent before, so that a caller who saw the batch finish may close the segment. Their budget
- * is given back in between: who sees it free, like close(), finds the batch finished.
- */
-static void publish(struct otte_task_record *head, int code, uint8_t effect, bool drained)
-{
-	struct otte_pending_notify *due, *hopeless;
-	struct otte_batch *batch = head->batch;
-	struct otte_engine *engine = batch->engine;
-	uint32_t members = head->members, finished;
-
-	pthread_mutex_lock(&batch->lock);
-	set_results(head, code, effect, drained);
-	if (batch->notifies) {
-		due = due_notifies(batch);
-		hopeless = batch->ended == batch->submitted ? hopeless_notifies(batch) : NULL;
-		pthread_mutex_unlock(&batch->lock);
-		otte_notify_send_list(due, 0);
-		otte_notify_send_list(hopeless, -ECANCELED);
-		pthread_mutex_lock(&batch->lock);
-	}
-	atomic_fetch_sub(&engine->bytes, head->work.length);
-	atomic_fetch_sub(&engine->requests, members);
-	if (engine->bounded)
-		atomic_fetch_sub(&engine->by_priority[head->work.priority], members);
-	finished = atomic_load_explicit(&batch->finished, memory_order_relaxed) + members;
-	if (finished == atomic_load_explicit(&batch->submitted, memory_order_relaxed))
-		tell_all_finished(batch);
-	atomic_store_explicit(&batch->finished, finished, memory_order_release);
-	pthread_mutex_unlock(&batch->lock);
-}
-
-/* Under peer->lock. */
-static void count(struct otte_request_counts *counts, const struct otte_task_record *head, int code)
-{
-	if (code)
-		counts->failed += head->members;
-	else
-		counts->completed += head->members;
-	if (!code && head->work.op == OTTE_READ)
-		counts->read_bytes += head->work.length;
-	else if (!code)
-		counts->write_bytes += head->work.length;
-}
-
-/* Under peer->lock: who would end the group early finds it no more. */
-static void leave_live(struct otte_peer *peer, struct otte_task_record *head)
-{
-	if (head->live)
-		DL_DELETE(peer->live, head);
-	head->live = false;
-}
-
-/* True: the peer's window has room now for what waits. The peer is held by the caller. */
-static bool finish_group(struct otte_task_record *head, int code, uint8_t effect, bool drained,
-			 bool sent)
-{
-	struct otte_peer *peer = head->peer;
-	bool more, others = false;
-
-	pthread_mutex_lock(&peer->lock);
-	leave_live(peer, head);
-	if (sent)
-		others = otte_window_done(&peer->window, &head->entry);
-	/* Where other peers wait for room below High as well, they get it in turn, from the engine's thread. */
-	more = sent && (others ? peer->window.queue.count[OTTE_PRIORITY_HIGH] :
-				 otte_window_waiting(&peer->window));
-	head->segment->uses--;
-	count(&peer->counts, head, code);
-	pthread_mutex_unlock(&peer->lock);
-	release_group(head);
-	publish(head, code, effect, drained);
-	if (others)
-		otte_gate_look_at(peer->engine, 0);
-	return more;
-}
-
-static void end_group(struct otte_task_record *head, int code, uint8_t effect, bool drained,
-		      bool sent)
-{
-	struct otte_peer *peer = head->peer;
-
-	/* The segment may be closed as soon as it is let go; who finds the group not ended wants its peer. */
-	otte_peer_hold(peer);
-	if (finish_group(head, code, effect, drained, sent))
-		otte_batch_dispatch(peer);
-	otte_peer_put(peer);
-}
-
-static void count_stale(const struct otte_task_record *head)
-{
-	atomic_fetch_add(&head->batch->engine->counters.stale_regions, 1);
-}
-
-/*
- * What moved to or from memory that is not the registered one any more is no success: a WRITE may have
- * taken bytes of another mapping there.
- */
-static void work_done(struct otte_work *work)
-{
-	struct otte_task_record *head = container_of(work, struct otte_task_record, work);
-	uint8_t effect = work->effect;
-	int code = work->code;
-
-	if (!code && !otte_region_is_fresh(&head->region->watch)) {
-		code = -ESTALE;
-		effect = work->op == OTTE_WRITE ? OTTE_EFFECT_UNKNOWN : OTTE_EFFECT_NONE;
-	}
-	if (code == -ESTALE)
-		count_stale(head);
-	end_group(head, code, effect, work->drained, true);
-}
-
-static void end_unsent(struct otte_task_record *head, int code)
-{
-	head->peer->tcp->ops->unplan(&head->work);
-	end_group(head, code, OTTE_EFFECT_NONE, true, false);
-}
-
-/* ---- Queueing and dispatch ---- */
-
-enum queued {
-	ENDED, /* the peer is not ready; the batch may be gone */
-	WAITS, /* in the window; if alone, the peer is held for the caller */
-	ENTERED, /* alone, and the caller is to start it */
-};
-
-static enum queued queue_group(struct otte_task_record *head, bool alone)
-{
-	struct otte_engine *engine = head->batch->engine;
-	struct otte_peer *peer = head->peer;
-	uint64_t deadline_ns = head->deadline_ns;
-	enum queued queued = ENDED;
-
-	/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): every task has a peer */
-	pthread_mutex_lock(&peer->lock);
-	head->segment->uses++;
-	peer->counts.submitted += head->members;
-	if (peer->state == OTTE_PEER_READY) {
-		head->live = true;
-		DL_APPEND(peer->live, head);
-		if (alone && otte_window_enter(&peer->window, &head->entry)) {
-			atomic_store_explicit(&head->dispatched, true, memory_order_relaxed);
-			queued = ENTERED;
-		} else {
-			/* There is room, as a window's bounds are those that admission has charged. */
-			otte_window_push(&peer->window, &head->entry);
-			if (alone)
-				otte_peer_hold(peer);
-			queued = WAITS;
-		}
-		peer->next_deadline_ns = min_u64(peer->next_deadline_ns, deadline_ns);
-	}
-	pthread_mutex_unlock(&peer->lock);
-	/* A group that waits may have ended by now, and its batch may be gone. */
-	if (queued == ENDED) {
-		end_unsent(head, -ECONNRESET);
-		return queued;
-	}
-	if (deadline_ns < atomic_load_explicit(&engine->tick_due_ns, memory_order_relaxed)) {
-		otte_engine_tick_at(engine, deadline_ns);
-		otte_progress_stir(&engine->progress);
-	}
-	return queued;
-}
-
-/* Under peer->lock: take a queued head off everything. */
-static bool take_queued(struct otte_peer *peer, struct otte_task_record *head)
-{
-	if (!head->live || !otte_window_remove(&peer->window, &head->entry))
-		return false;
-	leave_live(peer, head);
-	return true;
-}
-
-/* False: its memory is gone, nothing moves. sleeps: the caller has nothing else to do than to wait for it. */
-static bool start(struct otte_task_record *head, bool sleeps)
-{
-	struct otte_transport_peer *peer = head->peer->tcp;
-	const struct otte_transport_ops *ops = peer->ops;
-
-	if (otte_region_is_fresh(&head->region->watch)) {
-		if (!sleeps || !ops->exchange(peer, &head->work))
-			ops->start(peer, &head->work);
-		return true;
-	}
-	count_stale(head);
-	/* Before its plan goes, which they would pin. */
-	pthread_mutex_lock(&head->peer->lock);
-	leave_live(head->peer, head);
-	pthread_mutex_unlock(&head->peer->lock);
-	ops->unplan(&head->work);
-	return false;
-}
-
-/* Heads leave a window so many at a time, because the transport is called without the peer's lock. */
-#define DISPATCH_FEW 16
-
-static bool dispatch(struct otte_peer *peer, bool in_turn)
-{
-	struct otte_task_record *heads[DISPATCH_FEW];
-	struct otte_queue_entry *entry;
-	bool sent = false, room;
-	uint64_t again_ns;
-	size_t i, n;
-
-	do {
-		n = 0;
-		again_ns = UINT64_MAX;
-		room = false;
-		/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): count is not 0 */
-		pthread_mutex_lock(&peer->lock);
-		while (n < DISPATCH_FEW && peer->state == OTTE_PEER_READY &&
-		       (entry = otte_window_next(&peer->window))) {
-			heads[n] = container_of(entry, struct otte_task_record, entry);
-			heads[n++]->dispatched = true;
-		}
-		if (peer->window.slots)
-			again_ns = peer->window.deferred && !in_turn ? 0 : peer->window.again_ns;
-		pthread_mutex_unlock(&peer->lock);
-		for (i = 0; i < n; i++)
-			if (!start(heads[i], false))
-				room |= finish_group(heads[i], -ESTALE, OTTE_EFFECT_NONE, true,
-						     true);
-		sent |= n > 0;
-	} while (n == DISPATCH_FEW || room);
-	if (again_ns != UINT64_MAX)
-		otte_gate_look_at(peer->engine, again_ns);
-	return sent;
-}
-
-void otte_batch_dispatch(struct otte_peer *peer)
-{
-	dispatch(peer, false);
-}
-
-bool otte_batch_dispatch_in_turn(struct otte_peer *peer)
-{
-	return dispatch(peer, true);
-}
-
-/*
- * The submission's only group, out of submit_lock. Where nothing waits before it, it need not wait either, and is
- * started here.
- */
-static void start_alone(struct otte_batch *batch, struct otte_task_record *head, bool sleeps)
-{
-	struct otte_progress *progress = &batch->engine->progress;
-	uint32_t requests = head->members;
-	struct otte_peer *peer = head->peer;
-	enum queued queued = queue_group(head, true);
-
-	otte_progress_kick(progress);
-	if (!sleeps)
-		otte_progress_stir(progress);
-	pthread_mutex_unlock(&batch->submit_lock);
-	if (queued == ENTERED) {
-		bool straight = sleeps && otte_progress_alone(progress, requests);
-
-		head->work.alone = true;
-		/* A copy of our own takes no look at the lanes, so that somebody has to. */
-		if (sleeps && !straight && batch->engine->config.local_trusted)
-			otte_progress_catch_up(progress);
-		if (!start(head, straight))
-			end_group(head, -ESTALE, OTTE_EFFECT_NONE, true, true);
-	} else if (queued == WAITS) {
-		otte_batch_dispatch(peer);
-		otte_peer_put(peer);
-	}
-}
-
-/* In a longer submission priorities decide, once all of it is queued. */
-static void queue_all(struct otte_batch *batch, uint32_t first, size_t count)
-{
-	struct otte_progress *progress = &batch->engine->progress;
-	struct otte_peer *peer = NULL;
-	size_t i;
-
-	for (i = 0; i < count;) {
-		struct otte_task_record *head = &batch->tasks[first + i];
-
-		i += head->members;
-		if (peer != head->peer) {
-			if (peer) {
-				otte_batch_dispatch(peer);
-				otte_peer_put(peer);
-			}
-			peer = head->peer;
-			otte_peer_hold(peer);
-		}
-		queue_group(head, false);
-	}
-	otte_progress_kick(progress);
-	otte_progress_stir(progress);
-	/* NOLINTBEGIN(clang-analyzer-core.NullDereference): count is not 0 */
-	otte_batch_dispatch(peer);
-	/* NOLINTEND(clang-analyzer-core.NullDereference) */
-	otte_peer_put(peer);
 }
 
 /* Under batch->lock: the eventfd is quiet until these have finished too. */
@@ -798,19 +391,6 @@ int otte_batch_check_open(struct otte_batch *batch)
 	return ret;
 }
 
-void otte_batch_start(struct otte_batch *batch, size_t count, bool sleeps)
-{
-	uint32_t first = batch->submitted - (uint32_t)count;
-	struct otte_task_record *head = &batch->tasks[first];
-
-	if (head->members == count) {
-		start_alone(batch, head, sleeps);
-	} else {
-		queue_all(batch, first, count);
-		pthread_mutex_unlock(&batch->submit_lock);
-	}
-}
-
 int otte_batch_add(struct otte_batch *batch, const struct otte_submission *from, size_t count)
 {
 	int ret;
@@ -830,159 +410,4 @@ int otte_batch_add(struct otte_batch *batch, const struct otte_submission *from,
 	else
 		otte_batch_start(batch, count, false);
 	return ret;
-}
-
-/* ---- Ending early ---- */
-
-/* Heads are ended a few at a time, because that needs the peer's lock to be free. */
-#define FEW 64
-
-static size_t take_overdue(struct otte_peer *peer, uint64_t now_ns, struct otte_task_record **queued)
-{
-	struct otte_task_record *head, *next;
-	size_t n = 0;
-
-	pthread_mutex_lock(&peer->lock);
-	DL_FOREACH_SAFE(peer->live, head, next) {
-		if (n == FEW)
-			break;
-		if (head->deadline_ns <= now_ns && take_queued(peer, head))
-			queued[n++] = head;
-	}
-	pthread_mutex_unlock(&peer->lock);
-	return n;
-}
-
-static size_t pin_overdue(struct otte_peer *peer, uint64_t now_ns, void **pinned)
-{
-	uint64_t next_ns = UINT64_MAX;
-	struct otte_task_record *head;
-	size_t n = 0;
-
-	pthread_mutex_lock(&peer->lock);
-	DL_FOREACH(peer->live, head) {
-		if (head->deadline_ns > now_ns) {
-			next_ns = min_u64(next_ns, head->deadline_ns);
-		} else if (head->entry.queued || (!head->overdue && n == FEW)) {
-			next_ns = now_ns; /* the next time */
-		} else if (!head->overdue) {
-			head->overdue = true;
-			pinned[n++] = peer->tcp->ops->pin(&head->work);
-		}
-	}
-	peer->next_deadline_ns = next_ns;
-	pthread_mutex_unlock(&peer->lock);
-	return n;
-}
-
-uint64_t otte_batch_expire(struct otte_peer *peer, uint64_t now_ns)
-{
-	struct otte_task_record *queued[FEW];
-	void *pinned[FEW];
-	uint64_t next_ns;
-	size_t i, n;
-
-	pthread_mutex_lock(&peer->lock);
-	next_ns = peer->next_deadline_ns;
-	pthread_mutex_unlock(&peer->lock);
-	if (next_ns > now_ns)
-		return next_ns;
-	/* Ending what was dispatched makes room, and nothing that is overdue may be sent into it. */
-	while ((n = take_overdue(peer, now_ns, queued)))
-		for (i = 0; i < n; i++)
-			end_unsent(queued[i], -ETIME);
-	while ((n = pin_overdue(peer, now_ns, pinned)))
-		for (i = 0; i < n; i++)
-			peer->tcp->ops->cancel(peer->tcp, pinned[i], -ETIMEDOUT);
-	pthread_mutex_lock(&peer->lock);
-	next_ns = peer->next_deadline_ns;
-	pthread_mutex_unlock(&peer->lock);
-	return next_ns;
-}
-
-void otte_batch_fail_queued(struct otte_peer *peer, int code)
-{
-	struct otte_task_record *head;
-
-	for (;;) {
-		pthread_mutex_lock(&peer->lock);
-		DL_FOREACH(peer->live, head)
-			if (take_queued(peer, head))
-				break;
-		pthread_mutex_unlock(&peer->lock);
-		if (!head)
-			return;
-		end_unsent(head, code);
-	}
-}
-
-/* The group of task `index`, if it has not ended: its peer, held. */
-static struct otte_peer *hold_unfinished(struct otte_batch *batch, uint32_t index)
-{
-	struct otte_task_record *head = &batch->tasks[index];
-	struct otte_peer *peer = NULL;
-
-	pthread_mutex_lock(&batch->lock);
-	if (index < batch->submitted && head->members && head->state < OTTE_TASK_COMPLETED) {
-		peer = head->peer;
-		otte_peer_hold(peer);
-	}
-	pthread_mutex_unlock(&batch->lock);
-	return peer;
-}
-
-static void cancel_queued(struct otte_peer *peer, struct otte_task_record *head)
-{
-	bool queued;
-
-	pthread_mutex_lock(&peer->lock);
-	queued = take_queued(peer, head);
-	pthread_mutex_unlock(&peer->lock);
-	if (queued)
-		end_unsent(head, -ECANCELED);
-}
-
-static void cancel_dispatched(struct otte_peer *peer, struct otte_task_record *head)
-{
-	void *pinned = NULL;
-
-	pthread_mutex_lock(&peer->lock);
-	if (head->live && !head->entry.queued)
-		pinned = peer->tcp->ops->pin(&head->work);
-	pthread_mutex_unlock(&peer->lock);
-	if (pinned)
-		peer->tcp->ops->cancel(peer->tcp, pinned, -ECANCELED);
-}
-
-/* Under submit_lock. */
-static void cancel_each(struct otte_batch *batch,
-			void (*cancel)(struct otte_peer *peer, struct otte_task_record *head))
-{
-	struct otte_peer *peer;
-	uint32_t i;
-
-	for (i = batch->submitted; i--;) {
-		peer = hold_unfinished(batch, i);
-		if (!peer)
-			continue;
-		cancel(peer, &batch->tasks[i]);
-		otte_peer_put(peer);
-	}
-}
-
-int otte_batch_cancel(struct otte_batch *batch)
-{
-	int ret;
-
-	if (!batch)
-		return otte_fail(-EINVAL, "otte_batch_cancel: batch must not be NULL");
-	ret = otte_fork_check(batch->engine->generation);
-	if (ret)
-		return ret;
-	pthread_mutex_lock(&batch->submit_lock);
-	/* From the last one on, so that the end of one does not have the next one dispatched. */
-	cancel_each(batch, cancel_queued);
-	cancel_each(batch, cancel_dispatched);
-	pthread_mutex_unlock(&batch->submit_lock);
-	return 0;
 }

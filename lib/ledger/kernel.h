@@ -72,6 +72,7 @@ struct kernel_region {
 struct kernel_loan {
 	uint64_t id;
 	struct otte_loan_terms terms;
+	bool within; /* local: its borrower is of this ledger, and counts the receipts that it gives */
 	bool exposed; /* remote */
 	bool fenced; /* remote: since it was offered */
 	bool ended;

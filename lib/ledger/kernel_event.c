@@ -46,21 +46,25 @@ static uint32_t kind_of(const struct otte_module_event *told)
 	}
 }
 
+/* A borrower of this ledger counted it when it gave its receipt, and may have closed since. */
+static bool is_counted(struct kernel_client *lender, const struct kernel_loan *loan,
+		       const struct otte_module_event *told)
+{
+	if (told->evidence != OTTE_EVIDENCE_RETURNED)
+		return false;
+	return loan ? loan->within : kernel_client_is_open(kernel_ledger_of(lender), told->other);
+}
+
 /* Whether the lender is to hear of an end: not of those that it made, as of all remote loans. */
 static bool settled(struct kernel_client *lender, const struct otte_module_event *told)
 {
-	struct kernel_ledger *ledger = kernel_ledger_of(lender);
 	struct kernel_loan *loan = kernel_loan_take(lender, &lender->lent, told->object);
-	bool ours = !told->other || (loan && loan->ended);
+	bool heard = told->other && !(loan && loan->ended);
 
+	if (heard && kind_of(told) == OTTE_EVENT_SETTLED && !is_counted(lender, loan, told))
+		kernel_count_settled(kernel_ledger_of(lender), 1);
 	free(loan);
-	if (ours)
-		return false;
-	/* A borrower of this ledger counted it when it gave its receipt, unless it was revoked. */
-	if (kind_of(told) == OTTE_EVENT_SETTLED && (told->evidence == OTTE_EVIDENCE_REVOKED ||
-						    !kernel_client_is_open(ledger, told->other)))
-		kernel_count_settled(ledger, 1);
-	return true;
+	return heard;
 }
 
 /* Takes note of it; true if the interface passes it on. */

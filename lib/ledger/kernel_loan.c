@@ -287,6 +287,7 @@ int kernel_loan_offer(struct kernel_client *lender, const struct otte_loan_terms
 	if (!loan)
 		return otte_fail(-ENOMEM, "no memory for a loan");
 	loan->terms = *terms;
+	loan->within = kernel_client_is_ours(kernel_ledger_of(lender), terms->borrower.client);
 	if (!terms->accepted)
 		loan->terms.accepted = OTTE_EVIDENCE_DEFAULT;
 	rc = publish(lender, terms, region, &loan->id);

@@ -33,6 +33,7 @@ struct otte_queue_entry {
 	/* The queue's. */
 	bool queued;
 	uint8_t tier;            /* where it waits; never below its priority */
+	bool last;               /* the window's, of one that was taken back: others may go for it */
 	uint8_t nic;             /* the window's: whose bytes it is counted with, once under way */
 	uint64_t arrival;        /* in its tier: order among all that are there */
 };

@@ -150,8 +150,9 @@ bool otte_window_remove(struct otte_window *window, struct otte_queue_entry *ent
 {
 	if (!unqueue(window, entry))
 		return false;
-	if (window->slots)
-		otte_slots_answered(window->slots, entry->priority, entry->bytes);
+	entry->last = window->slots &&
+		      otte_slots_answered(window->slots, entry->priority, entry->bytes) &&
+		      otte_slots_low_waiting(window->slots);
 	return true;
 }
 

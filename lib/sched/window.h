@@ -44,7 +44,7 @@ static inline bool otte_window_waiting(const struct otte_window *window)
 {
 	return !otte_queue_empty(&window->queue);
 }
-/* Take back an entry that still waits. False: it is under way. */
+/* Take back an entry that still waits. False: it is under way. entry->last: as what done() returns, for all windows. */
 bool otte_window_remove(struct otte_window *window, struct otte_queue_entry *entry);
 /*
  * True: what waits in other windows of the engine may go now, too: there is room, or the last one above them is

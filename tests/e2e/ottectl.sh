@@ -19,6 +19,8 @@ test_a_file_of_limits_that_is_named_has_to_be_there() {
     exits 5 "$ctl" limits apply --file "$scratch/typo"
     says "ottectl limits: $scratch/typo: No such file or directory"
     exits 5 "$ctl" limits apply --file "$scratch" && says "$scratch"
+    exits 5 "$ctl" limits get --file "$scratch/typo"
+    says "ottectl limits: $scratch/typo: No such file or directory"
     echo '{"user": {"holds": 9}}' >"$scratch/limits"
     [ -e /sys/class/misc/otte ] || exits 2 "$ctl" limits apply --file "$scratch/limits"
     # The usual file is the one that a machine without limits does not have.

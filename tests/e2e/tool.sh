@@ -172,6 +172,71 @@ test_a_bad_argument_is_named_and_exits_with_1() {
     exits 1 "$OTTE" ls 127.0.0.1:1 --config "$scratch/none" && says "$scratch/none"
 }
 
+test_the_route_that_bytes_took_is_told() {
+    a_file 3000001
+    serve --file "$scratch/source" --anon room=3000001 --writable --set local.trusted=true
+    exits 0 "$OTTE" pull "$endpoint/source" -o "$scratch/copy"
+    grep -q ' GB/s by tcp$' "$scratch/out" || fail "pull says: $(cat "$scratch/out")"
+    exits 0 "$OTTE" push "$scratch/source" "$endpoint/room"
+    grep -q ' GB/s by tcp$' "$scratch/out" || fail "push says: $(cat "$scratch/out")"
+    exits 0 "$OTTE" push "$scratch/source" "$endpoint/room" --set local.trusted=true
+    grep -q ' GB/s by local$' "$scratch/out" || fail "push says: $(cat "$scratch/out")"
+    exits 0 "$OTTE" pull "$endpoint/room" -o "$scratch/copy" --set local.trusted=true
+    grep -q ' GB/s by local$' "$scratch/out" || fail "pull says: $(cat "$scratch/out")"
+    exits 0 "$OTTE" push "$scratch/source" "$endpoint/room" --json
+    jq -e '.routes == { tcp: 3000001 }' "$scratch/out" >/dev/null || fail "push says: $(cat "$scratch/out")"
+    exits 0 "$OTTE" pull "$endpoint/room" -o "$scratch/copy" --json --set local.trusted=true
+    jq -e '.routes == { local: 3000001 }' "$scratch/out" >/dev/null || fail "pull says: $(cat "$scratch/out")"
+    exits 0 "$OTTE" replay --generate 50 --block-bytes 4K --json --set local.trusted=true
+    jq -e '.routes == { local: (.misses * 4096) }' "$scratch/out" >/dev/null ||
+        fail "replay says: $(cat "$scratch/out")"
+    exits 0 "$OTTE" replay --generate 50 --block-bytes 4K
+    grep -q ' GB/s by tcp; ' "$scratch/out" || fail "replay says: $(cat "$scratch/out")"
+}
+
+test_what_is_out_of_range_is_told_its_range() {
+    exits 1 "$OTTE" serve --anon room=255T && says '--anon: "255T" is not from 1 byte to 16T'
+    exits 1 "$OTTE" serve --anon room=0 && says '--anon: "0" is not from 1 byte to 16T'
+    exits 1 "$OTTE" serve --anon room=1.5 && says '--anon: "1.5" is not a whole number of bytes'
+    exits 1 "$OTTE" serve --anon room=4K --close-timeout 1000001h
+    says '--close-timeout: "1000001h" is not from 0 to 1000000h'
+    head -c 1048577 /dev/zero | tr '\0' ' ' >"$scratch/config"
+    exits 1 "$OTTE" ls 127.0.0.1:1 --config "$scratch/config"
+    says "--config: $scratch/config: longer than 1048576 bytes, the most for a configuration"
+}
+
+test_what_is_empty_is_told_so() {
+    exits 1 "$OTTE" ls '' && says 'otte ls: the endpoint is empty, HOST:PORT is wanted'
+    exits 1 "$OTTE" stats '' && says 'the endpoint is empty'
+    exits 1 "$OTTE" ls 127.0.0.1:1 --config '' && says '--config: the name of the file is empty'
+    exits 1 "$OTTE" ls 127.0.0.1:1 --key-file '' && says '--key-file: the name of the file is empty'
+    exits 1 "$OTTE" serve --file :name && says '--file: the path in ":name" is empty'
+    exits 1 "$OTTE" push '' 127.0.0.1:1/room && says 'the name of FILE is empty'
+    exits 1 "$OTTE" replay '' && says 'the name of TRACE is empty'
+    : >"$scratch/empty" && chmod 600 "$scratch/empty"
+    exits 5 "$OTTE" ls 127.0.0.1:1 --key-file "$scratch/empty"
+    says "$scratch/empty is empty, a line of 64 hexadecimal digits is wanted"
+    exits 1 "$OTTE" ls 127.0.0.1:1 --config "$scratch/empty"
+    says "--config: $scratch/empty: line 1 column 0: no JSON, {} is the least"
+}
+
+test_without_a_command_the_usage_is_a_complaint() {
+    local program
+    for program in "$OTTE" "$(dirname "$OTTE")/ottectl"; do
+        exits 1 "$program" && says 'Usage: '
+        [ ! -s "$scratch/out" ] || fail "$program says on standard output: $(head -n 1 "$scratch/out")"
+        exits 0 "$program" --help
+        grep -q '^Usage: ' "$scratch/out" || fail "$program --help says nothing"
+        [ ! -s "$scratch/err" ] || fail "$program --help complains: $(head -n 1 "$scratch/err")"
+    done
+}
+
+test_a_seed_is_for_what_is_made_up() {
+    "$OTTE" replay --generate 5 --write "$scratch/trace" || fail "no trace"
+    exits 1 "$OTTE" replay "$scratch/trace" --seed 7 && says '--seed: needs --generate'
+    exits 0 "$OTTE" replay --generate 5 --seed 7 --block-bytes 4K
+}
+
 test_more_memory_than_there_is_exits_with_5() {
     exits 5 "$OTTE" bench --sizes 64G --batch 1024 && says --sizes
     exits 5 "$OTTE" replay --generate 1000 --block-bytes 1G && says --block-bytes
@@ -264,6 +329,25 @@ test_a_key_lets_its_holder_in_and_nobody_else() {
     exits 0 "$OTTE" ls "$endpoint" --key-file "$scratch/key"
 }
 
+# Who lacks which key is read by both.
+test_a_refusal_for_a_key_reads_right_at_both_sides() {
+    local said
+    a_key "$scratch/key"
+    a_key "$scratch/other"
+    serve --anon room=4K --key-file "$scratch/key"
+    said='who listens does not have the key of who connects'
+    exits 4 "$OTTE" ls "$endpoint" --key-file "$scratch/other" && says "the peer refuses: $said"
+    eventually grep -qF "$said" "$scratch/serve.err" || fail "the log says: $(cat "$scratch/serve.err")"
+    said='who listens wants a key, who connects has none'
+    exits 4 "$OTTE" ls "$endpoint" && says "the peer refuses: $said"
+    eventually grep -qF "$said" "$scratch/serve.err" || fail "the log says: $(cat "$scratch/serve.err")"
+    stop_serving
+    serve --anon room=4K
+    said='who connects has a key, who listens has none'
+    exits 4 "$OTTE" ls "$endpoint" --key-file "$scratch/key" && says "the peer refuses: $said"
+    eventually grep -qF "$said" "$scratch/serve.err" || fail "the log says: $(cat "$scratch/serve.err")"
+}
+
 test_without_a_key_the_server_stays_on_loopback_and_says_so() {
     serve --anon room=4K
     [[ $endpoint == 127.* ]] || fail "the endpoint is $endpoint"
@@ -349,6 +433,60 @@ test_the_end_of_the_terminal_ends_a_pull_cleanly() {
     grep -q 'nothing retained' "$scratch/serve.err" || fail "it said: $(cat "$scratch/serve.err")"
 }
 
+# asleep PID: it has threads, takes signals into its own hands, and waits for something
+asleep() {
+    [ "$(find "/proc/$1/task" -mindepth 1 -maxdepth 1 2>/dev/null | wc -l)" -gt 1 ] &&
+        [ $((0x$(awk '/^SigCgt:/ { print $2 }' "/proc/$1/status") & 0x4002)) -eq $((0x4002)) ] &&
+        [ "$(ps -o state= -p "$1")" = S ]
+}
+
+# ends_at_once SIGNAL COMMAND...: once it waits, the signal ends it, with 2
+ends_at_once() {
+    local signal=$1 begin status
+    shift
+    "$@" >"$scratch/out" 2>"$scratch/err" &
+    puller=$!
+    eventually asleep "$puller" || fail "it does not wait: $*; it said: $(cat "$scratch/err")"
+    sleep 0.2
+    begin=$SECONDS
+    kill -"$signal" "$puller"
+    timeout 20 tail --pid="$puller" -f /dev/null || fail "$signal does not end: $*"
+    wait "$puller"
+    status=$?
+    puller=
+    [ $((SECONDS - begin)) -le 2 ] || fail "$signal took $((SECONDS - begin)) s: $*"
+    [ "$status" -eq 2 ] || fail "exit status $status on $signal of: $*; it said: $(cat "$scratch/err")"
+    says interrupted
+}
+
+test_a_signal_while_connecting_ends_at_once() {
+    local puller
+    a_file 4096
+    serve --file "$scratch/source" --anon room=4K --writable
+    kill -STOP "$server"
+    ends_at_once INT "$OTTE" pull "$endpoint/source" -o "$scratch/copy" --set control.timeout_ms=30000
+    ends_at_once TERM "$OTTE" pull "$endpoint/source" -o "$scratch/copy" --set control.timeout_ms=30000
+    ends_at_once INT "$OTTE" push "$scratch/source" "$endpoint/room" --set control.timeout_ms=30000
+    [ -z "$(find "$scratch" -name 'copy*')" ] || fail "a file is left"
+    kill -CONT "$server"
+    exits 0 "$OTTE" pull "$endpoint/source" -o "$scratch/copy"
+}
+
+test_a_signal_ends_a_pull_into_a_pipe_that_nobody_reads() {
+    local puller reader
+    a_file 3000000
+    serve --file "$scratch/source"
+    mkfifo "$scratch/pipe"
+    ends_at_once INT "$OTTE" pull "$endpoint/source" -o "$scratch/pipe"
+    # Nor goes on reading.
+    sleep 100 <>"$scratch/pipe" &
+    reader=$!
+    ends_at_once INT "$OTTE" pull "$endpoint/source" -o "$scratch/pipe"
+    kill "$reader"
+    wait "$reader" 2>/dev/null
+    exits 0 "$OTTE" ls "$endpoint"
+}
+
 test_a_folder_is_no_port_file() {
     mkdir "$scratch/folder"
     exits 5 timeout 10 "$OTTE" serve --anon room=4K --port-file "$scratch/folder"
@@ -410,6 +548,22 @@ test_names_that_are_not_utf8_are_in_the_json() {
     exits 0 "$OTTE" push "$scratch/$name" "$endpoint/plain" --json
     jq -e --arg name "$scratch/$shown" '.file == $name and .bytes == 8' "$scratch/out" >/dev/null ||
         fail "it says: $(cat "$scratch/out")"
+}
+
+test_a_name_of_any_bytes_can_be_asked_for() {
+    local name=$'a\xff\xe9b'
+    a_file 5000 && cp "$scratch/source" "$scratch/$name"
+    serve --file "$scratch/$name" --anon $'\xc3\xa4=4K'
+    exits 0 "$OTTE" ls "$endpoint" --json
+    jq -e '[.regions[].name] == ["a\\xff\\xe9b", "ä"]' "$scratch/out" >/dev/null ||
+        fail "peers see: $(cat "$scratch/out")"
+    exits 0 "$OTTE" pull "$endpoint/a\xff\xe9b" -o "$scratch/copy"
+    same_content "$scratch/source" "$scratch/copy"
+    exits 0 "$OTTE" pull "$endpoint/$name" -o "$scratch/other"
+    same_content "$scratch/source" "$scratch/other"
+    # 20 bytes that become 80.
+    exits 1 timeout 10 "$OTTE" serve --anon "$(printf '\xff%.0s' $(seq 20))=4K"
+    says 'has 80 bytes where unprintable ones are "\xNN", allowed are 63'
 }
 
 test_a_key_file_without_a_key_is_named_and_exits_with_5() {
@@ -493,6 +647,19 @@ test_a_disk_that_fills_later_is_named_and_leaves_no_partial_file() {
     exits 0 "$OTTE" ls "$endpoint"
 }
 
+test_a_file_that_may_not_become_as_large_is_named() {
+    a_file 3000000
+    serve --file "$scratch/source"
+    (
+        ulimit -f 1000
+        exits 5 "$OTTE" pull "$endpoint/source" -o "$scratch/copy"
+        says "$scratch/copy.partial: no room for 2.9 MiB: File too large"
+        exits 5 "$OTTE" replay --generate 100000 --write "$scratch/trace"
+        says "$scratch/trace" && says "File too large"
+    ) || return 1
+    [ -z "$(find "$scratch" -name 'copy*')" ] || fail "a file is left"
+}
+
 test_a_failed_pull_leaves_the_file_of_before() {
     a_file 100000
     cp "$scratch/source" "$scratch/before"
@@ -523,6 +690,45 @@ test_a_partial_file_of_before_is_written_anew() {
     serve --file "$scratch/source"
     exits 0 "$OTTE" pull "$endpoint/source" -o "$scratch/copy"
     same_content "$scratch/source" "$scratch/copy"
+}
+
+test_a_file_that_is_replaced_keeps_its_mode() {
+    local mode puller
+    a_file 1000
+    serve --file "$scratch/source"
+    for mode in 600 640 400 666; do
+        printf 'before' >"$scratch/other"
+        chmod "$mode" "$scratch/other"
+        exits 0 "$OTTE" pull "$endpoint/source" -o "$scratch/other"
+        [ "$(stat -c %a "$scratch/other")" = "$mode" ] || fail "$mode is now $(stat -c %a "$scratch/other")"
+        rm -f "$scratch/copy" "$scratch/other"
+        printf 'before' >"$scratch/copy"
+        chmod "$mode" "$scratch/copy"
+        # Wider than that, and of a pull before.
+        : >"$scratch/copy.partial" && chmod 666 "$scratch/copy.partial"
+        exits 0 "$OTTE" pull "$endpoint/source" -o "$scratch/copy"
+        same_content "$scratch/source" "$scratch/copy"
+        [ "$(stat -c %a "$scratch/copy")" = "$mode" ] || fail "$mode is now $(stat -c %a "$scratch/copy")"
+    done
+    rm -f "$scratch/copy"
+    (umask 027 && "$OTTE" pull "$endpoint/source" -o "$scratch/copy" >"$scratch/out") || fail "pull failed"
+    [ "$(stat -c %a "$scratch/copy")" = 640 ] || fail "umask 027 gives $(stat -c %a "$scratch/copy")"
+    stop_serving
+    # Nor is it wider while it grows.
+    truncate -s 256M "$scratch/source"
+    serve --file "$scratch/source"
+    for _ in $(seq 50); do
+        printf 'before' >"$scratch/copy" && chmod 600 "$scratch/copy"
+        "$OTTE" pull "$endpoint/source" -o "$scratch/copy" >/dev/null 2>"$scratch/err" &
+        puller=$!
+        until mode=$(stat -c %a "$scratch/copy.partial" 2>/dev/null) || ! kill -0 "$puller" 2>/dev/null; do
+            sleep 0.005
+        done
+        wait "$puller" || fail "the pull ended with $?: $(cat "$scratch/err")"
+        puller=
+        [ -z "$mode" ] || break
+    done
+    [ "$mode" = 600 ] || fail "copy.partial had $mode"
 }
 
 test_what_is_in_the_way_of_a_partial_file_is_not_written_to() {

@@ -56,6 +56,24 @@ a_staged_install_has_the_same_files_and_no_trace_of_the_stage() {
     grep -qx 'prefix=/usr' "$work/stage/usr/lib/pkgconfig/libotte.pc"
 }
 
+by_the_exports_of_the_readme_all_of_it_is_found() {
+    mkdir "$work/home"
+    ln -s "$prefix" "$work/home/otte"
+    (
+        # shellcheck disable=SC2030 # for the exports alone
+        HOME=$work/home
+        eval "$(grep '^export ' README.md)"
+        [ "$(command -v otte)" = "$HOME/otte/bin/otte" ]
+        otte --version
+        [ "$(man -w otte)" = "$HOME/otte/share/man/man1/otte.1" ]
+        # What was found before is still.
+        man -w ls
+        # shellcheck disable=SC2046 # flags are words
+        "$cc" examples/first.c -o "$work/home/first" $(pkg-config --cflags --libs libotte)
+        "$work/home/first"
+    )
+}
+
 the_library_is_found_by_its_soname() {
     local version
     version=$(pkg-config --modversion libotte)
@@ -200,6 +218,7 @@ installing_packages_says_what_is_missing_where_it_may_not_install() {
 
 try installing_into_a_prefix_works
 try a_staged_install_has_the_same_files_and_no_trace_of_the_stage
+try by_the_exports_of_the_readme_all_of_it_is_found
 try the_library_is_found_by_its_soname
 try exactly_the_functions_of_the_headers_are_exported_at_version_OTTE_0
 try the_package_lists_the_functions_of_the_headers_and_names_the_soname

@@ -254,6 +254,13 @@ test_limits_are_kept_and_set_again_at_each_load() {
     release_all
     exits 0 "$ctl" limits --json
     is '{"module":{"retained_bytes":null},"cgroup":{},"user":{"holds":3},"client":{"lent_bytes":1073741824}}' .kept
+    exits 0 "$ctl" limits
+    [ "$(sed -n 's!^/etc/otte/limits.json keeps !!p' "$scratch/out")" = \
+        $'module.retained_bytes max\nuser.holds 3\nclient.lent_bytes 1 GiB' ] || fail "it says: $(cat "$scratch/out")"
+    echo '{"user": {"holds": 9}}' >"$scratch/other"
+    exits 0 "$ctl" limits get --file "$scratch/other"
+    [ "$(grep ' keeps ' "$scratch/out")" = "$scratch/other keeps user.holds 9" ] ||
+        fail "it says: $(cat "$scratch/out")"
     reload
     [ "$(limit user/holds)" = "$holds" ] || fail "the module remembers: $(limit user/holds)"
     # shellcheck disable=SC2086 # words are wanted

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "command.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -69,20 +70,22 @@ static int name_width(const struct program *program)
 	return (int)width;
 }
 
-static void print_help(const struct program *program)
+static void print_help(FILE *to, const struct program *program)
 {
 	int width = name_width(program);
 	size_t i;
 
-	printf("Usage: %s COMMAND [OPTION]...\n%s\n\nCommands:\n", program->name, program->purpose);
+	fprintf(to, "Usage: %s COMMAND [OPTION]...\n%s\n\nCommands:\n", program->name,
+		program->purpose);
 	for (i = 0; i < program->command_count; i++)
-		printf("  %-*s  %s\n", width, program->commands[i].name,
-		       program->commands[i].summary);
-	printf("\nOptions:\n"
-	       "  -h, --help     this text; after a command, that command's\n"
-	       "  -V, --version  %s\n\n"
-	       "Exit status:\n%s",
-	       program->version_help, program->exit_codes);
+		fprintf(to, "  %-*s  %s\n", width, program->commands[i].name,
+			program->commands[i].summary);
+	fprintf(to,
+		"\nOptions:\n"
+		"  -h, --help     this text; after a command, that command's\n"
+		"  -V, --version  %s\n\n"
+		"Exit status:\n%s",
+		program->version_help, program->exit_codes);
 }
 
 /* getopt_long() says argv[0] in its complaints. */
@@ -108,11 +111,11 @@ static int dispatch(const struct program *program, int argc, char **argv)
 	size_t i;
 
 	if (argc < 2) {
-		print_help(program);
+		print_help(stderr, program);
 		return EXIT_USAGE;
 	}
 	if (is_one_of(word, "--help", "-h") || !strcmp(word, "help")) {
-		print_help(program);
+		print_help(stdout, program);
 		return EXIT_OK;
 	}
 	if (is_one_of(word, "--version", "-V")) {
@@ -126,12 +129,16 @@ static int dispatch(const struct program *program, int argc, char **argv)
 			*word == '-' ? "option" : "command", word, program->name);
 }
 
-/* Results that did not arrive are none, whatever else went well. */
+/*
+ * Results that did not arrive are none, whatever else went well. A file that may not become as large (ulimit -f) is
+ * an error of the write, with a name to it, and not the end.
+ */
 int program_main(const struct program *program, int argc, char **argv)
 {
 	int rc;
 
 	program_name = program->name;
+	signal(SIGXFSZ, SIG_IGN);
 	rc = dispatch(program, argc, argv);
 	if ((fflush(stdout) || ferror(stdout)) && rc == EXIT_OK)
 		return complain(EXIT_LOCAL, "standard output cannot be written");

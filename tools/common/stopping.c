@@ -6,11 +6,23 @@
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 static volatile sig_atomic_t count;
+static volatile sig_atomic_t exit_code = -1; /* not -1: end with it */
+static char last_words[64];
 static int wake_up[2] = { -1, -1 };
+
+/* Of a signal handler, too. */
+static void end_now(int code)
+{
+	ssize_t written = write(STDERR_FILENO, last_words, strlen(last_words));
+
+	(void)written;
+	_exit(code);
+}
 
 static void note(int number)
 {
@@ -18,6 +30,8 @@ static void note(int number)
 	ssize_t written;
 
 	(void)number;
+	if (exit_code != -1)
+		end_now(exit_code);
 	count++;
 	written = write(wake_up[1], "", 1);
 	(void)written; /* a full pipe wakes up too */
@@ -41,6 +55,21 @@ int stopping_begin(void)
 	if (before.sa_handler != SIG_IGN && sigaction(SIGHUP, &action, NULL))
 		return -errno;
 	return 0;
+}
+
+/* A line that is drawn over and over on a terminal makes way, as for any message. */
+void stopping_ends_us(const char *who, int code)
+{
+	snprintf(last_words, sizeof(last_words), "%s%s: interrupted\n",
+		 isatty(STDERR_FILENO) ? "\r\033[K" : "", who);
+	exit_code = code;
+	if (count)
+		end_now(code);
+}
+
+void stopping_is_noted(void)
+{
+	exit_code = -1;
 }
 
 int stopping_count(void)

@@ -5,8 +5,16 @@
 
 #include <stdbool.h>
 
-/* From now on the two signals only raise the flag. Call before the engine starts threads. */
+/* From now on they only raise the flag. Call before the engine starts threads. */
 int stopping_begin(void);
+
+/*
+ * While there is nothing to clean up, and calls wait that do not look at the flag: from now on until
+ * stopping_is_noted() one of them ends the process at once with exit status `code`, "WHO: interrupted" on
+ * standard error, and no more.
+ */
+void stopping_ends_us(const char *who, int code);
+void stopping_is_noted(void);
 
 /* How many have come. */
 int stopping_count(void);

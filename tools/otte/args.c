@@ -13,6 +13,7 @@
 #include "tool.h"
 
 #define SIZE_LIMIT ((double)(1ull << 44)) /* 16 TiB: times batch and threads it still is a number */
+#define DURATION_LIMIT_NS (1e6 * 3600 * 1e9)
 
 static bool refuse(const char *option, const char *text, const char *wanted)
 {
@@ -58,8 +59,10 @@ bool args_size(const char *option, const char *text, uint64_t *bytes)
 	if (!leading_decimal(text, &value, &unit) || !size_unit(unit, &factor))
 		return refuse(option, text, wanted);
 	value *= factor;
-	if (value < 1 || value > SIZE_LIMIT || value != floor(value))
-		return refuse(option, text, wanted);
+	if (value > 0 && value < SIZE_LIMIT && value != floor(value))
+		return refuse(option, text, "a whole number of bytes");
+	if (value < 1 || value > SIZE_LIMIT)
+		return refuse(option, text, "from 1 byte to 16T");
 	*bytes = (uint64_t)value;
 	return true;
 }
@@ -94,12 +97,17 @@ bool args_duration(const char *option, const char *text, uint64_t *ns)
 	double value;
 	size_t i;
 
-	if (leading_decimal(text, &value, &unit) && value <= 1e6)
-		for (i = 0; i < ARRAY_SIZE(units); i++)
-			if (!strcmp(unit, units[i].name)) {
-				*ns = (uint64_t)(value * (double)units[i].ns);
-				return true;
-			}
+	if (!leading_decimal(text, &value, &unit))
+		unit = NULL;
+	for (i = 0; unit && i < ARRAY_SIZE(units); i++) {
+		if (strcmp(unit, units[i].name))
+			continue;
+		value *= (double)units[i].ns;
+		if (value > DURATION_LIMIT_NS)
+			return refuse(option, text, "from 0 to 1000000h");
+		*ns = (uint64_t)value;
+		return true;
+	}
 	return refuse(option, text, "a duration (such as 5, 5s, 250ms or 2m)");
 }
 

@@ -18,6 +18,7 @@
 #include "child.h"
 #include "endpoint.h"
 #include "pattern.h"
+#include "routes.h"
 #include "tool.h"
 
 #define REGION_NAME "bench"
@@ -376,11 +377,7 @@ const struct measured *bench_otte_side(const struct bench_otte *bench)
 
 const char *bench_otte_route(const struct bench_otte *bench)
 {
-	static const char *const names[] = { "unknown", "tcp", "local", "rdma", "nvlink" };
-
-	enum otte_transport_kind route = bench->lanes[0].route;
-
-	return names[route < ARRAY_SIZE(names) ? route : 0];
+	return route_name(bench->lanes[0].route);
 }
 
 bool bench_otte_is_verified(const struct bench_otte *bench)

@@ -25,6 +25,16 @@ static bool parse_log_level(struct common *common, const char *text)
 	return false;
 }
 
+/* An empty one would do without what was meant: a variable that is not set, in a script. */
+static bool set_file(const char **file, const char *option, const char *name)
+{
+	*file = name;
+	if (*name)
+		return true;
+	complain(EXIT_USAGE, "%s: the name of the file is empty", option);
+	return false;
+}
+
 static bool add_set(struct common *common, const char *text)
 {
 	const char *equals = strchr(text, '=');
@@ -45,13 +55,11 @@ bool common_option(struct common *common, int option, const char *argument)
 {
 	switch (option) {
 	case OPT_COMMON_CONFIG:
-		common->config_file = argument;
-		return true;
+		return set_file(&common->config_file, "--config", argument);
 	case OPT_COMMON_SET:
 		return add_set(common, argument);
 	case OPT_COMMON_KEY_FILE:
-		common->key_file = argument;
-		return true;
+		return set_file(&common->key_file, "--key-file", argument);
 	case OPT_COMMON_LOG_LEVEL:
 		return parse_log_level(common, argument);
 	case OPT_COMMON_JSON:

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/line.h"
 #include "tool.h"
 
 #define FIRST_ROWS 64
@@ -58,9 +59,12 @@ int complain_transfer(int code, const char *endpoint)
 int endpoint_open(struct otte_engine *engine, const struct otte_config *config,
 		  const char *endpoint, struct otte_segment **segment)
 {
-	int rc = otte_segment_open(engine, endpoint, OTTE_EPOCH_ANY,
-				   (int64_t)config->control_timeout_ns, segment);
+	int rc;
 
+	if (!*endpoint)
+		return complain(EXIT_USAGE, "the endpoint is empty, HOST:PORT is wanted");
+	rc = otte_segment_open(engine, endpoint, OTTE_EPOCH_ANY,
+			       (int64_t)config->control_timeout_ns, segment);
 	return rc ? complain_peer(rc, endpoint) : EXIT_OK;
 }
 
@@ -90,12 +94,15 @@ int endpoint_regions(struct otte_segment *segment, const char *endpoint, int64_t
 	return complain(EXIT_TRANSFER, "%s: its regions change too fast to be listed", endpoint);
 }
 
+/* By its bytes, too, where the peer has put "\xNN" for some of them. */
 static bool is_named(const struct otte_region_info *row, const char *name)
 {
-	char id[32];
+	char id[32], shown[OTTE_NAME_MAX + 4];
 
-	if (*name != '@')
-		return !strcmp(row->name, name);
+	if (*name != '@') {
+		otte_line_escape(shown, sizeof(shown), name);
+		return !strcmp(row->name, name) || !strcmp(row->name, shown);
+	}
 	snprintf(id, sizeof(id), "@%" PRIu64, row->id);
 	return !strcmp(id, name);
 }

@@ -29,6 +29,8 @@
 #include "tool.h"
 #include "transfer.h"
 
+#define WHO "otte pull"
+
 static const char help[] =
 	"Usage: otte pull [OPTION]... ENDPOINT/NAME -o FILE\n"
 	"Read a region of the peer at HOST:PORT into FILE; \"-\" is standard output.\n"
@@ -64,6 +66,8 @@ struct pull {
 	bool keep, sync, sha256, quiet;
 	uint64_t window_bytes;
 	char *partial; /* NULL: the output is written directly */
+	bool replaces; /* a FILE of before */
+	mode_t mode;   /* of that */
 	int fd;
 	struct digest digest;
 };
@@ -140,17 +144,17 @@ static bool is_ours_alone(int fd)
 }
 
 /*
- * The file, new or of a pull before. In a folder that others write to, anything may have been put
- * at its name: links are not followed, and nobody is waited for at the other end of a pipe.
+ * The file, of a pull before, or new with `mode` and umask. In a folder that others write to, anything may
+ * have been put at its name: links are not followed, and nobody is waited for at the other end of a pipe.
  * -EEXIST: such a thing is there; -EAGAIN: look again.
  */
-static int open_once(const char *path)
+static int open_once(const char *path, mode_t mode)
 {
 	const int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
 	bool found = false;
 	int fd, rc = 0;
 
-	fd = open(path, flags | O_CREAT | O_EXCL, 0666);
+	fd = open(path, flags | O_CREAT | O_EXCL, mode);
 	if (fd < 0 && errno == EEXIST) {
 		found = true;
 		fd = open(path, flags);
@@ -174,12 +178,12 @@ static int open_once(const char *path)
 }
 
 /* -EBUSY: another pull writes it. A file system without locks goes without. */
-static int open_partial(const char *path)
+static int open_partial(const char *path, mode_t mode)
 {
 	int fd;
 
 	do {
-		fd = open_once(path);
+		fd = open_once(path, mode);
 	} while (fd == -EAGAIN);
 	return fd;
 }
@@ -202,12 +206,17 @@ static int complain_unopened(const char *partial, int error)
 
 static int open_file(struct pull *pull)
 {
+	struct stat before;
 	char *partial;
 	int fd, rc;
 
+	/* What FILE lets others do, its successor lets them do, too, and nothing else. */
+	pull->replaces = !stat(pull->output, &before);
+	pull->mode = pull->replaces ? before.st_mode & 0777 : 0666;
 	if (asprintf(&partial, "%s.partial", pull->output) < 0)
 		return complain(EXIT_LOCAL, "no memory");
-	fd = open_partial(partial);
+	/* The next pull must be able to open what this one may leave. */
+	fd = open_partial(partial, pull->mode | S_IWUSR);
 	if (fd < 0) {
 		rc = complain_unopened(partial, -fd);
 		free(partial);
@@ -215,6 +224,8 @@ static int open_file(struct pull *pull)
 	}
 	pull->partial = partial;
 	pull->fd = fd;
+	if (pull->replaces && fchmod(fd, pull->mode | S_IWUSR))
+		return complain(EXIT_LOCAL, "%s: %s", partial, strerror(errno));
 	return EXIT_OK;
 }
 
@@ -232,8 +243,27 @@ static int open_output(struct pull *pull, uint64_t length)
 			return complain(EXIT_LOCAL, "%s: %s", pull->output, strerror(errno));
 		return EXIT_OK;
 	}
+	stopping_is_noted(); /* there is something to remove from here on */
 	rc = open_file(pull);
 	return rc ? rc : reserve(pull, length);
+}
+
+/*
+ * Whoever reads a pipe may take its time, and write() looks at no flag; nothing of ours stays behind if
+ * it is the last that happens.
+ */
+static ssize_t write_some(const struct pull *pull, const char *data, uint64_t length)
+{
+	ssize_t written;
+	int saved;
+
+	if (!pull->partial)
+		stopping_ends_us(WHO, EXIT_TRANSFER);
+	written = write(pull->fd, data, length);
+	saved = errno;
+	stopping_is_noted();
+	errno = saved;
+	return written;
 }
 
 static int write_out(void *arg, void *data, uint64_t length)
@@ -244,7 +274,7 @@ static int write_out(void *arg, void *data, uint64_t length)
 
 	digest_add(&pull->digest, data, length);
 	while (length) {
-		written = write(pull->fd, at, length);
+		written = write_some(pull, at, length);
 		if (written < 0 && errno == EINTR)
 			continue;
 		if (written < 0)
@@ -264,6 +294,8 @@ static int finish_output(struct pull *pull)
 	if (!pull->partial)
 		return EXIT_OK;
 	/* What close() would report late is wanted before the rename, and the lock until after it. */
+	if (pull->replaces && fchmod(pull->fd, pull->mode))
+		return complain(EXIT_LOCAL, "%s: %s", pull->partial, strerror(errno));
 	copy = dup(pull->fd);
 	if (copy < 0 || close(copy))
 		return complain(EXIT_LOCAL, "%s: %s", pull->partial, strerror(errno));
@@ -289,19 +321,20 @@ static void abandon_output(struct pull *pull)
 
 /* ---- The transfer ---------------------------------------------------------------------------- */
 
-static void report(struct pull *pull, uint64_t length, uint64_t ns)
+static void report(struct pull *pull, const struct routes *routes, uint64_t length, uint64_t ns)
 {
 	FILE *to = pull->fd == STDOUT_FILENO ? stderr : stdout;
 	double seconds = (double)ns / 1e9;
-	char hash[DIGEST_TEXT], bytes[32], name[OUTPUT_NAME_MAX];
+	char hash[DIGEST_TEXT], bytes[32], name[OUTPUT_NAME_MAX], by[ROUTES_TEXT];
 
 	output_name(name, pull->output);
 	digest_text(&pull->digest, hash);
 	if (pull->common.json) {
-		json_t *json = json_pack("{s:o, s:o, s:I, s:f, s:f}", "source",
+		json_t *json = json_pack("{s:o, s:o, s:I, s:f, s:f, s:o}", "source",
 					 output_string(pull->source), "output",
 					 output_string(pull->output), "bytes", (json_int_t)length,
-					 "seconds", seconds, "gbps", (double)length / (double)ns);
+					 "seconds", seconds, "gbps", (double)length / (double)ns,
+					 "routes", routes_json(routes));
 
 		if (*hash)
 			json_object_set_new(json, "sha256", json_string(hash));
@@ -311,8 +344,9 @@ static void report(struct pull *pull, uint64_t length, uint64_t ns)
 		return;
 	}
 	if (!pull->quiet)
-		fprintf(to, "%s: %s in %.3f s, %.2f GB/s\n", name,
-			format_bytes(length, bytes), seconds, (double)length / (double)ns);
+		fprintf(to, "%s: %s in %.3f s, %.2f GB/s by %s\n", name,
+			format_bytes(length, bytes), seconds, (double)length / (double)ns,
+			routes_text(routes, by));
 	if (*hash)
 		fprintf(to, "%s  %s\n", hash, name);
 }
@@ -320,6 +354,7 @@ static void report(struct pull *pull, uint64_t length, uint64_t ns)
 static int transfer(struct pull *pull, struct otte_engine *engine, const struct remote *remote)
 {
 	uint64_t length = remote->region.length, begin = otte_now_ns();
+	struct routes routes = { 0 };
 	struct transfer moving;
 	struct progress bar;
 	int rc;
@@ -328,12 +363,14 @@ static int transfer(struct pull *pull, struct otte_engine *engine, const struct 
 		return complain(EXIT_REFUSED, "%s may not be read", pull->source);
 	digest_begin(&pull->digest, pull->sha256);
 	rc = open_output(pull, length);
+	stopping_is_noted();
 	if (!rc) {
 		rc = transfer_begin(&moving, engine, remote, min_u64(pull->window_bytes, length));
 		progress_begin(&bar, remote->name, pull->quiet ? 0 : length);
 		if (!rc)
 			rc = transfer_run(&moving, OTTE_READ, length, write_out, pull, &bar);
 		progress_end(&bar);
+		routes = moving.routes;
 		transfer_end(&moving);
 	}
 	if (!rc)
@@ -341,7 +378,7 @@ static int transfer(struct pull *pull, struct otte_engine *engine, const struct 
 	if (rc)
 		abandon_output(pull);
 	else
-		report(pull, length, otte_now_ns() - begin);
+		report(pull, &routes, length, otte_now_ns() - begin);
 	return rc;
 }
 
@@ -415,5 +452,6 @@ int cmd_pull(int argc, char **argv)
 	pull.source = argv[optind];
 	if (stopping_begin())
 		return complain(EXIT_LOCAL, "signals: %s", strerror(errno));
+	stopping_ends_us(WHO, EXIT_TRANSFER);
 	return run(&pull);
 }

@@ -86,18 +86,18 @@ static int read_in(void *arg, void *data, uint64_t length)
 	return EXIT_OK;
 }
 
-static void report(struct push *push, uint64_t ns)
+static void report(struct push *push, const struct routes *routes, uint64_t ns)
 {
 	double seconds = (double)ns / 1e9, gbps = (double)push->length / (double)ns;
-	char hash[DIGEST_TEXT], bytes[32], name[OUTPUT_NAME_MAX];
+	char hash[DIGEST_TEXT], bytes[32], name[OUTPUT_NAME_MAX], by[ROUTES_TEXT];
 
 	digest_text(&push->digest, hash);
 	if (push->common.json) {
-		json_t *json = json_pack("{s:o, s:o, s:I, s:f, s:f}", "file",
+		json_t *json = json_pack("{s:o, s:o, s:I, s:f, s:f, s:o}", "file",
 					 output_string(push->file), "target",
 					 output_string(push->target), "bytes",
 					 (json_int_t)push->length, "seconds", seconds, "gbps",
-					 gbps);
+					 gbps, "routes", routes_json(routes));
 
 		if (*hash)
 			json_object_set_new(json, "sha256", json_string(hash));
@@ -105,8 +105,8 @@ static void report(struct push *push, uint64_t ns)
 		return;
 	}
 	if (!push->quiet)
-		printf("%s: %s in %.3f s, %.2f GB/s\n", output_name(name, push->target),
-		       format_bytes(push->length, bytes), seconds, gbps);
+		printf("%s: %s in %.3f s, %.2f GB/s by %s\n", output_name(name, push->target),
+		       format_bytes(push->length, bytes), seconds, gbps, routes_text(routes, by));
 	if (*hash)
 		printf("%s  %s\n", hash, output_name(name, push->file));
 }
@@ -114,6 +114,7 @@ static void report(struct push *push, uint64_t ns)
 static int transfer(struct push *push, struct otte_engine *engine, const struct remote *remote)
 {
 	uint64_t begin = otte_now_ns();
+	struct routes routes;
 	struct transfer moving;
 	struct progress bar;
 	int rc;
@@ -124,15 +125,17 @@ static int transfer(struct push *push, struct otte_engine *engine, const struct 
 		return complain(EXIT_REFUSED,
 				"%s has %" PRIu64 " bytes, but %s takes only %" PRIu64, push->file,
 				push->length, push->target, remote->region.length);
+	stopping_is_noted();
 	digest_begin(&push->digest, push->sha256);
 	rc = transfer_begin(&moving, engine, remote, min_u64(push->window_bytes, push->length));
 	progress_begin(&bar, remote->name, push->quiet ? 0 : push->length);
 	if (!rc)
 		rc = transfer_run(&moving, OTTE_WRITE, push->length, read_in, push, &bar);
 	progress_end(&bar);
+	routes = moving.routes;
 	transfer_end(&moving);
 	if (!rc)
-		report(push, otte_now_ns() - begin);
+		report(push, &routes, otte_now_ns() - begin);
 	return rc;
 }
 
@@ -193,9 +196,12 @@ int cmd_push(int argc, char **argv)
 	}
 	if (argc - optind != 2)
 		return complain(EXIT_USAGE, "give FILE and ENDPOINT/NAME");
+	if (!*argv[optind])
+		return complain(EXIT_USAGE, "the name of FILE is empty");
 	push.file = argv[optind];
 	push.target = argv[optind + 1];
 	if (stopping_begin())
 		return complain(EXIT_LOCAL, "signals: %s", strerror(errno));
+	stopping_ends_us("otte push", EXIT_TRANSFER);
 	return run(&push);
 }

@@ -89,6 +89,7 @@ static bool parse_option(struct replay_options *options, int option, const char 
 	case OPT_GENERATE:
 		return option_number("--generate", text, 1, GENERATE_MAX, &options->generate);
 	case OPT_SEED:
+		options->seeded = true;
 		return option_number("--seed", text, 0, UINT64_MAX, &options->seed);
 	case OPT_WRITE:
 		options->write = text;
@@ -151,6 +152,10 @@ int cmd_replay(int argc, char **argv)
 		return complain(EXIT_USAGE, "give one TRACE, or --generate N");
 	if (options.write && !options.generate)
 		return complain(EXIT_USAGE, "--write: needs --generate");
+	if (options.seeded && !options.generate)
+		return complain(EXIT_USAGE, "--seed: needs --generate; a TRACE has nothing to make up");
+	if (!options.generate && !*argv[optind])
+		return complain(EXIT_USAGE, "the name of TRACE is empty");
 	if (!options.generate)
 		options.path = argv[optind];
 	rc = pin_to(options.client_cpu);

@@ -25,6 +25,7 @@ struct replay_options {
 	const char *path; /* of the trace, or NULL */
 	uint64_t generate; /* requests to make up instead, with */
 	uint64_t seed;
+	bool seeded; /* by the command line */
 	const char *write; /* only write the trace there */
 	uint64_t block_bytes;
 	uint64_t cache_blocks;

@@ -22,6 +22,7 @@
 #include "pattern.h"
 #include "progress.h"
 #include "replay.h"
+#include "routes.h"
 #include "samples.h"
 #include "../common/stopping.h"
 #include "tool.h"
@@ -54,6 +55,7 @@ struct decode {
 	uint64_t hits, misses, checked;
 	uint64_t request_ns; /* of the request at hand: submission to arrival */
 	uint64_t pull_ns;
+	struct routes routes;
 	struct samples latencies;
 };
 
@@ -90,6 +92,7 @@ static int move_gathered(struct decode *decode)
 {
 	struct otte_batch_status status = { 0 };
 	uint64_t begin = otte_now_ns();
+	uint32_t i;
 	int rc;
 
 	rc = otte_batch_submit(decode->batch, decode->requests, decode->gathered);
@@ -100,6 +103,8 @@ static int move_gathered(struct decode *decode)
 		rc = otte_batch_poll(decode->batch, &status);
 	if (rc || status.failed)
 		return complain_pull(decode, rc);
+	for (i = 0; i < decode->gathered; i++)
+		routes_add(&decode->routes, decode->batch, i, decode->options->block_bytes);
 	rc = otte_batch_reset(decode->batch);
 	return rc ? complain_pull(decode, rc) : EXIT_OK;
 }
@@ -229,7 +234,7 @@ static json_t *make_report(struct decode *decode, uint64_t elapsed_ns)
 	samples_sort(latencies);
 	return json_pack(
 		"{s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I, s:f, s:f, s:f, "
-		"s:f}",
+		"s:f, s:o}",
 		"requests", (json_int_t)decode->trace->request_count, "blocks",
 		(json_int_t)decode->trace->block_count, "accesses", (json_int_t)accesses, "hits",
 		(json_int_t)decode->hits, "misses", (json_int_t)decode->misses, "hit_rate",
@@ -242,7 +247,8 @@ static json_t *make_report(struct decode *decode, uint64_t elapsed_ns)
 		(json_int_t)latencies->seen, "mean_us", samples_mean(latencies) / 1e3, "p50_us",
 		(double)samples_quantile(latencies, 0.5) / 1e3, "p99_us",
 		(double)samples_quantile(latencies, 0.99) / 1e3, "max_us",
-		(double)samples_quantile(latencies, 1) / 1e3);
+		(double)samples_quantile(latencies, 1) / 1e3, "routes",
+		routes_json(&decode->routes));
 }
 
 static double real_of(const json_t *report, const char *key)
@@ -253,7 +259,7 @@ static double real_of(const json_t *report, const char *key)
 static void print_report(struct decode *decode, uint64_t elapsed_ns)
 {
 	json_t *report = make_report(decode, elapsed_ns);
-	char block[32], cache[32];
+	char block[32], cache[32], by[ROUTES_TEXT];
 
 	if (decode->options->common.json) {
 		output_json(report);
@@ -268,9 +274,10 @@ static void print_report(struct decode *decode, uint64_t elapsed_ns)
 	printf("hit rate      %.2f %% (%.0f hits, %.0f misses)\n",
 	       real_of(report, "hit_rate") * 100, real_of(report, "hits"),
 	       real_of(report, "misses"));
-	printf("moved         %.3f GB in %.3f s of pulling, %.2f GB/s; %.3f s in all\n",
+	printf("moved         %.3f GB in %.3f s of pulling, %.2f GB/s by %s; %.3f s in all\n",
 	       real_of(report, "gb_moved"), real_of(report, "pull_seconds"),
-	       real_of(report, "gbps"), real_of(report, "seconds"));
+	       real_of(report, "gbps"), routes_text(&decode->routes, by),
+	       real_of(report, "seconds"));
 	printf("each request  p50 %.1f us, p99 %.1f us, longest %.1f us (of the %.0f that pulled)\n",
 	       real_of(report, "p50_us"), real_of(report, "p99_us"), real_of(report, "max_us"),
 	       real_of(report, "pulling_requests"));
@@ -372,11 +379,13 @@ int replay_decode(const struct replay_options *options, const struct trace *trac
 		return rc;
 	if (stopping_begin())
 		return complain(EXIT_LOCAL, "signals: %s", strerror(errno));
+	stopping_ends_us("otte replay", EXIT_TRANSFER); /* the second process ends with us */
 	rc = common_requester(&options->common, &decode.config, &decode.engine);
 	if (!rc)
 		rc = make_cache(&decode);
 	if (!rc)
 		rc = start_prefill(&decode);
+	stopping_is_noted();
 	if (!rc)
 		rc = follow(&decode, &elapsed_ns);
 	if (!rc)

@@ -15,6 +15,7 @@
 
 #include "args.h"
 #include "base/clock.h"
+#include "base/line.h"
 #include "common.h"
 #include "../common/output.h"
 #include "../common/stopping.h"
@@ -87,15 +88,29 @@ struct serve {
 
 /* ---- Command line ---------------------------------------------------------------------------- */
 
+/*
+ * A region's name is printable UTF-8, and a file's is any bytes: those that cannot stand in it are published as
+ * "\xNN", which peers can give back to us. The library would make a "?" of each.
+ */
 static bool set_name(struct share *share, const char *option, const char *name, size_t length)
 {
+	char bytes[OTTE_NAME_MAX], shown[4 * OTTE_NAME_MAX];
+
 	if (!length || length >= sizeof(share->name)) {
 		complain(EXIT_USAGE, "%s: the name \"%.*s\" must have 1 to %zu bytes", option,
 			 (int)length, name, sizeof(share->name) - 1);
 		return false;
 	}
-	memcpy(share->name, name, length);
-	share->name[length] = '\0';
+	memcpy(bytes, name, length);
+	bytes[length] = '\0';
+	length = otte_line_escape(shown, sizeof(shown), bytes);
+	if (length >= sizeof(share->name)) {
+		complain(EXIT_USAGE,
+			 "%s: the name \"%s\" has %zu bytes where unprintable ones are \"\\xNN\", allowed are %zu",
+			 option, shown, length, sizeof(share->name) - 1);
+		return false;
+	}
+	memcpy(share->name, shown, length + 1);
 	return true;
 }
 
@@ -121,6 +136,10 @@ static bool add_file(struct serve *serve, const char *text)
 	share->path = colon ? strndup(text, (size_t)(colon - text)) : strdup(text);
 	if (!share->path)
 		return false;
+	if (!*share->path) {
+		complain(EXIT_USAGE, "--file: the path in \"%s\" is empty", text);
+		return false;
+	}
 	if (colon)
 		return set_name(share, "--file", colon + 1, strlen(colon + 1));
 	base = strrchr(share->path, '/');

@@ -109,6 +109,17 @@ static int complain_failure(const struct transfer *transfer, struct otte_batch *
 			*failure.text ? failure.text : otte_strerror(failure.code));
 }
 
+/* All of the slot's requests have completed. */
+static void count_routes(struct transfer *transfer, const struct transfer_slot *slot)
+{
+	uint64_t done;
+	uint32_t i = 0;
+
+	for (done = 0; done < slot->length; done += TRANSFER_REQUEST_BYTES)
+		routes_add(&transfer->routes, slot->batch, i++,
+			   min_u64(slot->length - done, TRANSFER_REQUEST_BYTES));
+}
+
 /* `offset` is that of the slot's first byte in the remote region. */
 static int wait_for(struct transfer *transfer, struct transfer_slot *slot, uint64_t offset)
 {
@@ -125,6 +136,7 @@ static int wait_for(struct transfer *transfer, struct transfer_slot *slot, uint6
 	rc = otte_batch_poll(slot->batch, &status);
 	if (rc || status.failed)
 		return complain_failure(transfer, slot->batch, offset);
+	count_routes(transfer, slot);
 	rc = otte_batch_reset(slot->batch);
 	return rc ? complain_library(rc, "batch") : EXIT_OK;
 }

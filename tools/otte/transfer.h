@@ -13,6 +13,7 @@
 #include "endpoint.h"
 #include "otte/otte.h"
 #include "progress.h"
+#include "routes.h"
 
 #define TRANSFER_SLOTS 4
 #define TRANSFER_WINDOW_BYTES (4ull << 20)
@@ -36,6 +37,7 @@ struct transfer {
 	struct otte_mem *mem;
 	struct otte_region *region;
 	uint64_t window_bytes;
+	struct routes routes; /* of what has landed */
 	struct transfer_slot slots[TRANSFER_SLOTS];
 };
 

@@ -113,6 +113,17 @@ static int write_all(const struct limits *limits, unsigned *count)
 
 /* ---- Commands -------------------------------------------------------------------------------- */
 
+static const char *format_limit(char text[32], unsigned resource, uint64_t value)
+{
+	if (value == UINT64_MAX)
+		snprintf(text, 32, "max");
+	else if (resource_is_bytes(resource))
+		format_bytes(value, text);
+	else
+		snprintf(text, 32, "%" PRIu64, value);
+	return text;
+}
+
 static void print_table(const struct limits *limits)
 {
 	char text[32];
@@ -124,33 +135,40 @@ static void print_table(const struct limits *limits)
 	putchar('\n');
 	for (j = 0; j < OTTE_RES_COUNT; j++) {
 		printf("%-18s", resource_names[j]);
-		for (i = 0; i < OTTE_LEVEL_COUNT; i++) {
-			if (limits->value[i][j] == UINT64_MAX)
-				snprintf(text, sizeof(text), "max");
-			else if (resource_is_bytes(j))
-				format_bytes(limits->value[i][j], text);
-			else
-				snprintf(text, sizeof(text), "%" PRIu64, limits->value[i][j]);
-			printf(" %12s", text);
-		}
+		for (i = 0; i < OTTE_LEVEL_COUNT; i++)
+			printf(" %12s", format_limit(text, j, limits->value[i][j]));
 		putchar('\n');
 	}
+}
+
+/* What the next load of the module has. */
+static void print_kept(const struct limits *kept, const char *file)
+{
+	char name[OUTPUT_NAME_MAX], text[32];
+	unsigned i, j;
+
+	output_name(name, file);
+	for (i = 0; i < OTTE_LEVEL_COUNT; i++)
+		for (j = 0; j < OTTE_RES_COUNT; j++)
+			if (kept->set[i][j])
+				printf("%s keeps %s.%s %s\n", name, level_names[i],
+				       resource_names[j], format_limit(text, j, kept->value[i][j]));
 }
 
 static int get(const struct limits_options *options)
 {
 	struct limits limits, kept;
-	int rc = read_all(&limits);
+	int rc = limits_load(options->file, options->named, &kept);
 
+	if (!rc)
+		rc = read_all(&limits);
 	if (rc)
 		return rc;
 	if (!options->json) {
 		print_table(&limits);
+		print_kept(&kept, options->file);
 		return EXIT_OK;
 	}
-	rc = limits_load(options->file, options->named, &kept);
-	if (rc)
-		return rc;
 	output_json(json_pack("{s:o, s:o, s:o}", "limits", limits_json(&limits), "file",
 			      output_string(options->file), "kept", limits_json(&kept)));
 	return EXIT_OK;

@@ -202,6 +202,7 @@ struct local_peer {
 	bool framed;            /* the connection is a lane of LEND frames, not a UNIX socket */
 	bool welcomed;          /* and has been READY */
 	struct otte_stream stream; /* HELLO; framed: as long as the connection */
+	char why[88];           /* DOWN: why, for a request that wants no other transport; "": not tried yet */
 };
 
 int local_peer_open(struct otte_transport *transport, struct otte_control_client *control,

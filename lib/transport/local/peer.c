@@ -12,7 +12,9 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -21,6 +23,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/line.h"
 #include "base/log.h"
 #include "ledger/ledger.h"
 #include "transport/local/local.h"
@@ -208,7 +211,38 @@ static void take_down(struct local_peer *peer)
 
 /* ---- Connecting ---- */
 
-static int connect_lane(struct local_peer *peer, int *out)
+/* Under lock: the error is what keeps the peer from being reached. */
+static void note_why(struct local_peer *peer)
+{
+	otte_line_clean(peer->why, sizeof(peer->why), otte_error_text());
+}
+
+/* Which of both it is, only the peer's log says. */
+static int turned_away(int code)
+{
+	return otte_fail(code, "the peer turned us away: of another user, or a PID namespace that it does not see");
+}
+
+/* Whoever is reached so is of our network namespace. */
+static bool is_loopback(const struct otte_client_address *to)
+{
+	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&to->address;
+	const struct sockaddr_in *four = (const struct sockaddr_in *)&to->address;
+
+	if (to->address.ss_family == AF_INET)
+		return ntohl(four->sin_addr.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
+	return to->address.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
+}
+
+static int complain_unconnected(int error, const struct otte_client_address *to)
+{
+	if (error != ECONNREFUSED)
+		return otte_fail(-error, "connect: %s", strerror(error));
+	return otte_fail(-error, "the peer lacks local.trusted%s",
+			 is_loopback(to) ? "" : ", or is of another network namespace");
+}
+
+static int connect_lane(struct local_peer *peer, const struct otte_client_address *to, int *out)
 {
 	struct sockaddr_un address;
 	unsigned length = local_address(&peer->control->welcome.identity, &address);
@@ -218,7 +252,7 @@ static int connect_lane(struct local_peer *peer, int *out)
 	if (fd < 0)
 		return otte_fail(-errno, "socket: %m");
 	if (connect(fd, (const struct sockaddr *)&address, length) < 0)
-		ret = otte_fail(-errno, "connect: %m");
+		ret = complain_unconnected(errno, to);
 	if (!ret)
 		ret = local_check_user(fd);
 	if (ret)
@@ -260,7 +294,7 @@ static int say_hello(struct local_peer *peer, bool framed)
 
 	ret = otte_control_client_lane(peer->control, framed, &hello, &to);
 	if (!ret)
-		ret = framed ? connect_framed(&to, &peer->lane.fd) : connect_lane(peer, &peer->lane.fd);
+		ret = framed ? connect_framed(&to, &peer->lane.fd) : connect_lane(peer, &to, &peer->lane.fd);
 	if (ret)
 		return ret;
 	peer->framed = framed;
@@ -269,6 +303,8 @@ static int say_hello(struct local_peer *peer, bool framed)
 	otte_stream_init(&peer->stream, peer->lane.fd, HELLO_BYTES, HELLO_BYTES);
 	/* What waits for the connection goes once there is one. */
 	ret = otte_stream_send(&peer->stream, &frame, out);
+	if (!framed && (ret == -EPIPE || ret == -ECONNRESET))
+		turned_away(ret);
 	if (ret == 0 || (ret == 1 && framed))
 		ret = otte_loop_add(loop_of(peer), &peer->lane, EPOLLIN | (ret ? EPOLLOUT : 0u));
 	if (ret) {
@@ -330,8 +366,15 @@ static void begin(struct local_peer *peer)
 	bool say = false;
 	int ret = 0;
 
-	if (!lends && !trusted)
+	if (!lends && !trusted) {
+		pthread_mutex_lock(&peer->lock);
+		snprintf(peer->why, sizeof(peer->why), "%s",
+			 memcmp(theirs->boot_id, env->identity->boot_id, sizeof(theirs->boot_id)) ?
+				 "the peer is of another host" :
+				 "neither local.trusted nor the module's ledger at both sides");
+		pthread_mutex_unlock(&peer->lock);
 		return;
+	}
 	pthread_mutex_lock(&peer->lock);
 	peer->stopped = false;
 	peer->lender = lender;
@@ -344,6 +387,8 @@ static void begin(struct local_peer *peer)
 			peer->state = LOCAL_HELLO;
 		else
 			peer->since_ns += env->config->reconnect_max_ns;
+		if (ret)
+			note_why(peer);
 		say = ret && !peer->said;
 		peer->said |= say;
 	}
@@ -481,6 +526,9 @@ static void lane_ready(struct otte_watch *watch, uint32_t events)
 	if (ret < 0) {
 		if (ret == -EPROTO)
 			atomic_fetch_add(&peer->local->bad_frames, 1);
+		if (peer->state == LOCAL_HELLO && ret != -EPROTO)
+			turned_away(ret);
+		note_why(peer);
 		said = !peer->said;
 		peer->said = true;
 		/* It may be dead: what is written into its memory now nobody may ever see. */
@@ -620,7 +668,8 @@ int local_peer_find(struct local_peer *peer, const struct otte_work *work, struc
 	if (peer->state == LOCAL_HELLO)
 		return 1;
 	if (peer->state == LOCAL_DOWN)
-		return otte_fail(-ENOTCONN, "the peer cannot be reached within this host");
+		return otte_fail(-ENOTCONN, "%s",
+				 *peer->why ? peer->why : "the peer cannot be reached within this host");
 	grant = find_current(peer, work->region, work->op);
 	if (!grant)
 		return ask(peer, work, false);
@@ -720,8 +769,10 @@ void local_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
 	bool again;
 
 	pthread_mutex_lock(&peer->lock);
-	if (peer->state != LOCAL_DOWN && overdue(peer, now_ns))
+	if (peer->state != LOCAL_DOWN && overdue(peer, now_ns)) {
+		snprintf(peer->why, sizeof(peer->why), "the peer did not answer (control.timeout_ms)");
 		take_down(peer);
+	}
 	tell_counts(peer);
 	if (peer->framed && peer->state == LOCAL_READY)
 		otte_stream_flush(&peer->stream);

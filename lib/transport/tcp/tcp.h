@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "control/stream.h"
 #include "sched/slice.h"
+#include "transport/tcp/bare.h"
 #include "transport/tcp/zerocopy.h"
 #include "transport/transport.h"
 
@@ -109,7 +110,7 @@ uint64_t tcp_slice_wire_bytes(const struct tcp_slice *slice);
 /* Tell the work, ending it with its last slice. Without locks; the slice may be gone after. */
 void tcp_slice_finish(struct tcp_slice *slice, int code, uint8_t effect);
 
-/* ---- lane.c ---- */
+/* ---- lane.c, lane_*.c ---- */
 
 enum tcp_lane_state {
 	TCP_LANE_DOWN = 0,
@@ -119,9 +120,6 @@ enum tcp_lane_state {
 };
 
 struct tcp_peer;
-
-/* Drawn at once. */
-#define TCP_MARKS 64
 
 struct tcp_lane {
 	struct otte_watch watch;
@@ -134,14 +132,7 @@ struct tcp_lane {
 	uint32_t answer_got;
 	struct tcp_slice *current;       /* READ whose payload is coming in */
 	uint64_t current_got;
-	bool bare;                       /* or a refusal of it: too little of it is in to tell */
-	uint8_t kept[OTTE_LANE_ANSWER_BYTES]; /* what its first bytes are written to held before */
-	uint64_t mark[2];                /* what that refusal would bear */
-	uint64_t marks[TCP_MARKS][2];    /* random: of the next requests, the last one first */
-	uint32_t marks_left;
-	uint32_t bare_wait;              /* so many exchanges more, and answers are asked for bare */
-	uint32_t bare_pause;             /* what it is set to by the next refusal in place of one */
-	uint32_t bare_good;              /* bare answers since bare_pause changed */
+	struct tcp_bare bare;
 	uint8_t mask, fresh;             /* of its answer: how to take the verdict; 0: none follows */
 	uint8_t verdict;
 	bool garbled;                    /* what comes cannot be told; nothing is received: to be killed */
@@ -155,7 +146,7 @@ struct tcp_lane {
 	struct tcp_zerocopy *zerocopy;   /* READY, perhaps; NULL: every send is copied */
 	bool wants_room;                 /* EPOLLOUT is asked for */
 	uint32_t exchanges;              /* in a row; the watch is set aside for many */
-	bool held;                       /* nothing is sent: receive_answer() says why, or `bare` */
+	bool held;                       /* nothing is sent: lane_receive.c says why, or `bare` */
 	bool broken;                     /* shut down; the loop takes it apart */
 	uint64_t retry_at_ns;            /* DOWN: when to connect again */
 	uint64_t backoff_ns;

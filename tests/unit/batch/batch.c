@@ -18,14 +18,6 @@
 #define SIZE (4u << 20)
 #define KIB 1024u
 
-static struct otte_stats stats_of(struct otte_engine *engine)
-{
-	struct otte_stats stats = { .size = sizeof(stats) };
-
-	assert_int_equal(otte_engine_stats(engine, &stats), 0);
-	return stats;
-}
-
 static struct otte_batch_status status_of(struct otte_batch *batch)
 {
 	struct otte_batch_status status;
@@ -87,7 +79,7 @@ static void a_batch_takes_as_many_requests_as_its_capacity(void **state)
 /* How many requests the source served for eight neighbours, every second one changed a little; `least` or more. */
 static uint64_t served_for(struct pair *pair, void (*change)(struct otte_request *request), uint64_t least)
 {
-	uint64_t before = stats_of(pair->source).served_requests;
+	uint64_t before = pair_stats(pair->source).served_requests;
 	struct otte_request requests[8];
 	struct otte_task task;
 	unsigned i;
@@ -108,11 +100,11 @@ static uint64_t served_for(struct pair *pair, void (*change)(struct otte_request
 		assert_int_equal(task.transport, OTTE_TRANSPORT_TCP);
 	}
 	/* The source counts a READ after its last byte has left. */
-	for (i = 0; i < 10000 && stats_of(pair->source).served_requests - before < least; i++)
+	for (i = 0; i < 10000 && pair_stats(pair->source).served_requests - before < least; i++)
 		usleep(1000);
 	/* And any that should not be there, too. */
 	usleep(20000);
-	return stats_of(pair->source).served_requests - before;
+	return pair_stats(pair->source).served_requests - before;
 }
 
 static void nothing_changes(struct otte_request *request)
@@ -326,9 +318,9 @@ static void a_malformed_request_is_named_and_takes_none_with_it(void **state)
 		assert_int_equal(otte_batch_submit(pair.batch, two, 2), -EBUSY);
 		assert_non_null(strstr(otte_error_text(), "request 1"));
 	}
-	assert_int_equal(stats_of(pair.requester).requests, 0);
-	assert_int_equal(stats_of(pair.requester).bytes, 0);
-	assert_int_equal(stats_of(pair.requester).submitted, 0);
+	assert_int_equal(pair_stats(pair.requester).requests, 0);
+	assert_int_equal(pair_stats(pair.requester).bytes, 0);
+	assert_int_equal(pair_stats(pair.requester).submitted, 0);
 	assert_int_equal(pair.local_bytes[0] | pair.local_bytes[1], 0);
 	pair_close(&pair);
 }
@@ -371,8 +363,8 @@ static void a_full_budget_names_itself_and_is_given_back(void **state)
 		assert_int_equal(otte_batch_wait(second, 20 * SECOND), 0);
 		assert_int_equal(otte_batch_reset(pair.batch), 0);
 		assert_int_equal(otte_batch_reset(second), 0);
-		assert_int_equal(stats_of(pair.requester).requests, 0);
-		assert_int_equal(stats_of(pair.requester).bytes, 0);
+		assert_int_equal(pair_stats(pair.requester).requests, 0);
+		assert_int_equal(pair_stats(pair.requester).bytes, 0);
 	}
 	assert_int_equal(otte_batch_destroy(second), 0);
 	pair_close(&pair);

@@ -283,8 +283,8 @@ static void a_key_that_others_can_read_is_refused(void **state)
 static void a_bad_key_file_is_refused_by_its_line(void **state)
 {
 	(void)state;
-	assert_refused("", "line 0: the file ends without a key");
-	assert_refused("# none\n\n", "line 2: the file ends without a key");
+	assert_refused("", "is empty, a line of 64 hexadecimal digits is wanted");
+	assert_refused("# none\n\n", "has no key, a line of 64 hexadecimal digits is wanted");
 	assert_refused("\n00\n", "line 2: 2 characters, not 64");
 	assert_refused(KEY_A "0\n", "line 1: 65 characters, not 64");
 	assert_refused(KEY_A "\r\n", "line 1: 65 characters, not 64");

@@ -176,94 +176,40 @@ static struct otte_stats stats_sample(void)
 	return stats;
 }
 
-static ssize_t encode_frame(uint8_t *out, size_t size)
-{
-	struct otte_frame frame = frame_sample();
+/* The formats of which every message has all its bytes: the caller of an encoder has room for them. */
+#define SAMPLE_FIXED(name, type, bytes, make)                                                      \
+	static ssize_t encode_##name(uint8_t *out, size_t size)                                    \
+	{                                                                                          \
+		struct otte_##type value = make;                                                   \
+                                                                                                   \
+		if (size < (bytes))                                                                \
+			return -ENOSPC;                                                            \
+		otte_##type##_encode(&value, out);                                                 \
+		return (bytes);                                                                    \
+	}
 
-	if (size < OTTE_FRAME_HEADER)
-		return -ENOSPC;
-	otte_frame_encode(&frame, out);
-	return OTTE_FRAME_HEADER;
-}
+#define TURN_FIXED(type, bytes, decode)                                                            \
+	static int turn_##type(const uint8_t *in, size_t length, uint8_t *out, size_t size)        \
+	{                                                                                          \
+		struct otte_##type value;                                                          \
+		int rc;                                                                            \
+                                                                                                   \
+		assert_int_equal(length, bytes);                                                   \
+		assert_true(size >= (bytes));                                                      \
+		rc = decode;                                                                       \
+		if (!rc)                                                                           \
+			otte_##type##_encode(&value, out);                                         \
+		return rc;                                                                         \
+	}
 
-static int turn_frame(const uint8_t *in, size_t length, uint8_t *out, size_t size)
-{
-	struct otte_frame frame;
-	int rc;
-
-	assert_int_equal(length, OTTE_FRAME_HEADER);
-	assert_true(size >= OTTE_FRAME_HEADER);
-	rc = otte_frame_decode(in, 65536, &frame);
-	if (!rc)
-		otte_frame_encode(&frame, out);
-	return rc;
-}
-
-static ssize_t encode_lane_request(uint8_t *out, size_t size)
-{
-	struct otte_lane_request request = lane_request_sample();
-
-	if (size < OTTE_LANE_REQUEST_BYTES)
-		return -ENOSPC;
-	otte_lane_request_encode(&request, out);
-	return OTTE_LANE_REQUEST_BYTES;
-}
-
-static ssize_t encode_marked_request(uint8_t *out, size_t size)
-{
-	struct otte_lane_request request = marked_request_sample();
-
-	if (size < OTTE_LANE_REQUEST_BYTES)
-		return -ENOSPC;
-	otte_lane_request_encode(&request, out);
-	return OTTE_LANE_REQUEST_BYTES;
-}
-
-static int turn_lane_request(const uint8_t *in, size_t length, uint8_t *out, size_t size)
-{
-	struct otte_lane_request request;
-	int rc;
-
-	assert_int_equal(length, OTTE_LANE_REQUEST_BYTES);
-	assert_true(size >= OTTE_LANE_REQUEST_BYTES);
-	rc = otte_lane_request_decode(in, &request);
-	if (!rc)
-		otte_lane_request_encode(&request, out);
-	return rc;
-}
-
-static ssize_t encode_lane_answer(uint8_t *out, size_t size)
-{
-	struct otte_lane_answer answer = lane_answer_sample();
-
-	if (size < OTTE_LANE_ANSWER_BYTES)
-		return -ENOSPC;
-	otte_lane_answer_encode(&answer, out);
-	return OTTE_LANE_ANSWER_BYTES;
-}
-
-static ssize_t encode_marked_answer(uint8_t *out, size_t size)
-{
-	struct otte_lane_answer answer = marked_answer_sample();
-
-	if (size < OTTE_LANE_ANSWER_BYTES)
-		return -ENOSPC;
-	otte_lane_answer_encode(&answer, out);
-	return OTTE_LANE_ANSWER_BYTES;
-}
-
-static int turn_lane_answer(const uint8_t *in, size_t length, uint8_t *out, size_t size)
-{
-	struct otte_lane_answer answer;
-	int rc;
-
-	assert_int_equal(length, OTTE_LANE_ANSWER_BYTES);
-	assert_true(size >= OTTE_LANE_ANSWER_BYTES);
-	rc = otte_lane_answer_decode(in, &answer);
-	if (!rc)
-		otte_lane_answer_encode(&answer, out);
-	return rc;
-}
+SAMPLE_FIXED(frame, frame, OTTE_FRAME_HEADER, frame_sample())
+TURN_FIXED(frame, OTTE_FRAME_HEADER, otte_frame_decode(in, 65536, &value))
+SAMPLE_FIXED(lane_request, lane_request, OTTE_LANE_REQUEST_BYTES, lane_request_sample())
+SAMPLE_FIXED(marked_request, lane_request, OTTE_LANE_REQUEST_BYTES, marked_request_sample())
+TURN_FIXED(lane_request, OTTE_LANE_REQUEST_BYTES, otte_lane_request_decode(in, &value))
+SAMPLE_FIXED(lane_answer, lane_answer, OTTE_LANE_ANSWER_BYTES, lane_answer_sample())
+SAMPLE_FIXED(marked_answer, lane_answer, OTTE_LANE_ANSWER_BYTES, marked_answer_sample())
+TURN_FIXED(lane_answer, OTTE_LANE_ANSWER_BYTES, otte_lane_answer_decode(in, &value))
 
 static ssize_t encode_regions(uint8_t *out, size_t size)
 {
@@ -305,7 +251,7 @@ static int turn_text(const uint8_t *in, size_t length, uint8_t *out, size_t size
 	return rc;
 }
 
-/* The formats whose functions have the same shape. */
+/* The formats whose functions look at the size. */
 #define ADAPT(type, make)                                                                          \
 	static ssize_t encode_##type(uint8_t *out, size_t size)                                    \
 	{                                                                                          \
@@ -373,6 +319,27 @@ ADAPT(stats, stats_sample())
 #define IDENTITY_RULES                                                                             \
 	{ 48, FREE, 0, NULL }, { 3, PRINT, 0, NULL }, { 2, PRINT_OR_ZERO, 0, NULL },               \
 	{ 59, SAME, 0, NULL }
+/* By what op and mark may be. */
+#define REQUEST_RULES(op, mark)                                                                    \
+	{ 4, SAME, 0, NULL },               /* magic */                                            \
+	{ 1, op, OTTE_WRITE, NULL },                                                               \
+	{ 1, AT_MOST, OTTE_PRIORITY_LOW, NULL },                                                   \
+	{ 1, AT_MOST, OTTE_INTENT_STAGING_INTERNAL, NULL },                                        \
+	{ 1, SAME, 0, NULL },               /* reserved */                                         \
+	{ 40, FREE, 0, NULL },              /* id, epoch, region, offset, length */                \
+	{ 16, mark, 0, NULL }
+/* By what effect and mark may be. */
+#define ANSWER_RULES(effect, mark)                                                                 \
+	{ 5, SAME, 0, NULL },               /* magic, op: only a WRITE has an effect */            \
+	{ 1, effect, OTTE_EFFECT_UNKNOWN, NULL },                                                  \
+	{ 2, SAME, 0, NULL },               /* mask, fresh */                                      \
+	{ 8, FREE, 0, NULL },               /* id */                                               \
+	{ 1, FREE, 0, NULL },               /* status: -256 .. -1 */                               \
+	{ 1, ONE_OF, 0, "\xf0\xf1\xf2\xf3\xf4\xf5\xf6\xf7\xf8\xf9\xfa\xfb\xfc\xfd\xfe\xff" },      \
+	{ 6, SAME, 0, NULL },               /* status, reserved */                                 \
+	{ 8, SAME, 0, NULL },               /* length: 0 with a negative status */                 \
+	{ 16, mark, 0, NULL },                                                                     \
+	{ 16, SAME, 0, NULL }               /* reserved */
 #define STATS_COUNT ((sizeof(struct otte_stats) - 8) / 8)
 
 static const struct format formats[] = {
@@ -431,46 +398,13 @@ static const struct format formats[] = {
 	{ "STATS_REPLY", encode_stats, turn_stats, false,
 	  { { 8, SAME, 0, NULL }, { STATS_COUNT * 8, FREE, 0, NULL } } },
 	{ "lane request", encode_lane_request, turn_lane_request, true,
-	  { { 4, SAME, 0, NULL },               /* magic */
-	    { 1, AT_MOST, OTTE_WRITE, NULL },
-	    { 1, AT_MOST, OTTE_PRIORITY_LOW, NULL },
-	    { 1, AT_MOST, OTTE_INTENT_STAGING_INTERNAL, NULL },
-	    { 1, SAME, 0, NULL },               /* reserved */
-	    { 40, FREE, 0, NULL },              /* id, epoch, region, offset, length */
-	    { 16, SAME, 0, NULL } } },          /* mark: none, of a WRITE */
+	  { REQUEST_RULES(AT_MOST, SAME) } },   /* of a WRITE: without a mark it may be a READ, too */
 	{ "lane request with a mark", encode_marked_request, turn_lane_request, true,
-	  { { 4, SAME, 0, NULL },               /* magic */
-	    { 1, SAME, 0, NULL },               /* op: a READ */
-	    { 1, AT_MOST, OTTE_PRIORITY_LOW, NULL },
-	    { 1, AT_MOST, OTTE_INTENT_STAGING_INTERNAL, NULL },
-	    { 1, SAME, 0, NULL },               /* reserved */
-	    { 40, FREE, 0, NULL },              /* id, epoch, region, offset, length */
-	    { 16, FREE, 0, NULL } } },          /* mark */
+	  { REQUEST_RULES(SAME, FREE) } },      /* only a READ bears one */
 	{ "lane answer", encode_lane_answer, turn_lane_answer, true,
-	  { { 4, SAME, 0, NULL },               /* magic */
-	    { 1, SAME, 0, NULL },               /* op: a READ has no effect */
-	    { 1, AT_MOST, OTTE_EFFECT_UNKNOWN, NULL },
-	    { 2, SAME, 0, NULL },               /* mask and fresh: of a READ */
-	    { 8, FREE, 0, NULL },               /* id */
-	    { 1, FREE, 0, NULL },               /* status: -256 .. -1 */
-	    { 1, ONE_OF, 0, "\xf0\xf1\xf2\xf3\xf4\xf5\xf6\xf7\xf8\xf9\xfa\xfb\xfc\xfd\xfe\xff" },
-	    { 2, SAME, 0, NULL },
-	    { 4, SAME, 0, NULL },               /* reserved */
-	    { 8, SAME, 0, NULL },               /* length: 0 with a negative status */
-	    { 32, SAME, 0, NULL } } },          /* mark: none, of a WRITE; reserved */
+	  { ANSWER_RULES(AT_MOST, SAME) } },    /* of a WRITE: it has no mark, mask or fresh */
 	{ "lane answer with a mark", encode_marked_answer, turn_lane_answer, true,
-	  { { 4, SAME, 0, NULL },               /* magic */
-	    { 1, SAME, 0, NULL },               /* op: a READ */
-	    { 1, SAME, 0, NULL },               /* effect: none */
-	    { 2, SAME, 0, NULL },               /* reserved */
-	    { 8, FREE, 0, NULL },               /* id */
-	    { 1, FREE, 0, NULL },               /* status: -256 .. -1 */
-	    { 1, ONE_OF, 0, "\xf0\xf1\xf2\xf3\xf4\xf5\xf6\xf7\xf8\xf9\xfa\xfb\xfc\xfd\xfe\xff" },
-	    { 2, SAME, 0, NULL },
-	    { 4, SAME, 0, NULL },               /* reserved */
-	    { 8, SAME, 0, NULL },               /* length: 0 with a negative status */
-	    { 16, FREE, 0, NULL },              /* mark */
-	    { 16, SAME, 0, NULL } } },          /* reserved */
+	  { ANSWER_RULES(SAME, FREE) } },       /* of a READ: it has no effect */
 };
 
 /* A copy of `length` bytes that ends where reading faults. */

@@ -82,12 +82,26 @@ void pair_close(struct pair *pair)
 	pair_close_source(pair);
 }
 
+struct otte_stats pair_stats(struct otte_engine *engine)
+{
+	struct otte_stats stats = { .size = sizeof(stats) };
+
+	OK(otte_engine_stats(engine, &stats));
+	return stats;
+}
+
+/* Eight at a time, of which the first says what all have in common: a sanitizer looks at each access. */
 void pair_fill(uint8_t *bytes, uint64_t size, uint8_t salt)
 {
-	uint64_t i;
+	uint8_t eight[8], first;
+	uint64_t i, k;
 
-	for (i = 0; i < size; i++)
-		bytes[i] = (uint8_t)(i ^ (i >> 8) ^ (i >> 16) ^ salt);
+	for (i = 0; i < size; i += sizeof(eight)) {
+		first = (uint8_t)(i ^ (i >> 8) ^ (i >> 16) ^ salt);
+		for (k = 0; k < sizeof(eight); k++)
+			eight[k] = (uint8_t)(first ^ k);
+		memcpy(bytes + i, eight, size - i < sizeof(eight) ? size - i : sizeof(eight));
+	}
 }
 
 struct otte_request pair_request(const struct pair *pair, uint8_t op, uint64_t local_offset,
@@ -118,4 +132,37 @@ int pair_run(struct pair *pair, uint8_t op, uint64_t local_offset, uint64_t remo
 	OK(otte_batch_wait(pair->batch, 20 * SECOND));
 	OK(otte_batch_task(pair->batch, 0, &task));
 	return task.code;
+}
+
+/* Around what is moved. */
+#define GUARD 64u
+#define UNTOUCHED 0xee
+
+void pair_move_exact(uint8_t op, uint32_t transport, void (*adjust)(struct otte_config *config))
+{
+	static const uint64_t sizes[] = {
+		1, 17, 4095, 4096, 65536, 65537, 256 << 10, (256 << 10) + 1, (1 << 20) + 3, 16 << 20,
+	};
+	uint8_t *from, *to, untouched[GUARD];
+	struct otte_task task;
+	struct pair pair;
+	size_t i;
+
+	memset(untouched, UNTOUCHED, sizeof(untouched));
+	pair_open(&pair, 20 << 20, adjust);
+	from = op == OTTE_READ ? pair.remote_bytes : pair.local_bytes;
+	to = op == OTTE_READ ? pair.local_bytes : pair.remote_bytes;
+	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		uint64_t n = sizes[i];
+
+		pair_fill(from, GUARD + n + GUARD, (uint8_t)i);
+		memset(to, UNTOUCHED, GUARD + n + GUARD);
+		assert_int_equal(pair_run(&pair, op, GUARD, GUARD, n), 0);
+		OK(otte_batch_task(pair.batch, 0, &task));
+		assert_int_equal(task.transport, transport);
+		assert_memory_equal(to + GUARD, from + GUARD, n);
+		assert_memory_equal(to, untouched, GUARD);
+		assert_memory_equal(to + GUARD + n, untouched, GUARD);
+	}
+	pair_close(&pair);
 }

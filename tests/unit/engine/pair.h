@@ -26,6 +26,9 @@ void pair_close(struct pair *pair);
 void pair_close_requester(struct pair *pair);
 void pair_close_source(struct pair *pair);
 
+/* Of one side. */
+struct otte_stats pair_stats(struct otte_engine *engine);
+
 /* Bytes that say where they are. */
 void pair_fill(uint8_t *bytes, uint64_t size, uint8_t salt);
 
@@ -34,5 +37,11 @@ struct otte_request pair_request(const struct pair *pair, uint8_t op, uint64_t l
 /* Submit one request, wait, and return its code. */
 int pair_run(struct pair *pair, uint8_t op, uint64_t local_offset, uint64_t remote_offset,
 	     uint64_t length);
+
+/*
+ * Moves ranges of many lengths by a pair of its own, and asserts that each arrives whole, with nothing beside it, by
+ * this transport.
+ */
+void pair_move_exact(uint8_t op, uint32_t transport, void (*adjust)(struct otte_config *config));
 
 #endif

@@ -11,40 +11,16 @@
 #include "guard.h"
 #include "pair.h"
 
-static const uint64_t sizes[] = { 1, 17, 4095, 4096, 65536, 65537, (1 << 20) + 3, 16 << 20 };
-
-static void bytes_arrive_whole_and_nothing_beside_them(uint8_t op)
-{
-	const uint64_t size = 20 << 20, guard = 64;
-	struct pair pair;
-	size_t i;
-
-	pair_open(&pair, size, NULL);
-	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		uint64_t n = sizes[i];
-		uint8_t *from = op == OTTE_READ ? pair.remote_bytes : pair.local_bytes;
-		uint8_t *to = op == OTTE_READ ? pair.local_bytes : pair.remote_bytes;
-
-		pair_fill(from, size, (uint8_t)i);
-		memset(to, 0xee, size);
-		assert_int_equal(pair_run(&pair, op, guard, guard, n), 0);
-		assert_memory_equal(to + guard, from + guard, n);
-		assert_int_equal(to[guard - 1], 0xee);
-		assert_int_equal(to[guard + n], 0xee);
-	}
-	pair_close(&pair);
-}
-
 static void a_read_brings_the_exact_range(void **state)
 {
 	(void)state;
-	bytes_arrive_whole_and_nothing_beside_them(OTTE_READ);
+	pair_move_exact(OTTE_READ, OTTE_TRANSPORT_TCP, NULL);
 }
 
 static void a_write_brings_the_exact_range(void **state)
 {
 	(void)state;
-	bytes_arrive_whole_and_nothing_beside_them(OTTE_WRITE);
+	pair_move_exact(OTTE_WRITE, OTTE_TRANSPORT_TCP, NULL);
 }
 
 static void refusals_name_their_reason_before_any_byte_moves(void **state)

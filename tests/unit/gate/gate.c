@@ -157,6 +157,12 @@ static void tight(struct otte_config *config)
 	config->low_inflight_bytes = 16 * KIB;
 }
 
+static void one_under_way(struct otte_config *config)
+{
+	gated(config);
+	config->window_requests = 1;
+}
+
 static void ungated(struct otte_config *config)
 {
 	config->stats_socket = 0;
@@ -213,14 +219,6 @@ static void close_pair(struct pair *pair)
 {
 	otte_clock_fake(0);
 	pair_close(pair);
-}
-
-static struct otte_stats stats_of(struct otte_engine *engine)
-{
-	struct otte_stats stats = { .size = sizeof(stats) };
-
-	assert_int_equal(otte_engine_stats(engine, &stats), 0);
-	return stats;
 }
 
 static struct otte_task task_of(struct otte_batch *batch, uint32_t index)
@@ -292,7 +290,7 @@ static void low_alone_waits_for_its_slot_of_the_clock(void **state)
 	to_slot(1, SLOT_NS - 1);
 	let_pass(&pair);
 	assert_int_equal(task_of(pair.batch, 0).state, OTTE_TASK_QUEUED);
-	stats = stats_of(pair.requester);
+	stats = pair_stats(pair.requester);
 	assert_int_equal(stats.waiting_low, 1);
 	assert_int_equal(stats.waiting_medium + stats.waiting_high, 0);
 	assert_int_equal(post_count, 0);
@@ -300,7 +298,7 @@ static void low_alone_waits_for_its_slot_of_the_clock(void **state)
 	assert_int_equal(otte_batch_wait(pair.batch, -1), 0);
 	assert_int_equal(task_of(pair.batch, 0).code, 0);
 	assert_memory_equal(pair.local_bytes, pair.remote_bytes, 4096);
-	stats = stats_of(pair.requester);
+	stats = pair_stats(pair.requester);
 	assert_int_equal(stats.waiting_low, 0);
 	assert_int_equal(stats.low_inflight_bytes, 0);
 	close_pair(&pair);
@@ -342,7 +340,7 @@ static void what_waits_leaves_by_priority_and_in_its_order(void **state)
 	}
 	let_pass(&pair);
 	assert_int_equal(post_count, 0);
-	assert_int_equal(stats_of(pair.requester).waiting_medium, 2);
+	assert_int_equal(pair_stats(pair.requester).waiting_medium, 2);
 	/* One of High passes them all. */
 	submit(&pair, OTTE_READ, HIGH, 10);
 	while (task_of(pair.batch, 5).state != OTTE_TASK_COMPLETED)
@@ -451,7 +449,7 @@ static void the_end_of_what_was_above_wakes_who_waits_for_another_peer(void **st
 	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
 	let_pass(&pair);
 	assert_int_equal(post_count, 1);
-	assert_int_equal(stats_of(pair.requester).waiting_low, 1);
+	assert_int_equal(pair_stats(pair.requester).waiting_low, 1);
 	hold_posts = false;
 	start_held(&pair, false);
 	for (i = 0; i < 500 && task_of(pair.batch, 1).state != OTTE_TASK_COMPLETED; i++)
@@ -459,6 +457,52 @@ static void the_end_of_what_was_above_wakes_who_waits_for_another_peer(void **st
 	assert_int_equal(task_of(pair.batch, 1).state, OTTE_TASK_COMPLETED);
 	assert_int_equal(post_count, 2);
 	otte_clock_fake(0);
+	assert_int_equal(otte_batch_reset(pair.batch), 0);
+	assert_int_equal(otte_segment_close(segment), 0);
+	pair_close(&pair);
+	pair_close(&other);
+}
+
+/* High waits for room in its window, is cancelled there, and who waited for its end does not wait for a slot. */
+static void the_cancelled_end_of_what_was_above_wakes_too(void **state)
+{
+	struct otte_segment *segment;
+	struct otte_request request;
+	struct otte_batch *above;
+	struct pair pair, other;
+	unsigned i;
+
+	(void)state;
+	pair_open(&other, SIZE, ungated);
+	open_at_high_slot(&pair, one_under_way);
+	otte_clock_fake(0);
+	segment = open_other(&pair, &other);
+	as_in_a_domain(&pair);
+	assert_int_equal(otte_batch_create(pair.requester, 1, &above), 0);
+	cycle_ns += 10000 * (3 * SLOT_NS);
+	to_slot(0, 0);
+	hold_posts = true;
+	submit(&pair, OTTE_READ, LOW, 0);
+	hold_posts = false;
+	assert_non_null(atomic_load(&held));
+	request = request_of(&pair, OTTE_READ, HIGH, 1);
+	assert_int_equal(otte_batch_submit(above, &request, 1), 0);
+	request = request_of(&pair, OTTE_READ, LOW, 2);
+	request.segment = segment;
+	request.remote_region = otte_region_id(other.remote);
+	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
+	let_pass(&pair);
+	assert_int_equal(post_count, 1);
+	assert_int_equal(stats_of(pair.requester).waiting_high, 1);
+	assert_int_equal(stats_of(pair.requester).waiting_low, 1);
+	assert_int_equal(otte_batch_cancel(above), 0);
+	for (i = 0; i < 500 && task_of(pair.batch, 1).state != OTTE_TASK_COMPLETED; i++)
+		let_pass(&pair);
+	assert_int_equal(task_of(pair.batch, 1).state, OTTE_TASK_COMPLETED);
+	otte_clock_fake(0);
+	start_held(&pair, false);
+	assert_int_equal(otte_batch_wait(pair.batch, -1), 0);
+	assert_int_equal(otte_batch_destroy(above), 0);
 	assert_int_equal(otte_batch_reset(pair.batch), 0);
 	assert_int_equal(otte_segment_close(segment), 0);
 	pair_close(&pair);
@@ -477,7 +521,7 @@ static void a_transport_without_nics_serves_a_domain_too(void **state)
 	pair_open(&other, SIZE, ungated);
 	pair_open(&pair, SIZE, gated);
 	without.peer_nic = NULL;
-	transport = pair.requester->tcp;
+	transport = pair.requester->transport;
 	as_in_a_domain(&pair);
 	transport->ops = &without;
 	segment = open_other(&pair, &other);
@@ -641,7 +685,7 @@ static void cancelled_in_the_queue_nothing_moved(void **state)
 	assert_int_equal(task.remote_effect, OTTE_EFFECT_NONE);
 	assert_int_equal(task.locally_drained, 1);
 	assert_int_equal(task_of(pair.batch, 1).code, -ECANCELED);
-	assert_int_equal(stats_of(pair.requester).waiting_low, 0);
+	assert_int_equal(pair_stats(pair.requester).waiting_low, 0);
 	to_slot(2, 0);
 	let_pass(&pair);
 	assert_int_equal(post_count, 0);
@@ -717,7 +761,7 @@ static void a_full_priority_is_refused_by_name_and_the_others_are_not(void **sta
 	assert_int_equal(otte_batch_submit(pair.batch, requests, 2), -EDQUOT);
 	assert_string_equal(otte_error_text(), "priority.medium_requests (1) is full");
 	assert_int_equal(pair.requester->by_priority[HIGH], 0);
-	assert_int_equal(stats_of(pair.requester).requests, 3);
+	assert_int_equal(pair_stats(pair.requester).requests, 3);
 	submit(&pair, OTTE_READ, HIGH, 5);
 	to_slot(2, 0);
 	assert_int_equal(otte_batch_wait(pair.batch, -1), 0);
@@ -747,7 +791,7 @@ static void bytes_below_high_stay_within_their_bound(void **state)
 	assert_int_equal(post_count, 64);
 	for (i = 0; i < 64; i++)
 		assert_in_range(posts[i].low_bytes, 4096, 16 * KIB);
-	assert_int_equal(stats_of(pair.requester).low_inflight_bytes, 0);
+	assert_int_equal(pair_stats(pair.requester).low_inflight_bytes, 0);
 	close_pair(&pair);
 }
 
@@ -871,7 +915,7 @@ static void who_comes_back_at_once_does_not_go_before_who_waits(void **state)
 	assert_int_equal(otte_segment_open(pair.requester, address, OTTE_EPOCH_ANY, 10 * SECOND,
 					   &segment),
 			 0);
-	waiting = segment->peer->tcp;
+	waiting = segment->peer->transport;
 	to_slot(2, 0);
 	hold_posts = true;
 	submit_large(&pair, 0);
@@ -897,7 +941,7 @@ static void who_comes_back_at_once_does_not_go_before_who_waits(void **state)
 	start_held(&pair, false);
 	assert_int_equal(otte_batch_wait(pair.batch, -1), 0);
 	assert_int_equal(post_count, i + 1);
-	assert_int_equal(stats_of(pair.requester).low_inflight_bytes, 0);
+	assert_int_equal(pair_stats(pair.requester).low_inflight_bytes, 0);
 	otte_clock_fake(0);
 	assert_int_equal(otte_batch_reset(pair.batch), 0);
 	assert_int_equal(otte_segment_close(segment), 0);
@@ -932,7 +976,7 @@ static void a_run_waits_for_its_slot_and_is_then_one_exchange(void **state)
 	open_at_high_slot(&pair, gated);
 	request = request_of(&pair, OTTE_READ, LOW, 0);
 	assert_int_equal(pthread_create(&thread, NULL, run_low, &run), 0);
-	while (!stats_of(pair.requester).waiting_low && !post_count)
+	while (!pair_stats(pair.requester).waiting_low && !post_count)
 		let_pass(&pair);
 	let_pass(&pair);
 	assert_int_equal(post_count, 0);
@@ -947,7 +991,7 @@ static void a_run_waits_for_its_slot_and_is_then_one_exchange(void **state)
 	assert_true(exchanges > 0);
 	assert_int_equal(takes, post_count);
 	assert_int_equal(wrong_takes, 0);
-	assert_int_equal(stats_of(pair.requester).low_inflight_bytes, 0);
+	assert_int_equal(pair_stats(pair.requester).low_inflight_bytes, 0);
 	close_pair(&pair);
 }
 
@@ -994,7 +1038,7 @@ static unsigned posted_before_low(void (*adjust)(struct otte_config *config))
 	assert_int_equal(post_count, 101);
 	for (i = 0; posts[i].bytes != 77; i++)
 		;
-	assert_int_equal(stats_of(pair.requester).promoted, adjust == one_at_a_time ? 2 : 0);
+	assert_int_equal(pair_stats(pair.requester).promoted, adjust == one_at_a_time ? 2 : 0);
 	close_pair(&pair);
 	return i;
 }
@@ -1087,6 +1131,7 @@ int main(void)
 		cmocka_unit_test(the_engine_wakes_when_the_slot_opens),
 		cmocka_unit_test(a_look_asked_for_while_the_timer_fires_is_in_time),
 		cmocka_unit_test(the_end_of_what_was_above_wakes_who_waits_for_another_peer),
+		cmocka_unit_test(the_cancelled_end_of_what_was_above_wakes_too),
 		cmocka_unit_test(a_transport_without_nics_serves_a_domain_too),
 		cmocka_unit_test(a_nic_that_is_not_counted_is_told_of_once),
 		cmocka_unit_test(a_pattern_that_a_domain_ignores_is_told_of),

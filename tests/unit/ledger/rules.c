@@ -433,6 +433,25 @@ static void a_borrower_that_leaves_gives_no_evidence_unless_its_exit_is_accepted
 	close_world(&w);
 }
 
+static void a_receipt_counts_once_though_who_gave_it_left_before_it_was_heard(void **unused)
+{
+	struct otte_loan_terms terms;
+	struct world w;
+	uint64_t loan;
+
+	(void)unused;
+	open_world(&w, NULL);
+	terms = usual_terms(&w, local(&w, BORROWER));
+	loan = expose(&w, &terms);
+	assert_int_equal(
+		w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED), 0);
+	close_client(&w, BORROWER);
+	expect_event(&w, LENDER, OTTE_EVENT_SETTLED, OTTE_EVIDENCE_RETURNED, loan);
+	expect_no_event(&w, LENDER);
+	assert_int_equal(counters_of(&w).loans_settled, 1);
+	close_world(&w);
+}
+
 static void both_sides_may_leave_in_either_order(void **unused)
 {
 	struct otte_loan_terms terms;
@@ -777,6 +796,7 @@ const struct CMUnitTest rules_tests[] = {
 	cmocka_unit_test(an_owner_that_leaves_retains_what_is_lent_until_evidence_arrives),
 	cmocka_unit_test(an_unregistered_region_is_retained_when_its_owner_leaves),
 	cmocka_unit_test(a_borrower_that_leaves_gives_no_evidence_unless_its_exit_is_accepted),
+	cmocka_unit_test(a_receipt_counts_once_though_who_gave_it_left_before_it_was_heard),
 	cmocka_unit_test(both_sides_may_leave_in_either_order),
 	cmocka_unit_test(a_client_that_borrows_from_itself_leaves_like_any_other),
 	cmocka_unit_test(a_client_id_is_never_borrowed_by_after_it_left),

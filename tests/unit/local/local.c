@@ -20,8 +20,6 @@
 #include "transport/local/local.h"
 #include "unit/engine/pair.h"
 
-static const uint64_t sizes[] = { 1, 17, 4096, 65537, 256 << 10, (256 << 10) + 1, (1 << 20) + 3, 16 << 20 };
-
 static void trusted(struct otte_config *config)
 {
 	config->local_trusted = 1;
@@ -89,6 +87,28 @@ void __wrap_tcp_peer_unplan(struct otte_work *work)
 	__real_tcp_peer_unplan(work);
 }
 
+/* Who takes the other one for a stranger. The socket of a source has the source's name. */
+enum side {
+	NOBODY,
+	REQUESTER,
+	SOURCE,
+};
+
+static _Atomic enum side distrusts;
+
+int __real_local_check_user(int fd);
+int __wrap_local_check_user(int fd);
+int __wrap_local_check_user(int fd)
+{
+	struct sockaddr_un own;
+	socklen_t length = sizeof(own);
+
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&own, &length), 0);
+	if (distrusts == (length > sizeof(sa_family_t) ? SOURCE : REQUESTER))
+		return otte_fail(-EPERM, "process 7 is of user 8, not of ours (9): it may not map memory");
+	return __real_local_check_user(fd);
+}
+
 static uint32_t route(struct pair *pair)
 {
 	struct otte_task task;
@@ -97,39 +117,16 @@ static uint32_t route(struct pair *pair)
 	return task.transport;
 }
 
-static void bytes_arrive_whole_and_nothing_beside_them(uint8_t op)
-{
-	const uint64_t size = 20 << 20, guard = 64;
-	struct pair pair;
-	size_t i;
-
-	pair_open(&pair, size, trusted);
-	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		uint64_t n = sizes[i];
-		uint8_t *from = op == OTTE_READ ? pair.remote_bytes : pair.local_bytes;
-		uint8_t *to = op == OTTE_READ ? pair.local_bytes : pair.remote_bytes;
-
-		pair_fill(from, size, (uint8_t)i);
-		memset(to, 0xee, size);
-		assert_int_equal(pair_run(&pair, op, guard, guard, n), 0);
-		assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
-		assert_memory_equal(to + guard, from + guard, n);
-		assert_int_equal(to[guard - 1], 0xee);
-		assert_int_equal(to[guard + n], 0xee);
-	}
-	pair_close(&pair);
-}
-
 static void a_read_brings_the_exact_range_by_local(void **state)
 {
 	(void)state;
-	bytes_arrive_whole_and_nothing_beside_them(OTTE_READ);
+	pair_move_exact(OTTE_READ, OTTE_TRANSPORT_LOCAL, trusted);
 }
 
 static void a_write_brings_the_exact_range_by_local(void **state)
 {
 	(void)state;
-	bytes_arrive_whole_and_nothing_beside_them(OTTE_WRITE);
+	pair_move_exact(OTTE_WRITE, OTTE_TRANSPORT_LOCAL, trusted);
 }
 
 static int run_by(struct pair *pair, uint8_t transport, uint8_t op, uint64_t offset, uint64_t length)
@@ -146,17 +143,9 @@ static int run_by(struct pair *pair, uint8_t transport, uint8_t op, uint64_t off
 	return task.code;
 }
 
-static struct otte_stats stats_of(struct otte_engine *engine)
-{
-	struct otte_stats stats = { .size = sizeof(stats) };
-
-	assert_int_equal(otte_engine_stats(engine, &stats), 0);
-	return stats;
-}
-
 static struct local_peer *peer_of(struct pair *pair)
 {
-	return container_of(pair->segment->peer->tcp, struct local_peer, base);
+	return container_of(pair->segment->peer->transport, struct local_peer, base);
 }
 
 /* Under the peer's lock: the engine's thread gives grants back whenever it is asked to. */
@@ -222,6 +211,61 @@ static void a_request_may_name_its_transport(void **state)
 	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), -ENOSYS);
 	assert_non_null(strstr(otte_error_text(), "local.trusted"));
 	pair_close(&pair);
+}
+
+static void expect_refusal(struct pair *pair, const char *why)
+{
+	struct otte_failure failure;
+
+	assert_int_equal(run_by(pair, OTTE_TRANSPORT_LOCAL, OTTE_WRITE, 0, 4096), -ENOTCONN);
+	assert_int_equal(otte_batch_failure(pair->batch, &failure), 0);
+	if (!strstr(failure.text, why))
+		fail_msg("it says: %s", failure.text);
+	assert_non_null(strstr(failure.text, "remote effect none, local range drained"));
+	/* The other way is open. */
+	assert_int_equal(run_by(pair, OTTE_TRANSPORT_ANY, OTTE_WRITE, 0, 4096), 0);
+	assert_int_equal(route(pair), OTTE_TRANSPORT_TCP);
+}
+
+/* Another requester, which trusts the source, in place of the pair's. */
+static void trust_alone(struct pair *pair)
+{
+	struct otte_region_desc desc = { .length = pair->size };
+	char address[OTTE_ADDRESS_MAX];
+	struct otte_config config;
+
+	pair_close_requester(pair);
+	assert_int_equal(otte_config_init(&config, sizeof(config)), 0);
+	trusted(&config);
+	config.listen_address[0] = '\0';
+	assert_int_equal(otte_engine_create(&config, &pair->requester), 0);
+	assert_int_equal(otte_mem_alloc(pair->requester, pair->size, 0, &pair->local_mem), 0);
+	desc.mem = pair->local_mem;
+	assert_int_equal(otte_region_register(pair->requester, &desc, 1, &pair->local), 0);
+	assert_int_equal(otte_engine_address(pair->source, address, sizeof(address)), 0);
+	assert_int_equal(otte_segment_open(pair->requester, address, OTTE_EPOCH_ANY, 10 * SECOND,
+					   &pair->segment), 0);
+	assert_int_equal(otte_batch_create(pair->requester, 16, &pair->batch), 0);
+}
+
+static void a_request_that_wants_this_transport_is_told_why_it_has_none(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, NULL);
+	trust_alone(&pair);
+	expect_refusal(&pair, ": the peer lacks local.trusted; ");
+	pair_close(&pair);
+	distrusts = REQUESTER;
+	pair_open(&pair, 1 << 20, trusted);
+	expect_refusal(&pair, ": process 7 is of user 8, not of ours (9)");
+	pair_close(&pair);
+	distrusts = SOURCE;
+	pair_open(&pair, 1 << 20, trusted);
+	expect_refusal(&pair, ": the peer turned us away: of another user");
+	pair_close(&pair);
+	distrusts = NOBODY;
 }
 
 /* What cannot be mapped goes over TCP, whose answers are the same as ever. */
@@ -391,7 +435,7 @@ static void unregistering_waits_for_the_receipt_and_nothing_moves_after(void **s
 	pair_open(&pair, 1 << 20, trusted);
 	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
 	assert_int_equal(pair_run(&pair, OTTE_WRITE, 0, 0, 4096), 0);
-	assert_int_equal(stats_of(pair.source).loans, 2);
+	assert_int_equal(pair_stats(pair.source).loans, 2);
 	/* A copy that does not end keeps its grant, and so the region. */
 	peer = peer_of(&pair);
 	pthread_mutex_lock(&peer->lock);
@@ -400,12 +444,12 @@ static void unregistering_waits_for_the_receipt_and_nothing_moves_after(void **s
 	pthread_mutex_unlock(&peer->lock);
 	assert_int_equal(otte_region_unregister(&pair.remote, 1, SECOND / 5, NULL), -ETIMEDOUT);
 	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), -ENOENT);
-	assert_int_equal(stats_of(pair.source).loans, 1);
+	assert_int_equal(pair_stats(pair.source).loans, 1);
 	pthread_mutex_lock(&peer->lock);
 	local_grant_put(peer, grant);
 	pthread_mutex_unlock(&peer->lock);
 	assert_int_equal(otte_region_unregister(&pair.remote, 1, 10 * SECOND, NULL), 0);
-	assert_int_equal(stats_of(pair.source).loans, 0);
+	assert_int_equal(pair_stats(pair.source).loans, 0);
 	pair_close_requester(&pair);
 	assert_int_equal(otte_mem_release(pair.remote_mem), 0);
 	assert_int_equal(otte_engine_destroy(pair.source), 0);
@@ -522,7 +566,7 @@ static void mappings_are_bounded_and_the_oldest_goes_first(void **state)
 		}
 	}
 	assert_int_equal(otte_region_unregister(regions, 6, 10 * SECOND, NULL), 0);
-	assert_int_equal(stats_of(pair.source).loans, 0);
+	assert_int_equal(pair_stats(pair.source).loans, 0);
 	pair_close(&pair);
 }
 
@@ -537,13 +581,13 @@ static void the_source_is_told_what_was_done(void **state)
 	for (i = 0; i < 100; i++)
 		assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 1000), 0);
 	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_WRITE, 0, 10), 0);
-	for (i = 0; i < 5000 && stats_of(pair.source).served_requests < 101; i++)
+	for (i = 0; i < 5000 && pair_stats(pair.source).served_requests < 101; i++)
 		usleep(1000);
-	stats = stats_of(pair.source);
+	stats = pair_stats(pair.source);
 	assert_int_equal(stats.served_requests, 101);
 	assert_int_equal(stats.served_read_bytes, 100 * 1000);
 	assert_int_equal(stats.served_write_bytes, 10);
-	assert_int_equal(stats_of(pair.requester).completed, 101);
+	assert_int_equal(pair_stats(pair.requester).completed, 101);
 	pair_close(&pair);
 }
 
@@ -565,6 +609,9 @@ static int run_lone(struct pair *pair, uint8_t transport, uint8_t op, uint64_t o
 /* Nothing else is live, so what is not too long is over when its submission is, again and again. */
 static void a_lone_run_is_one_exchange(void **state)
 {
+	static const uint64_t sizes[] = {
+		1, 17, 4096, 65537, 256 << 10, (256 << 10) + 1, (1 << 20) + 3, 16 << 20,
+	};
 	const uint64_t size = 20 << 20;
 	unsigned before, i;
 	struct pair pair;
@@ -681,13 +728,13 @@ static void a_short_lone_run_is_moved_in_its_call_and_counted(void **state)
 
 	(void)state;
 	open_direct(&pair, trusted, OTTE_READ);
-	before = stats_of(pair.requester);
+	before = pair_stats(pair.requester);
 	pair_fill(pair.remote_bytes, 1 << 20, 3);
 	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_ANY, OTTE_READ, 100, 65536), 0);
 	assert_int_equal(directs, 1);
 	assert_memory_equal(pair.local_bytes + 100, pair.remote_bytes + 100, 65536);
 	assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
-	after = stats_of(pair.requester);
+	after = pair_stats(pair.requester);
 	assert_int_equal(after.submitted - before.submitted, 1);
 	assert_int_equal(after.completed - before.completed, 1);
 	assert_int_equal(after.read_bytes - before.read_bytes, 65536);
@@ -863,7 +910,7 @@ static void stale_in_its_call(uint8_t op, uint8_t effect)
 	open_direct(&pair, trusted, op);
 	watch = pair.local->watch;
 	pair.local->watch = (struct otte_region_watch){ .word = &word, .mask = 1 };
-	before = stats_of(pair.requester);
+	before = pair_stats(pair.requester);
 	within = unmap;
 	within_arg = &word;
 	request = pair_request(&pair, op, 0, 0, 64);
@@ -874,7 +921,7 @@ static void stale_in_its_call(uint8_t op, uint8_t effect)
 	assert_int_equal(failure.code, -ESTALE);
 	assert_int_equal(failure.remote_effect, effect);
 	assert_int_equal(failure.locally_drained, 1);
-	after = stats_of(pair.requester);
+	after = pair_stats(pair.requester);
 	assert_int_equal(after.failed - before.failed, 1);
 	assert_int_equal(after.completed, before.completed);
 	assert_int_equal(after.stale_regions - before.stale_regions, 1);
@@ -1061,7 +1108,7 @@ static void *look_on(void *arg)
 		otte_batch_task(callers[i % 2].batch, 0, &task);
 		if (i % 64 == 0)
 			assert_int_equal(otte_batch_cancel(callers[i % 2].batch), 0);
-		stats_of(callers->pair->requester);
+		pair_stats(callers->pair->requester);
 	}
 	return NULL;
 }
@@ -1103,7 +1150,7 @@ static void calls_in_several_threads_end_each_as_one(void **state)
 	}
 	assert_false(otte_access_any(&pair.local_mem->access));
 	wait_idle(&pair);
-	stats = stats_of(pair.requester);
+	stats = pair_stats(pair.requester);
 	assert_int_equal(stats.submitted, stats.completed + stats.failed);
 	assert_int_equal(stats.requests, 0);
 	assert_int_equal(stats.bytes, 0);
@@ -1140,14 +1187,14 @@ static void calls_of_one_batch_keep_off_each_other(void **state)
 
 	(void)state;
 	open_direct(&pair, trusted, OTTE_READ);
-	before = stats_of(pair.requester);
+	before = pair_stats(pair.requester);
 	for (i = 0; i < 2; i++) {
 		callers[i] = (struct caller){ .pair = &pair, .batch = pair.batch, .seed = i * 64 };
 		assert_int_equal(pthread_create(&threads[i], NULL, call_shared, &callers[i]), 0);
 	}
 	for (i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
-	after = stats_of(pair.requester);
+	after = pair_stats(pair.requester);
 	assert_true(directs > 0);
 	assert_int_equal(after.completed - before.completed, callers[0].done + callers[1].done);
 	assert_int_equal(after.failed, before.failed);
@@ -1208,9 +1255,9 @@ static bool retains(struct pair *pair, uint64_t records)
 {
 	unsigned i;
 
-	for (i = 0; i < 5000 && stats_of(pair->source).retained != records; i++)
+	for (i = 0; i < 5000 && pair_stats(pair->source).retained != records; i++)
 		usleep(1000);
-	return stats_of(pair->source).retained == records;
+	return pair_stats(pair->source).retained == records;
 }
 
 /* A peer that lives, has memory mapped, and is not heard of: nobody can say when it will be done with that. */
@@ -1230,8 +1277,8 @@ static void what_a_lost_peer_has_mapped_is_retained_until_it_says_more(void **st
 	shutdown(peer->lane.fd, SHUT_RDWR);
 	pthread_mutex_unlock(&peer->lock);
 	assert_true(retains(&pair, 1));
-	assert_int_equal(stats_of(pair.source).retained_bytes, 1 << 20);
-	assert_int_equal(stats_of(pair.source).loans, 1);
+	assert_int_equal(pair_stats(pair.source).retained_bytes, 1 << 20);
+	assert_int_equal(pair_stats(pair.source).loans, 1);
 	assert_int_equal(otte_region_unregister(&pair.remote, 1, SECOND / 10, NULL), -ETIMEDOUT);
 	/* It is done with it, connects anew and says so. */
 	pthread_mutex_lock(&peer->lock);
@@ -1239,7 +1286,7 @@ static void what_a_lost_peer_has_mapped_is_retained_until_it_says_more(void **st
 	pthread_mutex_unlock(&peer->lock);
 	assert_true(retains(&pair, 0));
 	assert_int_equal(otte_region_unregister(&pair.remote, 1, 10 * SECOND, NULL), 0);
-	assert_int_equal(stats_of(pair.source).loans, 0);
+	assert_int_equal(pair_stats(pair.source).loans, 0);
 	pair_close_requester(&pair);
 	assert_int_equal(otte_mem_release(pair.remote_mem), 0);
 	assert_int_equal(otte_engine_destroy(pair.source), 0);
@@ -1297,7 +1344,7 @@ static void a_grant_that_makes_no_sense_is_not_believed(void **state)
 	for (i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
 		pair_open(&pair, 1 << 20, impatient);
 		assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 4096), 0);
-		bad_frames = stats_of(pair.requester).bad_frames;
+		bad_frames = pair_stats(pair.requester).bad_frames;
 		peer = peer_of(&pair);
 		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
 		pthread_mutex_lock(&peer->lock);
@@ -1316,7 +1363,7 @@ static void a_grant_that_makes_no_sense_is_not_believed(void **state)
 		peer->lane.ready(&peer->lane, 0);
 		assert_int_equal(otte_batch_wait(pair.batch, 20 * SECOND), 0);
 		assert_int_equal(route(&pair), OTTE_TRANSPORT_TCP);
-		assert_int_equal(stats_of(pair.requester).bad_frames, bad_frames + 1);
+		assert_int_equal(pair_stats(pair.requester).bad_frames, bad_frames + 1);
 		/* The source gets its receipt by the next connection. */
 		for (tries = 0; tries < 5000; tries++) {
 			if (!run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 4096))
@@ -1544,7 +1591,7 @@ static void garbage_on_the_socket_harms_nobody(void **state)
 	close(fds[0]);
 	close(fds[1]);
 	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 4096), 0);
-	assert_true(stats_of(pair.source).bad_frames > 0);
+	assert_true(pair_stats(pair.source).bad_frames > 0);
 	/*
 	 * What such a lane was lent and has not returned stays lent: its process, which is this one, lives.
 	 */
@@ -1636,6 +1683,7 @@ int main(void)
 		cmocka_unit_test(a_write_brings_the_exact_range_by_local),
 		cmocka_unit_test(nothing_is_mapped_unless_both_sides_said_so),
 		cmocka_unit_test(a_request_may_name_its_transport),
+		cmocka_unit_test(a_request_that_wants_this_transport_is_told_why_it_has_none),
 		cmocka_unit_test(what_cannot_be_moved_here_is_handed_on),
 		cmocka_unit_test(an_overlapping_write_is_refused_whoever_is_there),
 		cmocka_unit_test(uses_from_before_the_first_grant_are_seen),

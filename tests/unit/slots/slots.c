@@ -701,6 +701,50 @@ static void the_end_of_the_last_above_is_for_those_who_wait_elsewhere(void **sta
 	otte_clock_fake(0);
 }
 
+/* It was queued behind what is under way, and never will be. */
+static void the_last_above_that_is_taken_back_is_its_end_too(void **state)
+{
+	struct otte_queue_entry high[2] = { { .bytes = 10 }, { .bytes = 30 } };
+	struct otte_queue_entry medium = { .bytes = 1, .priority = 1 };
+	struct otte_queue_entry low = { .bytes = 20, .priority = 2 };
+	struct otte_window window, other;
+	struct domain d;
+
+	(void)state;
+	window_init(&window, &d);
+	other = window;
+	otte_clock_fake(600 * NSEC_PER_MSEC); /* a High slot */
+	assert_int_equal(otte_window_push(&window, &high[0]), 0);
+	assert_int_equal(otte_window_push(&window, &high[1]), 0);
+	assert_int_equal(otte_window_push(&other, &low), 0);
+	assert_null(otte_window_next(&other));
+	assert_true(otte_window_remove(&window, &high[0]));
+	assert_false(high[0].last);
+	assert_true(otte_window_remove(&window, &high[1]));
+	assert_true(high[1].last);
+	assert_ptr_equal(otte_window_next(&other), &low);
+	/* Nobody waits for it. */
+	assert_int_equal(otte_window_push(&window, &high[0]), 0);
+	assert_true(otte_window_remove(&window, &high[0]));
+	assert_false(high[0].last);
+	/* Those of its own window have nobody else to tell them. */
+	assert_int_equal(otte_window_push(&window, &high[0]), 0);
+	assert_int_equal(otte_window_push(&window, &medium), 0);
+	assert_true(otte_window_remove(&window, &high[0]));
+	assert_true(high[0].last);
+	assert_true(otte_window_remove(&window, &medium));
+	/* By the clock alone it makes no difference. */
+	otte_window_done(&other, &low);
+	d.slots.load = NULL;
+	d.slots.share = NULL;
+	assert_int_equal(otte_window_push(&window, &high[0]), 0);
+	assert_int_equal(otte_window_push(&other, &low), 0);
+	assert_true(otte_window_remove(&window, &high[0]));
+	assert_false(high[0].last);
+	assert_true(otte_window_remove(&other, &low));
+	otte_clock_fake(0);
+}
+
 /* Those under way only, by the NIC that they went by, whichever the peer has now. */
 static void bytes_under_way_are_told_of_by_nic(void **state)
 {
@@ -920,6 +964,7 @@ int main(void)
 		cmocka_unit_test(by_the_clock_alone_nobody_is_told),
 		cmocka_unit_test(what_was_asked_for_counts_until_it_is_done),
 		cmocka_unit_test(the_end_of_the_last_above_is_for_those_who_wait_elsewhere),
+		cmocka_unit_test(the_last_above_that_is_taken_back_is_its_end_too),
 		cmocka_unit_test(bytes_under_way_are_told_of_by_nic),
 		cmocka_unit_test(a_torn_page_is_never_believed),
 		cmocka_unit_test(bytes_below_high_are_bounded_together),

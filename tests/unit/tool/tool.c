@@ -10,6 +10,7 @@
 #include "../../../tools/otte/args.h"
 #include "../../../tools/otte/lru.h"
 #include "../../../tools/otte/pattern.h"
+#include "../../../tools/otte/routes.h"
 #include "../../../tools/otte/samples.h"
 #include "../../../tools/otte/tool.h"
 
@@ -21,6 +22,27 @@ int complain(int code, const char *format, ...)
 	(void)format;
 	complaints++;
 	return code;
+}
+
+/* ---- Routes ---------------------------------------------------------------------------------- */
+
+static void one_route_is_named_and_several_with_their_bytes(void **state)
+{
+	struct routes routes = { { 0 } };
+	char text[ROUTES_TEXT];
+	json_t *json;
+
+	(void)state;
+	assert_string_equal(routes_text(&routes, text), "none");
+	routes.bytes[OTTE_TRANSPORT_TCP] = 1u << 20;
+	assert_string_equal(routes_text(&routes, text), "tcp");
+	routes.bytes[OTTE_TRANSPORT_LOCAL] = 3u << 20;
+	assert_string_equal(routes_text(&routes, text), "local (3 MiB) and tcp (1 MiB)");
+	json = routes_json(&routes);
+	assert_int_equal(json_object_size(json), 2);
+	assert_int_equal(json_integer_value(json_object_get(json, "tcp")), 1u << 20);
+	assert_int_equal(json_integer_value(json_object_get(json, "local")), 3u << 20);
+	json_decref(json);
 }
 
 /* ---- Arguments ------------------------------------------------------------------------------- */
@@ -221,6 +243,7 @@ int main(void)
 		cmocka_unit_test(quantiles_are_those_of_the_samples),
 		cmocka_unit_test(samples_beyond_the_room_are_a_fair_choice),
 		cmocka_unit_test(the_median_of_an_even_count_is_between_the_two_in_the_middle),
+		cmocka_unit_test(one_route_is_named_and_several_with_their_bytes),
 		cmocka_unit_test(every_changed_byte_is_found),
 		cmocka_unit_test(seeds_differ_in_every_word),
 		cmocka_unit_test(the_least_recently_used_block_goes),

@@ -33,14 +33,6 @@ static bool soon(bool (*holds)(const struct pair *pair), const struct pair *pair
 	return false;
 }
 
-static struct otte_stats stats_of(struct otte_engine *engine)
-{
-	struct otte_stats stats = { .size = sizeof(stats) };
-
-	assert_int_equal(otte_engine_stats(engine, &stats), 0);
-	return stats;
-}
-
 static void always(struct otte_config *config)
 {
 	config->tcp_zerocopy = OTTE_ZEROCOPY_ALWAYS;
@@ -73,13 +65,13 @@ static struct otte_task task_of(struct pair *pair)
 
 static bool idle(const struct pair *pair)
 {
-	return !stats_of(pair->requester).zerocopy_outstanding &&
-	       !stats_of(pair->source).zerocopy_outstanding;
+	return !pair_stats(pair->requester).zerocopy_outstanding &&
+	       !pair_stats(pair->source).zerocopy_outstanding;
 }
 
 static bool written(const struct pair *pair)
 {
-	return stats_of(pair->source).served_requests &&
+	return pair_stats(pair->source).served_requests &&
 	       !memcmp(pair->local_bytes, pair->remote_bytes, MIB);
 }
 
@@ -102,13 +94,14 @@ static void payload_arrives_whole_and_is_counted(void **state)
 		assert_int_equal(pair_run(&pair, OTTE_WRITE, 7, 1, lengths[i]), 0);
 		assert_memory_equal(pair.local_bytes + 7, pair.remote_bytes + 1, lengths[i]);
 		sent += lengths[i] < 65536 ? 0 : lengths[i];
-		assert_int_equal(stats_of(pair.requester).zerocopy_bytes, sent);
-		assert_int_equal(stats_of(pair.source).zerocopy_bytes, sent);
+		assert_int_equal(pair_stats(pair.requester).zerocopy_bytes, sent);
+		assert_int_equal(pair_stats(pair.source).zerocopy_bytes, sent);
 	}
 	assert_true(soon(idle, &pair));
 	/* Within a host the kernel copies in the end. */
-	assert_int_equal(stats_of(pair.source).zerocopy_copied, stats_of(pair.source).zerocopy_sends);
-	assert_int_equal(stats_of(pair.source).zerocopy_refused, 0);
+	assert_int_equal(pair_stats(pair.source).zerocopy_copied,
+			 pair_stats(pair.source).zerocopy_sends);
+	assert_int_equal(pair_stats(pair.source).zerocopy_refused, 0);
 	pair_close(&pair);
 }
 
@@ -120,8 +113,8 @@ static void within_a_host_nothing_is_asked_for_unless_told(void **state)
 	pair_open(&pair, AREA, NULL);
 	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, AREA), 0);
 	assert_int_equal(pair_run(&pair, OTTE_WRITE, 0, 0, AREA), 0);
-	assert_int_equal(stats_of(pair.source).zerocopy_sends, 0);
-	assert_int_equal(stats_of(pair.requester).zerocopy_sends, 0);
+	assert_int_equal(pair_stats(pair.source).zerocopy_sends, 0);
+	assert_int_equal(pair_stats(pair.requester).zerocopy_sends, 0);
 	pair_close(&pair);
 }
 
@@ -138,9 +131,10 @@ static void what_the_kernel_has_no_room_for_is_copied(void **state)
 	assert_int_equal(pair_run(&pair, OTTE_WRITE, 0, 0, AREA), 0);
 	assert_memory_equal(pair.local_bytes, pair.remote_bytes, AREA);
 	fake_refuses = false;
-	assert_true(stats_of(pair.source).zerocopy_refused && stats_of(pair.requester).zerocopy_refused);
-	assert_int_equal(stats_of(pair.source).zerocopy_sends, 0);
-	assert_int_equal(stats_of(pair.requester).zerocopy_sends, 0);
+	assert_true(pair_stats(pair.source).zerocopy_refused &&
+		    pair_stats(pair.requester).zerocopy_refused);
+	assert_int_equal(pair_stats(pair.source).zerocopy_sends, 0);
+	assert_int_equal(pair_stats(pair.requester).zerocopy_sends, 0);
 	pair_close(&pair);
 }
 
@@ -162,7 +156,7 @@ static void a_write_ends_when_its_memory_is_free_not_when_it_is_answered(void **
 	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
 	assert_int_equal(task_of(&pair).code, 0);
 	assert_true(task_of(&pair).locally_drained);
-	assert_int_equal(stats_of(pair.requester).zerocopy_outstanding, 0);
+	assert_int_equal(pair_stats(pair.requester).zerocopy_outstanding, 0);
 	pair_close(&pair);
 }
 
@@ -192,11 +186,11 @@ static void a_cancelled_write_is_told_once_whose_answer_comes_with_its_memory(vo
 	(void)state;
 	open_pair(&pair);
 	for (i = 0; i < 20; i++) {
-		uint64_t served = stats_of(pair.source).served_requests;
+		uint64_t served = pair_stats(pair.source).served_requests;
 
 		fake_silent = true;
 		submit(&pair, OTTE_WRITE, MIB);
-		while (stats_of(pair.source).served_requests == served)
+		while (pair_stats(pair.source).served_requests == served)
 			nanosleep(&(struct timespec){ .tv_nsec = 1 * MS }, NULL);
 		assert_int_equal(otte_batch_cancel(pair.batch), 0);
 		nanosleep(&(struct timespec){ .tv_nsec = 5 * MS }, NULL);
@@ -206,7 +200,7 @@ static void a_cancelled_write_is_told_once_whose_answer_comes_with_its_memory(vo
 		assert_int_equal(task_of(&pair).remote_effect, OTTE_EFFECT_UNKNOWN);
 		assert_true(task_of(&pair).locally_drained);
 	}
-	assert_int_equal(stats_of(pair.requester).failed, i);
+	assert_int_equal(pair_stats(pair.requester).failed, i);
 	pair_close(&pair);
 }
 
@@ -225,7 +219,7 @@ static void a_read_that_was_served_keeps_loan_and_region_until_its_memory_is_fre
 	assert_int_equal(report.loans, 1);
 	assert_int_equal(report.retained, 0);
 	assert_int_equal(otte_region_unregister(&pair.remote, 1, 50 * MS, &pending), -ETIMEDOUT);
-	assert_int_equal(stats_of(pair.source).loans, 1);
+	assert_int_equal(pair_stats(pair.source).loans, 1);
 	fake_withholds = false;
 	assert_int_equal(otte_engine_close(pair.source, OTTE_CLOSE_SOURCE, 10 * SECOND, &report), 0);
 	assert_int_equal(report.loans, 0);
@@ -246,7 +240,7 @@ static void a_request_behind_a_read_waits_for_its_memory(void **state)
 	fake_withholds = false;
 	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
 	assert_int_equal(task_of(&pair).code, 0);
-	assert_int_equal(stats_of(pair.source).refused_requests, 0);
+	assert_int_equal(pair_stats(pair.source).refused_requests, 0);
 	pair_close(&pair);
 }
 
@@ -259,7 +253,7 @@ static void a_request_does_not_wait_for_ever(void **state)
 	fake_withholds = true;
 	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, MIB), 0);
 	assert_int_equal(pair_run(&pair, OTTE_WRITE, 0, 0, 1000), -EBUSY);
-	assert_int_equal(stats_of(pair.source).refused_requests, 1);
+	assert_int_equal(pair_stats(pair.source).refused_requests, 1);
 	/* Nothing is in the way of other ranges, nor of readers. */
 	assert_int_equal(pair_run(&pair, OTTE_WRITE, MIB, MIB, 1000), 0);
 	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 1000), 0);
@@ -315,7 +309,7 @@ static void a_request_waits_for_memory_that_another_peer_has_read(void **state)
 	assert_int_equal(otte_batch_wait(batch, 10 * SECOND), 0);
 	assert_int_equal(otte_batch_task(batch, 0, &task), 0);
 	assert_int_equal(task.code, 0);
-	assert_int_equal(stats_of(pair.source).refused_requests, 0);
+	assert_int_equal(pair_stats(pair.source).refused_requests, 0);
 	assert_int_equal(otte_batch_destroy(batch), 0);
 	assert_int_equal(otte_segment_close(segment), 0);
 	assert_int_equal(otte_region_unregister(&region, 1, SECOND, NULL), 0);
@@ -363,22 +357,22 @@ static void a_real_conflict_is_told_at_once(void **state)
 
 static bool requester_retains(const struct pair *pair)
 {
-	return stats_of(pair->requester).retained;
+	return pair_stats(pair->requester).retained;
 }
 
 static bool source_retains(const struct pair *pair)
 {
-	return stats_of(pair->source).retained;
+	return pair_stats(pair->source).retained;
 }
 
 static bool requester_is_clean(const struct pair *pair)
 {
-	return !stats_of(pair->requester).retained;
+	return !pair_stats(pair->requester).retained;
 }
 
 static bool source_is_clean(const struct pair *pair)
 {
-	return !stats_of(pair->source).retained && !stats_of(pair->source).loans;
+	return !pair_stats(pair->source).retained && !pair_stats(pair->source).loans;
 }
 
 static void a_write_whose_memory_is_not_proven_free_ends_unquiesced_and_retains_it(void **state)
@@ -464,8 +458,8 @@ static void a_write_that_nobody_takes_ends_with_its_deadline_once_the_kernel_has
 	assert_int_equal(task_of(&pair).code, -ETIMEDOUT);
 	assert_int_equal(task_of(&pair).remote_effect, OTTE_EFFECT_UNKNOWN);
 	assert_true(task_of(&pair).locally_drained);
-	assert_int_equal(stats_of(pair.requester).retained, 0);
-	assert_int_equal(stats_of(pair.requester).zerocopy_outstanding, 0);
+	assert_int_equal(pair_stats(pair.requester).retained, 0);
+	assert_int_equal(pair_stats(pair.requester).zerocopy_outstanding, 0);
 	pair_close(&pair);
 }
 
@@ -505,7 +499,7 @@ static void a_write_that_cannot_be_retained_does_not_end(void **state)
 	assert_true(soon(written, &pair));
 	pair_close_source(&pair);
 	assert_int_equal(otte_batch_wait(pair.batch, 2500 * MS), -ETIMEDOUT);
-	assert_int_equal(stats_of(pair.requester).retained, 0);
+	assert_int_equal(pair_stats(pair.requester).retained, 0);
 	fake_withholds = false;
 	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
 	/* The receipt may have come before the connection was lost. */
