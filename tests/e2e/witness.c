@@ -8,9 +8,13 @@
 
 #include <jansson.h>
 
+#include "base/uses.h"
 #include "process.h"
 
 #define USAGE "/sys/class/misc/otte/usage/"
+#define PAGE 4096u
+/* The table of uses of memory that is borrowed: a region beside it, lent with it. */
+#define TABLE ((sizeof(struct otte_uses) + PAGE - 1) / PAGE * PAGE)
 
 /* ---- The log ---- */
 
@@ -131,19 +135,20 @@ static uint64_t usage(const char *resource)
 
 /* ---- Both ---- */
 
-static bool usage_agrees(const struct witness *witness)
+static bool usage_agrees(const struct witness *witness, unsigned tables)
 {
 	const unsigned count = witness->count, lent = loans(witness);
+	const uint64_t bytes = count * witness->bytes + tables * TABLE;
 	const struct {
 		const char *resource;
 		uint64_t expected;
 	} all[] = {
 		{ "clients", count },
-		{ "regions", count },
-		{ "registered_bytes", count * witness->bytes },
-		{ "pinned_bytes", witness->borrowed ? count * witness->bytes : 0 },
-		{ "loans", lent },
-		{ "lent_bytes", lent * witness->bytes },
+		{ "regions", count + tables },
+		{ "registered_bytes", bytes },
+		{ "pinned_bytes", witness->borrowed ? bytes : 0 },
+		{ "loans", witness->borrowed ? 2 * lent : lent },
+		{ "lent_bytes", lent * (witness->bytes + (witness->borrowed ? TABLE : 0)) },
 		{ "retained_bytes", witness_records(witness) * witness->bytes },
 		{ "holds", 0 },
 	};
@@ -172,6 +177,22 @@ static json_t *only(json_t *rows, const char *name, long long value)
 	return found;
 }
 
+/* Takes the one table that `owner` has out of `regions`; whether its loans are those of what it is for. */
+static bool table_agrees(const struct witness_entry *entry, json_t *regions, long long owner)
+{
+	json_t *row;
+	size_t i;
+
+	json_array_foreach(regions, i, row)
+		if (number(row, "owner") == owner && number(row, "bytes") == (long long)TABLE) {
+			bool same = number(row, "exposed") == entry->loans && says(row, "state", "live");
+
+			json_array_remove(regions, i);
+			return same;
+		}
+	return !entry->loans;
+}
+
 /* Of one process: its client, its region, and if it died of it the record. */
 static bool entry_agrees(const struct witness *witness, const struct witness_entry *entry,
 			 json_t *clients, json_t *regions, json_t *records)
@@ -190,6 +211,8 @@ static bool entry_agrees(const struct witness *witness, const struct witness_ent
 			return false;
 		owner = number(client, "id");
 	}
+	if (witness->borrowed && !table_agrees(entry, regions, owner))
+		return false;
 	region = only(regions, "owner", owner);
 	return region && says(region, "state", entry->dead ? "retained" : "live") &&
 	       number(region, "exposed") == entry->loans &&
@@ -200,8 +223,8 @@ static bool entry_agrees(const struct witness *witness, const struct witness_ent
 static bool agrees(const struct witness *witness)
 {
 	json_t *records = ask("retained"), *clients, *regions;
+	unsigned i, tables;
 	bool same;
-	unsigned i;
 
 	/* Until what was borrowed is back. */
 	MUST(json_array_size(records) <= witness_records(witness) || witness->borrowed,
@@ -209,10 +232,13 @@ static bool agrees(const struct witness *witness)
 	     witness_records(witness), json_dumps(records, JSON_COMPACT));
 	clients = ask("clients");
 	regions = ask("regions");
+	tables = witness->borrowed ? (unsigned)json_array_size(regions) - witness->count : 0;
 	same = json_array_size(records) == witness_records(witness) &&
-	       json_array_size(regions) == witness->count && usage_agrees(witness);
+	       json_array_size(regions) == witness->count + tables && usage_agrees(witness, tables);
 	for (i = 0; same && i < witness->count; i++)
 		same = entry_agrees(witness, &witness->entries[i], clients, regions, records);
+	/* Every table was of one of them. */
+	same = same && json_array_size(regions) == witness->count;
 	json_decref(records);
 	json_decref(clients);
 	json_decref(regions);
