@@ -493,8 +493,8 @@ static void the_cancelled_end_of_what_was_above_wakes_too(void **state)
 	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
 	let_pass(&pair);
 	assert_int_equal(post_count, 1);
-	assert_int_equal(stats_of(pair.requester).waiting_high, 1);
-	assert_int_equal(stats_of(pair.requester).waiting_low, 1);
+	assert_int_equal(pair_stats(pair.requester).waiting_high, 1);
+	assert_int_equal(pair_stats(pair.requester).waiting_low, 1);
 	assert_int_equal(otte_batch_cancel(above), 0);
 	for (i = 0; i < 500 && task_of(pair.batch, 1).state != OTTE_TASK_COMPLETED; i++)
 		let_pass(&pair);
