@@ -425,13 +425,31 @@ static void a_look_asked_for_while_the_timer_fires_is_in_time(void **state)
 	close_pair(&pair);
 }
 
+/* For another peer of the same engine. */
+static void submit_low_to(const struct pair *pair, struct otte_segment *segment,
+			  const struct pair *other, unsigned place)
+{
+	struct otte_request request = request_of(pair, OTTE_READ, LOW, place);
+
+	request.segment = segment;
+	request.remote_region = otte_region_id(other->remote);
+	assert_int_equal(otte_batch_submit(pair->batch, &request, 1), 0);
+}
+
+static void let_complete(const struct pair *pair, uint32_t index)
+{
+	unsigned i;
+
+	for (i = 0; i < 500 && task_of(pair->batch, index).state != OTTE_TASK_COMPLETED; i++)
+		let_pass(pair);
+	assert_int_equal(task_of(pair->batch, index).state, OTTE_TASK_COMPLETED);
+}
+
 /* Of the same engine, for another peer; on a clock that never comes to the slot that it waits for. */
 static void the_end_of_what_was_above_wakes_who_waits_for_another_peer(void **state)
 {
-	struct otte_request request;
 	struct otte_segment *segment;
 	struct pair pair, other;
-	unsigned i;
 
 	(void)state;
 	pair_open(&other, SIZE, ungated);
@@ -443,18 +461,13 @@ static void the_end_of_what_was_above_wakes_who_waits_for_another_peer(void **st
 	to_slot(0, 0);
 	hold_posts = true;
 	submit(&pair, OTTE_READ, HIGH, 0);
-	request = request_of(&pair, OTTE_READ, LOW, 1);
-	request.segment = segment;
-	request.remote_region = otte_region_id(other.remote);
-	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
+	submit_low_to(&pair, segment, &other, 1);
 	let_pass(&pair);
 	assert_int_equal(post_count, 1);
 	assert_int_equal(pair_stats(pair.requester).waiting_low, 1);
 	hold_posts = false;
 	start_held(&pair, false);
-	for (i = 0; i < 500 && task_of(pair.batch, 1).state != OTTE_TASK_COMPLETED; i++)
-		let_pass(&pair);
-	assert_int_equal(task_of(pair.batch, 1).state, OTTE_TASK_COMPLETED);
+	let_complete(&pair, 1);
 	assert_int_equal(post_count, 2);
 	otte_clock_fake(0);
 	assert_int_equal(otte_batch_reset(pair.batch), 0);
@@ -470,7 +483,6 @@ static void the_cancelled_end_of_what_was_above_wakes_too(void **state)
 	struct otte_request request;
 	struct otte_batch *above;
 	struct pair pair, other;
-	unsigned i;
 
 	(void)state;
 	pair_open(&other, SIZE, ungated);
@@ -487,18 +499,13 @@ static void the_cancelled_end_of_what_was_above_wakes_too(void **state)
 	assert_non_null(atomic_load(&held));
 	request = request_of(&pair, OTTE_READ, HIGH, 1);
 	assert_int_equal(otte_batch_submit(above, &request, 1), 0);
-	request = request_of(&pair, OTTE_READ, LOW, 2);
-	request.segment = segment;
-	request.remote_region = otte_region_id(other.remote);
-	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
+	submit_low_to(&pair, segment, &other, 2);
 	let_pass(&pair);
 	assert_int_equal(post_count, 1);
 	assert_int_equal(pair_stats(pair.requester).waiting_high, 1);
 	assert_int_equal(pair_stats(pair.requester).waiting_low, 1);
 	assert_int_equal(otte_batch_cancel(above), 0);
-	for (i = 0; i < 500 && task_of(pair.batch, 1).state != OTTE_TASK_COMPLETED; i++)
-		let_pass(&pair);
-	assert_int_equal(task_of(pair.batch, 1).state, OTTE_TASK_COMPLETED);
+	let_complete(&pair, 1);
 	otte_clock_fake(0);
 	start_held(&pair, false);
 	assert_int_equal(otte_batch_wait(pair.batch, -1), 0);
