@@ -53,6 +53,7 @@ struct source_peer {
 	struct standing *loans;
 	struct standing *last; /* of them: the one that was last asked for, or NULL */
 	uint64_t busy; /* uses that are not retained, and grants */
+	uint32_t grants; /* until they are over, retained ones too; up to local.maps */
 	struct otte_source_counts counts;
 	struct otte_source_use *spares;
 	unsigned spare_count;
@@ -800,6 +801,26 @@ free_grant:
 	return ret;
 }
 
+/* Before anything is done for it, so that nobody has work done, or loans charged, beyond that. */
+static int count_grant(struct source_peer *peer)
+{
+	uint32_t max = peer->engine->config.local_maps;
+	bool full;
+
+	pthread_mutex_lock(&peer->lock);
+	full = peer->grants >= max;
+	peer->grants += !full;
+	pthread_mutex_unlock(&peer->lock);
+	return full ? otte_fail(-EDQUOT, "a peer is lent %u regions (local.maps) already", max) : 0;
+}
+
+static void uncount_grant(struct source_peer *peer)
+{
+	pthread_mutex_lock(&peer->lock);
+	peer->grants--;
+	pthread_mutex_unlock(&peer->lock);
+}
+
 int otte_source_grant(void *arg, uint64_t id, uint8_t op, bool mapped, bool by_module, uint32_t owner,
 		      struct otte_source_lent *lent)
 {
@@ -807,12 +828,21 @@ int otte_source_grant(void *arg, uint64_t id, uint8_t op, bool mapped, bool by_m
 	struct otte_region *region;
 	int ret;
 
-	ret = otte_region_use_id(peer->engine, id, &region);
+	ret = count_grant(peer);
 	if (ret)
 		return ret;
+	ret = otte_region_use_id(peer->engine, id, &region);
+	if (ret)
+		goto uncount;
 	ret = grant_region(peer, region, op, mapped, by_module, owner, lent);
 	if (ret)
-		otte_region_unuse(region);
+		goto unuse;
+	return 0;
+
+unuse:
+	otte_region_unuse(region);
+uncount:
+	uncount_grant(peer);
 	return ret;
 }
 
@@ -888,6 +918,7 @@ void otte_source_give_back(struct otte_source_grant *grant, bool returned)
 		engine->ledger->ops->hold_drop(engine->client, grant->hold);
 	else
 		peer->busy--;
+	peer->grants--;
 	pthread_mutex_unlock(&peer->lock);
 	if (ret)
 		otte_log(OTTE_LOG_ERROR, "loan %lu cannot be settled: %s", (unsigned long)grant->loan,

@@ -373,7 +373,8 @@ static void lane_ready(struct otte_watch *watch, uint32_t events)
 	if (lane->state >= LANE_DYING)
 		return;
 	pthread_mutex_lock(&lane->lock);
-	for (messages = 0; messages < ROUND_MESSAGES && ret == 1; messages++) {
+	/* What is asked for after all was returned is not to find earlier lanes' still counted. */
+	for (messages = 0; messages < ROUND_MESSAGES && ret == 1 && !lane->returned_all; messages++) {
 		ret = local_hear(watch->fd, lane->framed ? &lane->stream : NULL, &message, fds);
 		for (i = 0; i < LOCAL_FDS; i++)
 			if (fds[i] >= 0)

@@ -808,6 +808,116 @@ static int forge_lane(struct pair *pair, struct otte_frame *answer)
 	return fd;
 }
 
+#define SAID (OTTE_FRAME_HEADER + OTTE_LEND_BYTES)
+
+static uint8_t *encode_lend(uint8_t *at, const struct otte_lend *lend)
+{
+	const struct otte_frame header = { .type = OTTE_FRAME_LEND, .length = OTTE_LEND_BYTES };
+
+	otte_frame_encode(&header, at);
+	otte_lend_encode(lend, at + OTTE_FRAME_HEADER, OTTE_LEND_BYTES);
+	return at + SAID;
+}
+
+/*
+ * Asks for the pair's region over a forged lane, where all was given back before that in the same breath; the status of
+ * the answer.
+ */
+static int ask_after(const struct pair *pair, int fd, bool returned)
+{
+	const struct otte_lend give_back = { .type = OTTE_LEND_RETURN };
+	struct otte_lend lend = { .type = OTTE_LEND_ASK, .region = otte_region_id(pair->remote) };
+	uint8_t bytes[2 * SAID], *end = bytes;
+
+	if (returned)
+		end = encode_lend(end, &give_back);
+	end = encode_lend(end, &lend);
+	assert_int_equal(send(fd, bytes, (size_t)(end - bytes), MSG_NOSIGNAL), end - bytes);
+	assert_int_equal(recv(fd, bytes, SAID, MSG_WAITALL), SAID);
+	assert_int_equal(otte_lend_decode(bytes + OTTE_FRAME_HEADER, OTTE_LEND_BYTES, &lend), 0);
+	assert_int_equal(lend.type, OTTE_LEND_GRANT);
+	return lend.status;
+}
+
+static int ask(const struct pair *pair, int fd)
+{
+	return ask_after(pair, fd, false);
+}
+
+static void few_at_a_time(struct otte_config *config)
+{
+	copies(config);
+	config->local_maps = 3;
+}
+
+static int run_local(struct pair *pair)
+{
+	struct otte_request request = pair_request(pair, OTTE_READ, 0, 0, 4096);
+
+	request.transport = OTTE_TRANSPORT_LOCAL;
+	assert_int_equal(otte_batch_reset(pair->batch), 0);
+	otte_batch_run(pair->batch, &request, 1, 10 * SECOND);
+	return last_task(pair).code;
+}
+
+/* It is told so, and has all else over TCP; others are lent as ever, also while it goes on asking. */
+static void what_one_peer_is_lent_is_bounded_and_no_other_peers_loss(void **state)
+{
+	struct otte_frame answer;
+	struct pair pair, other;
+	unsigned i;
+	int fd;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, few_at_a_time);
+	pair_join(&other, &pair, few_at_a_time);
+	fd = forge_lane(&pair, &answer);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(ask(&pair, fd), 0);
+	for (i = 0; i < 300; i++) {
+		assert_int_equal(ask(&pair, fd), -EDQUOT);
+		assert_int_equal(pair_run(&other, OTTE_READ, 0, 0, 4096), 0);
+		assert_int_equal(route(&other), OTTE_TRANSPORT_LOCAL);
+	}
+	assert_int_equal(loans(&pair), 4);
+	assert_int_equal(module_tables(), 4);
+	/* Of the same session. */
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(route(&pair), OTTE_TRANSPORT_TCP);
+	assert_int_equal(run_local(&pair), -EDQUOT);
+	close(fd);
+	/* The other's, and TCP's. */
+	assert_true(settles(&pair, 2));
+	/* A refusal is believed for a second. */
+	for (i = 0; i < 3000 && run_local(&pair); i++)
+		usleep(1000);
+	assert_int_equal(last_task(&pair).code, 0);
+	pair_close_requester(&other);
+	pair_close(&pair);
+}
+
+/* Over a lane that it lost, too. */
+static void what_a_peer_gave_back_counts_no_more_when_it_asks_next(void **state)
+{
+	struct otte_frame answer;
+	struct pair pair;
+	int i, fd;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, few_at_a_time);
+	fd = forge_lane(&pair, &answer);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(ask(&pair, fd), 0);
+	close(fd);
+	fd = forge_lane(&pair, &answer);
+	assert_int_equal(ask_after(&pair, fd, true), 0);
+	assert_int_equal(loans(&pair), 1);
+	close(fd);
+	pair_close(&pair);
+}
+
 /* Frames of random bytes, nearly right ones, and ones that are cut off. */
 static void garbage_on_a_lane_harms_nobody(void **state)
 {
@@ -910,6 +1020,8 @@ int main(void)
 		cmocka_unit_test(another_user_is_lent_copies_alone),
 		cmocka_unit_test(a_mark_of_another_user_ends_with_its_loan),
 		cmocka_unit_test(users_are_lent_nothing_that_conflicts),
+		cmocka_unit_test(what_one_peer_is_lent_is_bounded_and_no_other_peers_loss),
+		cmocka_unit_test(what_a_peer_gave_back_counts_no_more_when_it_asks_next),
 		cmocka_unit_test(garbage_on_a_lane_harms_nobody),
 		cmocka_unit_test(without_lanes_for_loans_it_goes_over_tcp),
 	};
