@@ -15,6 +15,7 @@
 #include "engine/engine.h"
 #include "engine/segment.h"
 #include "module.h"
+#include "transport/local/local.h"
 #include "transport/tcp/tcp.h"
 #include "unit/engine/pair.h"
 
@@ -390,6 +391,39 @@ static void a_read_that_has_begun_goes_on_without_its_peer(void **state)
 			pair_close(&pair);
 		}
 	}
+}
+
+/* Until it is known. */
+static void lose_for_good(struct pair *pair)
+{
+	const struct otte_transport_peer *base = pair->segment->peer->transport;
+	const struct local_peer *peer = container_of(base, struct local_peer, base);
+
+	lose(pair);
+	while (peer->state != LOCAL_DOWN)
+		usleep(1000);
+}
+
+/* An administrator may take it away, and who touches it then ends. */
+static void a_mapping_is_not_touched_once_its_peer_is_lost(void **state)
+{
+	struct otte_task task;
+	struct moment moment;
+	struct pair pair;
+
+	(void)state;
+	moment = (struct moment){ &pair, 0, lose_for_good, false };
+	module_reset();
+	pair_open(&pair, BYTES, maps);
+	while (script.mapped < 1)
+		assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
+	task = run_with(&pair, &moment, OTTE_READ);
+	assert_int_equal(task.code, 0);
+	assert_int_equal(task.transport, OTTE_TRANSPORT_LOCAL);
+	assert_memory_equal(pair.local_bytes, pair.remote_bytes, BYTES);
+	/* All but the step within which it was lost. */
+	assert_int_equal(script.copied, (BYTES - MIB_) / PIECE);
+	pair_close(&pair);
 }
 
 static void a_write_that_has_begun_ends_with_its_peer(void **state)
@@ -1007,6 +1041,7 @@ int main(void)
 		cmocka_unit_test(what_its_owner_unmapped_is_stale),
 		cmocka_unit_test(what_may_be_other_pages_is_asked_for_back),
 		cmocka_unit_test(a_read_that_has_begun_goes_on_without_its_peer),
+		cmocka_unit_test(a_mapping_is_not_touched_once_its_peer_is_lost),
 		cmocka_unit_test(a_write_that_has_begun_ends_with_its_peer),
 		cmocka_unit_test(what_does_not_come_back_is_revoked_and_waited_for),
 		cmocka_unit_test(what_cannot_be_had_back_is_retained),
