@@ -532,6 +532,32 @@ static void what_cannot_be_had_back_is_retained(void **state)
 	pair_close_source(&pair);
 }
 
+static bool fail_mapped(const char *call)
+{
+	return !strcmp(call, "loan_settle, mapped");
+}
+
+/* Nobody but its borrower can end what is mapped: so it stays, and is told, until that has ended. */
+static void a_mapping_that_is_not_settled_is_retained_until_its_borrower_ends(void **state)
+{
+	struct otte_close_report report = { .size = sizeof(report) };
+	struct pair pair;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, maps);
+	while (script.mapped < 1)
+		assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
+	script.fails = fail_mapped;
+	assert_int_equal(otte_engine_close(pair.source, OTTE_CLOSE_SOURCE, 10 * SECOND, &report), -EUCLEAN);
+	assert_int_equal(report.retained, 1);
+	assert_int_equal(report.retained_bytes, BYTES);
+	assert_int_equal(loans(&pair), 1);
+	pair_close_requester(&pair);
+	assert_true(settles(&pair, 0));
+	pair_close_source(&pair);
+}
+
 /* ---- Uses that nobody ends ---- */
 
 static bool can_begin(struct pair *pair, int *use)
@@ -1045,6 +1071,7 @@ int main(void)
 		cmocka_unit_test(a_write_that_has_begun_ends_with_its_peer),
 		cmocka_unit_test(what_does_not_come_back_is_revoked_and_waited_for),
 		cmocka_unit_test(what_cannot_be_had_back_is_retained),
+		cmocka_unit_test(a_mapping_that_is_not_settled_is_retained_until_its_borrower_ends),
 		cmocka_unit_test(a_use_that_stands_still_is_freed_once_its_loan_is_revoked),
 		cmocka_unit_test(a_use_that_is_slow_is_left_alone),
 		cmocka_unit_test(what_is_mapped_is_bounded),
