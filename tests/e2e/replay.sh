@@ -89,6 +89,21 @@ test_what_is_made_up_depends_on_the_seed_alone() {
     exits 0 "$OTTE" replay --generate 100 --seed 5 --block-bytes 4K --json
 }
 
+test_a_trace_that_does_not_fit_on_the_disk_is_named_and_not_left() {
+    [ "$(id -u)" -eq 0 ] || fail "needs root to mount a small tmpfs"
+    mkdir "$scratch/mount"
+    mount -t tmpfs -o size=1m none "$scratch/mount" || fail "cannot mount a tmpfs"
+    exits 5 "$OTTE" replay --generate 20000 --write "$scratch/mount/trace"
+    says "$scratch/mount/trace: No space left"
+    [ -z "$(ls -A "$scratch/mount")" ] || fail "left behind: $(ls -A "$scratch/mount")"
+    # Only a file of that name is removed.
+    ln -s "$scratch/mount/file" "$scratch/mount/link"
+    exits 5 "$OTTE" replay --generate 20000 --write "$scratch/mount/link"
+    [ -L "$scratch/mount/link" ] || fail "the link is gone"
+    [ -e /dev/full ] && exits 5 "$OTTE" replay --generate 100 --write /dev/full && says /dev/full
+    [ -c /dev/full ] || fail "the device is gone"
+}
+
 test_time_follows_the_trace() {
     printf '{"timestamp": %s, "input_length": 1, "output_length": 1, "hash_ids": [%s]}\n' \
         1000 1 101000 2 >"$scratch/trace"
