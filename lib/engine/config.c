@@ -25,6 +25,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/line.h"
 #include "base/log.h"
 #include "base/read.h"
 #include "base/util.h"
@@ -211,16 +212,6 @@ static int is_group(const char *name)
 	return 0;
 }
 
-/* What came from outside stands in texts of one line: make control characters visible as '?'. */
-static void printable(char *to, size_t size, const char *from)
-{
-	size_t i;
-
-	for (i = 0; i + 1 < size && from[i]; i++)
-		to[i] = iscntrl((unsigned char)from[i]) ? '?' : from[i];
-	to[i] = 0;
-}
-
 /* ---- Values ---------------------------------------------------------------------------------- */
 
 static uint64_t scale_of(const struct otte_config_key *key)
@@ -297,7 +288,7 @@ static int refuse_word(const struct otte_config_key *key, const char *value)
 	for (i = 0; key->words[i] && used < sizeof(list); i++)
 		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "",
 					 key->words[i]);
-	printable(shown, sizeof(shown), value);
+	otte_line_escape(shown, sizeof(shown), value);
 	return otte_fail(-EINVAL, "%s: '%s' is none of %s", key->key, shown, list);
 }
 
@@ -559,7 +550,7 @@ static int unknown_key(const char *name)
 {
 	char shown[KEY_MAX];
 
-	printable(shown, sizeof(shown), name);
+	otte_line_escape(shown, sizeof(shown), name);
 	if (find_key(shown))
 		return otte_fail(-EINVAL,
 				 "%s: unknown key; a dot stands for an object in an object", shown);
@@ -607,7 +598,7 @@ static int parse_json(const char *text, size_t length, json_t **root)
 	if (!*root) {
 		if (errno == ENOMEM)
 			return otte_fail(-ENOMEM, "config: no memory for its JSON");
-		printable(shown, sizeof(shown), error.text);
+		otte_line_escape(shown, sizeof(shown), error.text);
 		return otte_fail(-EINVAL, "line %d column %d: %s", error.line, error.column, shown);
 	}
 	if (json_is_object(*root))
@@ -660,7 +651,7 @@ static int read_file(const char *path, char **text, size_t *length)
 	ssize_t got;
 	int fd;
 
-	printable(shown, sizeof(shown), path);
+	otte_line_escape(shown, sizeof(shown), path);
 	*text = malloc(JSON_MAX + 1);
 	if (!*text)
 		return otte_fail(-ENOMEM, "%s: no memory to read it", shown);
@@ -692,7 +683,7 @@ static int overlay_file(struct otte_config *whole, const char *path)
 		return rc;
 	rc = overlay_json(whole, text, length);
 	free(text);
-	printable(shown, sizeof(shown), path);
+	otte_line_escape(shown, sizeof(shown), path);
 	return rc ? otte_fail_within(rc, "%s: ", shown) : 0;
 }
 
@@ -720,7 +711,7 @@ static int set_variable_number(struct otte_config *config, const struct otte_con
 	char shown[40], range[RANGE_TEXT], *end;
 	uint64_t number;
 
-	printable(shown, sizeof(shown), value);
+	otte_line_escape(shown, sizeof(shown), value);
 	if (!*value || strspn(value, "0123456789") != strlen(value))
 		return otte_fail(-EINVAL,
 				 "%s: '%s' is not an integer, allowed are %s", key->key, shown,
@@ -745,7 +736,7 @@ static int set_variable_switch(struct otte_config *config, const struct otte_con
 		put_number(config, key, 0);
 		return 0;
 	}
-	printable(shown, sizeof(shown), value);
+	otte_line_escape(shown, sizeof(shown), value);
 	return otte_fail(-EINVAL, "%s: '%s' is none of true, false, 1, 0", key->key, shown);
 }
 
@@ -796,7 +787,7 @@ static int is_variable(const char *entry, size_t length)
 
 static void warn_unknown_variables(void)
 {
-	char shown[KEY_MAX];
+	char name[KEY_MAX], shown[KEY_MAX];
 	size_t length;
 	char **entry;
 
@@ -804,7 +795,8 @@ static void warn_unknown_variables(void)
 		length = strcspn(*entry, "=");
 		if (strncmp(*entry, "OTTE_", 5) || is_variable(*entry, length))
 			continue;
-		printable(shown, min_u64(sizeof(shown), length + 1), *entry);
+		snprintf(name, min_u64(sizeof(name), length + 1), "%s", *entry);
+		otte_line_escape(shown, sizeof(shown), name);
 		otte_log(OTTE_LOG_WARNING, "config: %s names no key, ignored", shown);
 	}
 }
