@@ -146,7 +146,7 @@ is_interrupted() {
 tells_what_was_followed() {
     local count hits uses blocks
     count=$(jq '.requests' "$scratch/out")
-    [ "$count" -gt 0 ] && [ "$count" -lt 5000 ] || fail "of $count requests"
+    [[ $count -gt 0 && $count -lt 5000 ]] || fail "of $count requests"
     says "interrupted at request $count of"
     head -n "$count" "$scratch/trace" >"$scratch/followed"
     read -r hits uses < <(expected_hits "$scratch/followed" 100)
