@@ -14,6 +14,7 @@
 
 #include "engine/engine.h"
 #include "engine/segment.h"
+#include "engine/source.h"
 #include "module.h"
 #include "transport/local/local.h"
 #include "transport/tcp/tcp.h"
@@ -1046,6 +1047,54 @@ static void forged_uses_of_the_lender_do_not_outlive_their_forger(void **state)
 	pair_close(&pair);
 }
 
+/* A source that was started anew is another client; the module keeps a place for each that is welcome. */
+static void who_was_a_peer_is_not_welcome_for_ever(void **state)
+{
+	struct local_peer *peer;
+	struct pair pair;
+	int i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	peer = (struct local_peer *)pair.segment->peer->transport;
+	pthread_mutex_lock(&peer->lock);
+	peer->lender = 4711; /* in its former life */
+	pthread_mutex_unlock(&peer->lock);
+	lose(&pair);
+	for (i = 0; i < 100 && peer->lender == 4711; i++)
+		usleep(100000);
+	assert_int_not_equal(peer->lender, 4711);
+	assert_int_equal(script.unwelcome, 4711);
+	pair_close(&pair);
+}
+
+/* Events were lost, of others. */
+static void what_is_on_offer_is_not_withdrawn_by_a_look(void **state)
+{
+	const struct otte_event missed = { .kind = OTTE_EVENT_MISSED, .missed = 1 };
+	struct otte_borrowed borrowed;
+	struct otte_frame answer;
+	struct otte_lend lend;
+	struct pair pair;
+	int fd;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	fd = forge_lane(&pair, &answer);
+	ask_for(fd, otte_region_id(pair.remote), OTTE_READ);
+	lend = answer_of(fd);
+	assert_int_equal(lend.status, 0);
+	otte_source_told(pair.source, &missed);
+	assert_int_equal(pair.requester->ledger->ops->loan_borrow(pair.requester->client, lend.uses,
+								  pair.source->ledger->ops->client_id(pair.source->client),
+								  &borrowed), 0);
+	close(fd);
+	pair_close(&pair);
+}
+
 static int over_a_socket(void **state)
 {
 	(void)state;
@@ -1094,6 +1143,8 @@ int main(void)
 		cmocka_unit_test(a_lane_without_its_session_ends),
 		cmocka_unit_test(one_peer_is_not_lent_all_that_there_is),
 		cmocka_unit_test(forged_uses_of_the_lender_do_not_outlive_their_forger),
+		cmocka_unit_test(who_was_a_peer_is_not_welcome_for_ever),
+		cmocka_unit_test(what_is_on_offer_is_not_withdrawn_by_a_look),
 	};
 
 	if (getenv("OTTE_PROOFS"))

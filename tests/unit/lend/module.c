@@ -266,8 +266,8 @@ static int loan_copy(struct otte_ledger_client *borrower, uint64_t id, uint64_t 
 static int welcome(struct otte_ledger_client *client, uint64_t lender, bool is_welcome)
 {
 	(void)client;
-	(void)lender;
-	(void)is_welcome;
+	if (!is_welcome)
+		atomic_store(&script.unwelcome, lender);
 	return 0;
 }
 
