@@ -713,28 +713,31 @@ static int offer_uses(struct otte_source_grant *grant, uint32_t owner)
 	return 0;
 }
 
-/* Both, or none. `owner` 0: the table is no loan. */
+/* Without it the end is asked for. */
+static void await_grant(struct otte_source_grant *grant)
+{
+	grant->awaited = await_end(grant->peer->engine, grant->loan);
+	if (!grant->awaited)
+		return;
+	grant->awaited->grant = grant;
+	grant->awaited->client = grant->peer->client;
+}
+
+/*
+ * Both, or none. `owner` 0: the table is no loan. Whoever guesses its id can take a loan before it is granted, so the
+ * one of the memory comes last: once it is on offer nothing can fail, and a grant sees to its end.
+ */
 static int offer_all(struct otte_source_grant *grant, uint8_t op, uint32_t owner)
 {
-	struct source_peer *peer = grant->peer;
-	struct otte_engine *engine = peer->engine;
-	int ret;
+	int ret = owner ? offer_uses(grant, owner) : 0;
 
-	ret = offer(peer, grant->region, op, grant->mapped, &grant->loan);
-	if (ret || !owner)
+	if (ret)
 		return ret;
-	grant->awaited = await_end(engine, grant->loan);
-	if (grant->awaited) {
-		grant->awaited->grant = grant;
-		grant->awaited->client = peer->client;
-		ret = offer_uses(grant, owner);
-	} else {
-		ret = otte_fail(-ENOMEM, "no memory for a loan");
-	}
-	if (ret) {
-		stop_awaiting(grant);
-		engine->ledger->ops->loan_withdraw(engine->client, grant->loan);
-	}
+	ret = offer(grant->peer, grant->region, op, grant->mapped, &grant->loan);
+	if (ret)
+		take_uses_back(grant);
+	else if (owner)
+		await_grant(grant);
 	return ret;
 }
 

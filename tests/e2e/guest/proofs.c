@@ -13,7 +13,6 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include <pthread.h>
 #include <sys/socket.h>
 
 #include "engine/engine.h"
@@ -151,8 +150,6 @@ static void releasing_a_table_ends_nobody_who_copies(void **state)
 
 /* ---- A borrower that takes what is on offer before it is told ---- */
 
-#define TABLES 264
-
 static int forge_lane(struct side *side)
 {
 	struct otte_control_client *control = &side->segment->peer->control;
@@ -192,11 +189,6 @@ static struct otte_lend ask_op(int fd, uint64_t region, uint16_t op)
 	assert_int_equal(recv(fd, bytes, sizeof(bytes), MSG_WAITALL), sizeof(bytes));
 	assert_int_equal(otte_lend_decode(bytes + OTTE_FRAME_HEADER, OTTE_LEND_BYTES, &answer), 0);
 	return answer;
-}
-
-static struct otte_lend ask(int fd, uint64_t region)
-{
-	return ask_op(fd, region, OTTE_WRITE);
 }
 
 /* It says that it gave a mapping back, and keeps it; the lender dies; then it is gone after all, as the module saw. */
@@ -242,74 +234,6 @@ static void what_the_module_has_settled_is_retained_no_longer(void **state)
 	assert_int_equal(usage("retained_bytes"), 0);
 }
 
-static _Atomic uint64_t next_loan, taken;
-static _Atomic bool enough;
-static int thief_fd;
-
-/* Ids are given one after the other. */
-static void *take(void *arg)
-{
-	struct otte_module_accepted accepted;
-	uint64_t id;
-
-	(void)arg;
-	while (!enough) {
-		id = next_loan;
-		if (id && !otte_module_loan_accept(thief_fd, id, &accepted)) {
-			taken = id;
-			next_loan = 0;
-		}
-	}
-	return NULL;
-}
-
-static void what_is_unregistered_is_reached_by_nobody(void **state)
-{
-	struct otte_ledger_client *client;
-	struct otte_module_accepted accepted;
-	uint64_t id, done = 0, last = 0;
-	struct side source, side;
-	uint8_t byte = 0x66;
-	struct otte_lend lend;
-	pthread_t thread;
-	void *map;
-	int fd, i;
-
-	(void)state;
-	OK(side_open(&source, LENDS, -1, BYTES));
-	OK(side_open(&side, COPIES, -1, BYTES));
-	OK(side_connect(&side, source.address, OTTE_EPOCH_ANY, otte_region_id(source.region)));
-	client = side.engine->client;
-	id = otte_region_id(source.region);
-	thief_fd = ((struct kernel_client *)client)->fd;
-	assert_int_equal(client->ledger->ops->welcome(client, side.segment->peer->control.attested, true), 0);
-	fd = forge_lane(&side);
-	for (i = 0; i < TABLES; i++) {
-		lend = ask(fd, id);
-		if (lend.status)
-			break;
-		assert_int_equal(otte_module_loan_accept(thief_fd, lend.uses, &accepted), 0);
-		assert_int_equal(otte_module_loan_map(thief_fd, &accepted, &map), 0);
-		last = lend.uses;
-		say(fd, &(struct otte_lend){ .type = OTTE_LEND_RETURN, .id = lend.id });
-	}
-	print_message("%d tables kept, then %d; %lu bytes pinned\n", i, lend.status, usage("pinned_bytes"));
-	assert_int_equal(pthread_create(&thread, NULL, take, NULL), 0);
-	for (i = 0; i < 2000 && !taken; i++) {
-		/* The one that has just been withdrawn was `last` + 1 or so. */
-		next_loan = last + 1 + (uint64_t)i + 1;
-		lend = ask(fd, id);
-	}
-	enough = true;
-	pthread_join(thread, NULL);
-	print_message("taken after %d: loan %lu\n", i, (unsigned long)taken);
-	assert_int_not_equal(taken, 0);
-	assert_int_equal(otte_region_unregister(&source.region, 1, 10 * SECOND, NULL), 0);
-	source.bytes[0] = 0;
-	print_message("copy: %d\n", otte_module_loan_copy(thief_fd, taken, 0, &byte, 1, &done));
-	assert_int_equal(source.bytes[0], 0);
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -318,7 +242,6 @@ int main(int argc, char **argv)
 	};
 	const struct CMUnitTest thief[] = {
 		cmocka_unit_test(what_the_module_has_settled_is_retained_no_longer),
-		cmocka_unit_test(what_is_unregistered_is_reached_by_nobody),
 	};
 	int status;
 

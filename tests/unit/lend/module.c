@@ -201,6 +201,8 @@ static int loan_offer(struct otte_ledger_client *lender, const struct otte_loan_
 		return otte_fail(-EDQUOT, "no more loans");
 	if (region->table && atomic_load(&script.refuses_tables))
 		return otte_fail(-EDQUOT, "no more tables");
+	if (terms->borrower.client && !region->table && atomic_load(&script.refuses_memory))
+		return otte_fail(-EDQUOT, "no more of this memory");
 	plain.flags &= ~OTTE_LOAN_MAPPABLE;
 	ret = real->loan_offer(lender, &plain, id);
 	if (ret || !terms->borrower.client)
@@ -215,8 +217,8 @@ static int loan_offer(struct otte_ledger_client *lender, const struct otte_loan_
 		.right = terms->right, .flags = terms->flags, .region = region,
 	};
 	pthread_mutex_unlock(&lock);
-	if (script.offered && !region->table)
-		script.offered(script.offered_arg, *id);
+	if (script.offered)
+		script.offered(script.offered_arg, *id, region->table);
 	return 0;
 }
 

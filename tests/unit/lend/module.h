@@ -22,8 +22,9 @@ struct script {
 	_Atomic uint32_t user; /* of every client, as it is attested */
 	_Atomic uint64_t unwelcome; /* the lender that was last said to be welcome no more */
 	_Atomic bool refuses_tables; /* offers of tables of uses, for want of quota */
-	/* An offer of memory to a local client is there for its borrower to accept. */
-	void (*offered)(void *arg, uint64_t loan);
+	_Atomic bool refuses_memory; /* and of what they are of */
+	/* An offer to a local client, of a table of uses or of memory, is there for its borrower to accept. */
+	void (*offered)(void *arg, uint64_t loan, bool table);
 	void *offered_arg;
 };
 
