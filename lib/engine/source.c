@@ -640,13 +640,27 @@ static void forget_awaited(struct otte_engine *engine, struct otte_source_awaite
 	free(awaited);
 }
 
-/* Where its borrower has accepted the table it keeps that until it unmaps it, or has ended. */
+static bool is_awaited(struct otte_engine *engine, uint64_t loan)
+{
+	struct otte_source_awaited *awaited;
+
+	pthread_mutex_lock(&engine->awaited_lock);
+	HASH_FIND(hh, engine->awaited, &loan, sizeof(loan), awaited);
+	pthread_mutex_unlock(&engine->awaited_lock);
+	return awaited;
+}
+
+/*
+ * Where its borrower has accepted the table it keeps that until it unmaps it, or has ended. The ledger is not asked for
+ * what it has told the end of: it would look through all loans for that one.
+ */
 static void take_uses_back(struct otte_source_grant *grant)
 {
 	struct otte_engine *engine = grant->peer->engine;
 	struct otte_source_awaited *awaited;
 
-	if (!grant->uses_loan || engine->ledger->ops->loan_withdraw(engine->client, grant->uses_loan))
+	if (!grant->uses_loan || !is_awaited(engine, grant->uses_loan) ||
+	    engine->ledger->ops->loan_withdraw(engine->client, grant->uses_loan))
 		return;
 	pthread_mutex_lock(&engine->awaited_lock);
 	HASH_FIND(hh, engine->awaited, &grant->uses_loan, sizeof(grant->uses_loan), awaited);

@@ -1035,6 +1035,64 @@ static void a_lane_without_its_session_ends(void **state)
 	pair_close_source(&pair);
 }
 
+static struct otte_lend granted(const struct pair *pair, int fd)
+{
+	struct otte_lend lend = { .type = OTTE_LEND_ASK, .region = otte_region_id(pair->remote) };
+	uint8_t bytes[SAID];
+
+	encode_lend(bytes, &lend);
+	assert_int_equal(send(fd, bytes, SAID, MSG_NOSIGNAL), SAID);
+	assert_int_equal(recv(fd, bytes, SAID, MSG_WAITALL), SAID);
+	assert_int_equal(otte_lend_decode(bytes + OTTE_FRAME_HEADER, OTTE_LEND_BYTES, &lend), 0);
+	assert_int_equal(lend.status, 0);
+	return lend;
+}
+
+/* The borrower takes it, and has ended. */
+static void take_and_end(const struct pair *pair, uint64_t loan)
+{
+	const struct otte_ledger_ops *ops = pair->requester->ledger->ops;
+
+	assert_int_equal(ops->loan_accept(pair->requester->client, loan), 0);
+	assert_int_equal(ops->loan_settle(pair->requester->client, loan, OTTE_EVIDENCE_RETURNED), 0);
+}
+
+static void tell_settled(const struct pair *pair, uint64_t loan)
+{
+	const struct otte_event event = {
+		.kind = OTTE_EVENT_SETTLED, .loan = loan, .evidence = OTTE_EVIDENCE_UNMAPPED,
+	};
+
+	otte_source_told(pair->source, &event);
+}
+
+/* A look for an unknown loan goes through all that there are, in the thread that serves everybody. */
+static void a_borrower_that_is_gone_costs_no_look_at_the_ledger(void **state)
+{
+	struct otte_frame answer;
+	struct otte_lend lend;
+	struct pair pair;
+	int fd, i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	fd = forge_lane(&pair, &answer);
+	for (i = 0; i < 3; i++) {
+		lend = granted(&pair, fd);
+		take_and_end(&pair, lend.loan);
+		take_and_end(&pair, lend.uses);
+		tell_settled(&pair, lend.loan);
+		tell_settled(&pair, lend.uses);
+	}
+	close(fd);
+	pair_close_requester(&pair);
+	assert_true(lanes_end(&pair));
+	assert_int_equal(script.in_vain, 0);
+	assert_false(awaits(pair.source));
+	pair_close_source(&pair);
+}
+
 /* ---- Peers that do not mean well ---- */
 
 /* On a forged lane. */
@@ -1304,6 +1362,7 @@ int main(void)
 		cmocka_unit_test(nothing_is_on_offer_before_its_table_is),
 		cmocka_unit_test(a_table_that_was_taken_without_its_grant_is_awaited),
 		cmocka_unit_test(a_lane_without_its_session_ends),
+		cmocka_unit_test(a_borrower_that_is_gone_costs_no_look_at_the_ledger),
 	};
 	const struct CMUnitTest hostile[] = {
 		cmocka_unit_test(a_mark_matters_only_within_what_is_lent),

@@ -304,6 +304,8 @@ static int loan_withdraw(struct otte_ledger_client *client, uint64_t id)
 {
 	int ret = real->loan_withdraw(client, id);
 
+	if (ret == -ENOENT)
+		atomic_fetch_add(&script.in_vain, 1);
 	if (!ret)
 		end(id);
 	return ret;

@@ -16,6 +16,7 @@ struct script {
 	void (*before)(void *arg);
 	void *arg;
 	_Atomic unsigned copied, looked, mapped;
+	_Atomic unsigned in_vain; /* loans that were to be withdrawn and were unknown: a look at all there are */
 	_Atomic bool refuses; /* offers, for want of quota */
 	_Atomic bool drains;  /* a revoked loan has a copy on its way */
 	_Atomic bool old;     /* engines that are made now know of no lanes for loans */
