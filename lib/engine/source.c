@@ -83,7 +83,7 @@ struct otte_source_grant {
 	bool mapped;   /* borrowed: its touch could not be taken away without harm, so it is not revocable */
 	_Atomic bool over; /* borrowed: and nothing of it is left */
 	bool retained; /* under peer->lock */
-	uint64_t hold;
+	uint64_t hold; /* retained, and not borrowed */
 	struct otte_mem_lent lent;
 	uint64_t uses_loan; /* of the table, where that is the module's to lend */
 	struct otte_source_awaited *awaited; /* of `loan`, where that is so */
@@ -916,10 +916,38 @@ static int settle_grant(const struct otte_source_grant *grant, bool returned)
 							   OTTE_EVIDENCE_BORROWER_EXITED);
 }
 
+/*
+ * Under peer->lock. The module has its own loans in its books until it has seen their end, also when we are dead: a
+ * record of ours beside that would count them twice, and outlive them. For what we say of ourselves they are counted.
+ */
+static int put_on_record(struct otte_source_grant *grant)
+{
+	struct otte_engine *engine = grant->peer->engine;
+	uint64_t bytes = grant->region->length;
+
+	if (!grant->borrowed)
+		return engine->ledger->ops->hold(engine->client, bytes, OTTE_MAPPED_REASON, &grant->hold);
+	atomic_fetch_add(&engine->kept, 1);
+	atomic_fetch_add(&engine->kept_bytes, bytes);
+	return 0;
+}
+
+/* Under peer->lock. */
+static void drop_record(const struct otte_source_grant *grant)
+{
+	struct otte_engine *engine = grant->peer->engine;
+
+	if (!grant->borrowed) {
+		engine->ledger->ops->hold_drop(engine->client, grant->hold);
+		return;
+	}
+	atomic_fetch_sub(&engine->kept, 1);
+	atomic_fetch_sub(&engine->kept_bytes, grant->region->length);
+}
+
 void otte_source_give_back(struct otte_source_grant *grant, bool returned)
 {
 	struct source_peer *peer = grant->peer;
-	struct otte_engine *engine = peer->engine;
 	struct otte_region *region = grant->region;
 	int ret;
 
@@ -932,7 +960,7 @@ void otte_source_give_back(struct otte_source_grant *grant, bool returned)
 	pthread_mutex_lock(&peer->lock);
 	ret = settle_grant(grant, returned);
 	if (grant->retained)
-		engine->ledger->ops->hold_drop(engine->client, grant->hold);
+		drop_record(grant);
 	else
 		peer->busy--;
 	peer->grants--;
@@ -949,12 +977,10 @@ void otte_source_give_back(struct otte_source_grant *grant, bool returned)
 int otte_source_retain_grant(struct otte_source_grant *grant)
 {
 	struct source_peer *peer = grant->peer;
-	struct otte_engine *engine = peer->engine;
 	int ret;
 
 	pthread_mutex_lock(&peer->lock);
-	ret = engine->ledger->ops->hold(engine->client, grant->region->length, OTTE_MAPPED_REASON,
-					&grant->hold);
+	ret = put_on_record(grant);
 	if (!ret) {
 		grant->retained = true;
 		peer->busy--;

@@ -507,6 +507,44 @@ static void what_is_unregistered_is_reached_by_nobody(void **state)
 	}
 }
 
+/*
+ * It says that it gave a mapping back, and keeps it; its lender dies, and what is in its reach is retained, once; and no
+ * longer than that is so.
+ */
+static void what_the_module_has_settled_is_retained_no_longer(void **state)
+{
+	struct otte_module_accepted region, table;
+	void *map, *map_table;
+	struct remote source;
+	struct otte_lend lend;
+	struct side side;
+	int fd, module;
+
+	(void)state;
+	remote_start(&source, LENDS, -1, BYTES);
+	OK(side_open(&side, COPIES, -1, BYTES));
+	OK(side_connect(&side, source.address, OTTE_EPOCH_ANY, source.region));
+	fd = forged_lane(&side, &module);
+	lend = forged_ask(fd, source.region, OTTE_READ | OTTE_LEND_MAPPED);
+	assert_int_equal(lend.status, 0);
+	assert_int_equal(otte_module_loan_accept(module, lend.uses, &table), 0);
+	assert_int_equal(otte_module_loan_map(module, &table, &map_table), 0);
+	assert_int_equal(otte_module_loan_accept(module, lend.loan, &region), 0);
+	assert_int_equal(otte_module_loan_map(module, &region, &map), 0);
+	forged_return(fd, lend.id);
+	/* Its owner says so, and the module has no record of that beside the loan. */
+	assert_true(EVENTUALLY((child_ask(&source.child, "stats"), child_number(&source.child, "retained") == 1)));
+	assert_int_equal(usage("holds"), 0);
+	child_kill(&source.child);
+	assert_true(EVENTUALLY(usage("retained_bytes") == BYTES + TABLE));
+	munmap(map, BYTES);
+	munmap(map_table, TABLE);
+	close(fd);
+	OK(side_close(&side));
+	assert_true(EVENTUALLY(nothing_left()));
+	assert_int_equal(usage("holds"), 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -520,6 +558,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(without_quota_for_loans_it_is_told_or_goes_over_tcp),
 		cmocka_unit_test(mappings_are_bounded_and_closed_by_receipts),
 		cmocka_unit_test(what_is_unregistered_is_reached_by_nobody),
+		cmocka_unit_test(what_the_module_has_settled_is_retained_no_longer),
 	};
 	int status;
 

@@ -13,10 +13,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include <sys/socket.h>
-
 #include "engine/engine.h"
-#include "engine/segment.h"
 #include "ledger/kernel.h"
 #include "../side.h"
 
@@ -46,20 +43,6 @@ int __wrap_otte_module_loan_offer(int fd, const struct otte_module_terms *terms,
 	hostile_fd = fd;
 	table = *loan;
 	return ret;
-}
-
-static uint64_t usage(const char *resource)
-{
-	char path[96];
-	unsigned long long value = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/sys/class/misc/otte/usage/%s", resource);
-	file = fopen(path, "r");
-	assert_non_null(file);
-	assert_int_equal(fscanf(file, "%llu", &value), 1);
-	fclose(file);
-	return value;
 }
 
 /* How the child ended, or 0: it lives. */
@@ -148,106 +131,15 @@ static void releasing_a_table_ends_nobody_who_copies(void **state)
 	child_end(&requester.child);
 }
 
-/* ---- A borrower that takes what is on offer before it is told ---- */
-
-static int forge_lane(struct side *side)
-{
-	struct otte_control_client *control = &side->segment->peer->control;
-	const struct otte_frame frame = { .type = OTTE_FRAME_LANE_LEND, .length = OTTE_LANE_HELLO_BYTES };
-	uint8_t bytes[OTTE_FRAME_HEADER + OTTE_LANE_HELLO_BYTES];
-	struct otte_client_address to;
-	struct otte_lane_hello hello;
-	int fd;
-
-	assert_int_equal(otte_control_client_lane(control, true, &hello, &to), 0);
-	otte_frame_encode(&frame, bytes);
-	otte_lane_hello_encode(&hello, bytes + OTTE_FRAME_HEADER, OTTE_LANE_HELLO_BYTES);
-	fd = socket(to.address.ss_family, SOCK_STREAM, 0);
-	assert_int_equal(connect(fd, (struct sockaddr *)&to.address, to.length), 0);
-	assert_int_equal(send(fd, bytes, sizeof(bytes), 0), sizeof(bytes));
-	assert_int_equal(recv(fd, bytes, OTTE_FRAME_HEADER, MSG_WAITALL), OTTE_FRAME_HEADER);
-	return fd;
-}
-
-static void say(int fd, const struct otte_lend *lend)
-{
-	const struct otte_frame header = { .type = OTTE_FRAME_LEND, .length = OTTE_LEND_BYTES };
-	uint8_t bytes[OTTE_FRAME_HEADER + OTTE_LEND_BYTES];
-
-	otte_frame_encode(&header, bytes);
-	otte_lend_encode(lend, bytes + OTTE_FRAME_HEADER, OTTE_LEND_BYTES);
-	assert_int_equal(send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL), sizeof(bytes));
-}
-
-static struct otte_lend ask_op(int fd, uint64_t region, uint16_t op)
-{
-	const struct otte_lend lend = { .type = OTTE_LEND_ASK, .op = op, .region = region };
-	uint8_t bytes[OTTE_FRAME_HEADER + OTTE_LEND_BYTES];
-	struct otte_lend answer;
-
-	say(fd, &lend);
-	assert_int_equal(recv(fd, bytes, sizeof(bytes), MSG_WAITALL), sizeof(bytes));
-	assert_int_equal(otte_lend_decode(bytes + OTTE_FRAME_HEADER, OTTE_LEND_BYTES, &answer), 0);
-	return answer;
-}
-
-/* It says that it gave a mapping back, and keeps it; the lender dies; then it is gone after all, as the module saw. */
-static void what_the_module_has_settled_is_retained_no_longer(void **state)
-{
-	struct otte_module_accepted accepted, table_accepted;
-	struct otte_ledger_client *client;
-	struct remote source;
-	struct otte_lend lend;
-	struct side side;
-	void *map, *map_table;
-	int fd, module;
-
-	(void)state;
-	remote_start(&source, LENDS, -1, BYTES);
-	OK(side_open(&side, COPIES, -1, BYTES));
-	OK(side_connect(&side, source.address, OTTE_EPOCH_ANY, source.region));
-	client = side.engine->client;
-	module = ((struct kernel_client *)client)->fd;
-	assert_int_equal(client->ledger->ops->welcome(client, side.segment->peer->control.attested, true), 0);
-	fd = forge_lane(&side);
-	lend = ask_op(fd, source.region, OTTE_READ | OTTE_LEND_MAPPED);
-	assert_int_equal(lend.status, 0);
-	assert_int_equal(otte_module_loan_accept(module, lend.uses, &table_accepted), 0);
-	assert_int_equal(otte_module_loan_map(module, &table_accepted, &map_table), 0);
-	assert_int_equal(otte_module_loan_accept(module, lend.loan, &accepted), 0);
-	assert_int_equal(otte_module_loan_map(module, &accepted, &map), 0);
-	say(fd, &(struct otte_lend){ .type = OTTE_LEND_RETURN, .id = lend.id });
-	assert_true(EVENTUALLY(usage("holds") == 1));
-	print_message("kept: holds %lu, retained %lu\n", usage("holds"), usage("retained_bytes"));
-	child_kill(&source.child);
-	usleep(500000);
-	print_message("lender killed: holds %lu, retained %lu\n", usage("holds"), usage("retained_bytes"));
-	munmap(map, BYTES);
-	munmap(map_table, table_accepted.length);
-	assert_int_equal(otte_module_loan_settle(module, lend.loan, 0), 0);
-	assert_int_equal(otte_module_loan_settle(module, lend.uses, 0), 0);
-	close(fd);
-	OK(side_close(&side));
-	assert_true(EVENTUALLY(!usage("loans") && !usage("regions") && !usage("pinned_bytes")));
-	usleep(500000);
-	print_message("nobody left: clients %lu, holds %lu, retained %lu\n", usage("clients"), usage("holds"), usage("retained_bytes"));
-	assert_int_equal(usage("retained_bytes"), 0);
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_lender_cannot_kill_its_borrower),
 		cmocka_unit_test(releasing_a_table_ends_nobody_who_copies),
 	};
-	const struct CMUnitTest thief[] = {
-		cmocka_unit_test(what_the_module_has_settled_is_retained_no_longer),
-	};
 	int status;
 
 	if (side_role(argc, argv, &status))
 		return status;
-	if (getenv("OTTE_THIEF"))
-		return cmocka_run_group_tests_name("thief", thief, NULL, NULL);
 	return cmocka_run_group_tests_name("proofs", tests, NULL, NULL);
 }

@@ -483,6 +483,7 @@ static void what_does_not_come_back_is_revoked_and_waited_for(void **state)
 static void what_cannot_be_had_back_is_retained(void **state)
 {
 	struct otte_close_report report = { .size = sizeof(report) };
+	struct otte_ledger_counters counters;
 	struct moment moment;
 	struct pair pair;
 
@@ -492,6 +493,10 @@ static void what_cannot_be_had_back_is_retained(void **state)
 	assert_int_equal(report.retained, 1);
 	assert_int_equal(report.retained_bytes, BYTES);
 	assert_int_equal(report.loans, 1 + module_tables());
+	assert_int_equal(pair_stats(pair.source).retained_bytes, BYTES);
+	/* The module has the loan in its books, and needs no record beside that. */
+	pair.source->ledger->ops->counters(pair.source->ledger, &counters);
+	assert_int_equal(counters.retained, 0);
 	script.drains = false;
 	assert_true(settles(&pair, 0));
 	assert_int_equal(otte_engine_close(pair.source, OTTE_CLOSE_SOURCE, 10 * SECOND, &report), 0);
