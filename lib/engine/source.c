@@ -98,6 +98,8 @@ struct otte_source_awaited {
 	struct otte_source_grant *grant;
 	uint64_t client;
 	uint32_t owner; /* in the table */
+	bool accepted;  /* a table, which was not to be had back with its grant */
+	struct otte_source_awaited *next; /* of those that are found to have ended */
 	UT_hash_handle hh;
 };
 
@@ -640,33 +642,55 @@ static void forget_awaited(struct otte_engine *engine, struct otte_source_awaite
 	free(awaited);
 }
 
-static bool is_awaited(struct otte_engine *engine, uint64_t loan)
+/* Whether a client has left the module. */
+static bool has_left(struct otte_engine *engine, uint64_t client)
 {
-	struct otte_source_awaited *awaited;
+	static const uint8_t nobodys[OTTE_ATTEST_NONCE_BYTES];
 
-	pthread_mutex_lock(&engine->awaited_lock);
-	HASH_FIND(hh, engine->awaited, &loan, sizeof(loan), awaited);
-	pthread_mutex_unlock(&engine->awaited_lock);
-	return awaited;
+	return engine->ledger->ops->attest_send &&
+	       engine->ledger->ops->attest_send(engine->client, client, nobodys) == -ENOENT;
+}
+
+/* Of a table whose end nobody has told. */
+static void clear_uses_of(struct otte_engine *engine, uint64_t client, uint32_t owner)
+{
+	if (has_left(engine, client))
+		otte_mem_clear_uses(engine, owner);
 }
 
 /*
- * Where its borrower has accepted the table it keeps that until it unmaps it, or has ended. The ledger is not asked for
- * what it has told the end of: it would look through all loans for that one.
+ * Under awaited_lock: a table whose grant is over. True: nor is there anything of the table, and `awaited` goes. Its
+ * borrower may have accepted it: it is asked for no more until that has unmapped it, or has ended.
  */
+static bool end_table(struct otte_engine *engine, struct otte_source_awaited *awaited, bool *unheard)
+{
+	int ret = engine->ledger->ops->loan_withdraw(engine->client, awaited->loan);
+
+	awaited->accepted = ret != 0;
+	*unheard = ret == -ENOENT;
+	return !ret || *unheard;
+}
+
+/* The ledger is not asked for what it has told the end of: it would look through all loans for that one. */
 static void take_uses_back(struct otte_source_grant *grant)
 {
 	struct otte_engine *engine = grant->peer->engine;
 	struct otte_source_awaited *awaited;
+	uint32_t owner = 0;
+	bool unheard = false;
 
-	if (!grant->uses_loan || !is_awaited(engine, grant->uses_loan) ||
-	    engine->ledger->ops->loan_withdraw(engine->client, grant->uses_loan))
+	if (!grant->uses_loan)
 		return;
 	pthread_mutex_lock(&engine->awaited_lock);
 	HASH_FIND(hh, engine->awaited, &grant->uses_loan, sizeof(grant->uses_loan), awaited);
-	if (awaited)
-		forget_awaited(engine, awaited);
+	if (awaited) {
+		owner = awaited->owner;
+		if (end_table(engine, awaited, &unheard))
+			forget_awaited(engine, awaited);
+	}
 	pthread_mutex_unlock(&engine->awaited_lock);
+	if (unheard)
+		clear_uses_of(engine, grant->peer->client, owner);
 }
 
 static void stop_awaiting(struct otte_source_grant *grant)
@@ -1043,44 +1067,38 @@ void otte_source_tick(struct otte_engine *engine)
 	look_at_uses(engine);
 }
 
-/* Whether a client has left the module. */
-static bool has_left(struct otte_engine *engine, uint64_t client)
+/*
+ * Under awaited_lock: tables whose loans have ended unheard, out of the hash. What was not withdrawn with its grant was
+ * accepted; the tables of other grants may still be on offer, and are seen to with them.
+ */
+static struct otte_source_awaited *take_ended(struct otte_engine *engine)
 {
-	static const uint8_t nobodys[OTTE_ATTEST_NONCE_BYTES];
+	struct otte_source_awaited *awaited, *next, *ended = NULL;
+	bool unheard;
 
-	return engine->ledger->ops->attest_send &&
-	       engine->ledger->ops->attest_send(engine->client, client, nobodys) == -ENOENT;
-}
-
-/* Of the tables: one whose loan has ended unheard. */
-static struct otte_source_awaited *find_ended(struct otte_engine *engine)
-{
-	struct otte_source_awaited *awaited, *next;
-
-	HASH_ITER(hh, engine->awaited, awaited, next)
-		if (!awaited->grant &&
-		    engine->ledger->ops->loan_withdraw(engine->client, awaited->loan) == -ENOENT)
-			return awaited;
-	return NULL;
+	HASH_ITER(hh, engine->awaited, awaited, next) {
+		if (!awaited->accepted || !end_table(engine, awaited, &unheard))
+			continue;
+		HASH_DEL(engine->awaited, awaited);
+		awaited->next = ended;
+		ended = awaited;
+	}
+	return ended;
 }
 
 /* The ledger has forgotten what it had to tell. Grants are seen to by their lanes, which ask for their end in time. */
 static void look_for_ended(struct otte_engine *engine)
 {
-	struct otte_source_awaited *awaited;
-	struct otte_source_awaited ended = { 0 };
+	struct otte_source_awaited *awaited, *next;
 
-	do {
-		pthread_mutex_lock(&engine->awaited_lock);
-		awaited = find_ended(engine);
-		if (awaited) {
-			ended = *awaited;
-			forget_awaited(engine, awaited);
-		}
-		pthread_mutex_unlock(&engine->awaited_lock);
-		if (awaited && has_left(engine, ended.client))
-			otte_mem_clear_uses(engine, ended.owner);
-	} while (awaited);
+	pthread_mutex_lock(&engine->awaited_lock);
+	awaited = take_ended(engine);
+	pthread_mutex_unlock(&engine->awaited_lock);
+	for (; awaited; awaited = next) {
+		next = awaited->next;
+		clear_uses_of(engine, awaited->client, awaited->owner);
+		free(awaited);
+	}
 }
 
 void otte_source_told(struct otte_engine *engine, const struct otte_event *event)

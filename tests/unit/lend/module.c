@@ -325,6 +325,15 @@ static int loan_revoke(struct otte_ledger_client *client, uint64_t id)
 	return ret;
 }
 
+static int event_next(struct otte_ledger_client *client, struct otte_event *event)
+{
+	int ret = real->event_next(client, event);
+
+	while (!ret && atomic_load(&script.forgetful))
+		ret = real->event_next(client, event);
+	return ret;
+}
+
 /* ---- The ledger that all share ---- */
 
 static void close_ledger(struct otte_ledger *shared)
@@ -358,6 +367,7 @@ static int open_shared(const struct otte_ledger_limits *limits)
 	ops.loan_settle = loan_settle;
 	ops.loan_withdraw = loan_withdraw;
 	ops.loan_revoke = loan_revoke;
+	ops.event_next = event_next;
 	ledger->ops = &ops;
 	return 0;
 }

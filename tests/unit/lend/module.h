@@ -19,6 +19,7 @@ struct script {
 	_Atomic unsigned in_vain; /* loans that were to be withdrawn and were unknown: a look at all there are */
 	_Atomic bool refuses; /* offers, for want of quota */
 	_Atomic bool drains;  /* a revoked loan has a copy on its way */
+	_Atomic bool forgetful; /* nobody is told anything any more */
 	_Atomic bool old;     /* engines that are made now know of no lanes for loans */
 	_Atomic uint32_t user; /* of every client, as it is attested */
 	_Atomic uint64_t unwelcome; /* the lender that was last said to be welcome no more */
