@@ -34,8 +34,10 @@ struct standing {
 /* As the kernel shows a user who is not in the namespace (kernel.overflowuid). */
 #define NO_USER 65534
 
-/* Tables of uses that one client keeps without a grant. */
-#define USES_KEPT_MAX 256
+/* Tables of uses that are kept without a grant: by one client, by all clients of another user, and by everybody. */
+#define KEPT_BY_CLIENT 256
+#define KEPT_BY_USER 128
+#define KEPT_BY_ALL 1024
 
 /* Uses that have ended are kept for the next requests, up to so many. */
 #define SPARES 8
@@ -46,7 +48,8 @@ struct source_peer {
 	struct otte_engine *engine;
 	struct otte_identity identity;
 	uint64_t client; /* which one of our module it is, attested; 0: not known */
-	bool foreign;    /* and it is another user's */
+	uint32_t user;   /* and of which user, attested, too */
+	bool foreign;    /* which is not ours */
 	_Atomic uint64_t refs;
 	_Atomic uint32_t lanes;
 	pthread_mutex_t lock; /* the rest, and the counts of the loans */
@@ -97,6 +100,7 @@ struct otte_source_awaited {
 	uint64_t loan;
 	struct otte_source_grant *grant;
 	uint64_t client;
+	uint32_t user;
 	uint32_t owner; /* in the table */
 	bool accepted;  /* a table, which was not to be had back with its grant */
 	struct otte_source_awaited *next; /* of those that are found to have ended */
@@ -178,6 +182,7 @@ int otte_source_opened(void *arg, struct otte_session *session)
 	peer->engine = engine;
 	peer->identity = session->peer;
 	peer->client = session->attested;
+	peer->user = session->attested_user;
 	peer->foreign = session->attested && is_foreign(engine, session->attested_user);
 	peer->refs = 1;
 	pthread_mutex_init(&peer->lock, NULL);
@@ -705,19 +710,29 @@ static void stop_awaiting(struct otte_source_grant *grant)
 	grant->awaited = NULL;
 }
 
-/* A borrower that keeps tables which it has no grant for any more gets no others. */
-static int check_kept(struct otte_engine *engine, uint64_t client)
+/*
+ * A borrower that keeps tables which it has no grant for any more gets no others. What another user keeps are pages that
+ * nobody else uses; he has as many clients as he likes.
+ */
+static int check_kept(const struct source_peer *peer)
 {
 	struct otte_source_awaited *awaited, *next;
-	unsigned kept = 0;
+	struct otte_engine *engine = peer->engine;
+	unsigned clients = 0, users = 0, all = 0;
 
 	pthread_mutex_lock(&engine->awaited_lock);
-	if (HASH_COUNT(engine->awaited) > USES_KEPT_MAX)
-		HASH_ITER(hh, engine->awaited, awaited, next)
-			if (awaited->client == client)
-				kept += awaited->grant ? -1u : 1u;
+	if (HASH_COUNT(engine->awaited) >= KEPT_BY_USER) {
+		HASH_ITER(hh, engine->awaited, awaited, next) {
+			all += awaited->accepted;
+			clients += awaited->accepted && awaited->client == peer->client;
+			users += awaited->accepted && awaited->user == peer->user;
+		}
+	}
 	pthread_mutex_unlock(&engine->awaited_lock);
-	return (int)kept > USES_KEPT_MAX ? otte_fail(-EDQUOT, "a peer gives no tables of uses back") : 0;
+	if (clients < KEPT_BY_CLIENT && (!peer->foreign || users < KEPT_BY_USER) && all < KEPT_BY_ALL)
+		return 0;
+	return otte_fail(-EDQUOT, "%u tables of uses are not given back, %u by user %u, %u by client %lu", all, users,
+			 peer->user, clients, (unsigned long)peer->client);
 }
 
 /* The table, to be mapped: what is lent of that stays as long as its borrower wants, and costs us these pages alone. */
@@ -735,7 +750,7 @@ static int offer_uses(struct otte_source_grant *grant, uint32_t owner)
 	struct otte_source_awaited *awaited;
 	int ret;
 
-	ret = check_kept(engine, peer->client);
+	ret = check_kept(peer);
 	if (!ret)
 		ret = engine->ledger->ops->loan_offer(engine->client, &terms, &grant->uses_loan);
 	if (ret)
@@ -747,6 +762,7 @@ static int offer_uses(struct otte_source_grant *grant, uint32_t owner)
 		return otte_fail(-ENOMEM, "no memory for a loan");
 	}
 	awaited->client = peer->client;
+	awaited->user = peer->user;
 	awaited->owner = owner;
 	return 0;
 }

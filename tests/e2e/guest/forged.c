@@ -4,6 +4,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <cmocka.h>
 
@@ -19,7 +21,7 @@ int forged_lane(const struct side *side, int *module)
 	struct otte_ledger_client *client = side->engine->client;
 	struct otte_client_address to;
 	struct otte_lane_hello hello;
-	int fd;
+	int fd, one = 1;
 
 	*module = ((struct kernel_client *)client)->fd;
 	assert_int_equal(client->ledger->ops->welcome(client, control->attested, true), 0);
@@ -28,6 +30,8 @@ int forged_lane(const struct side *side, int *module)
 	otte_lane_hello_encode(&hello, bytes + OTTE_FRAME_HEADER, OTTE_LANE_HELLO_BYTES);
 	fd = socket(to.address.ss_family, SOCK_STREAM, 0);
 	assert_int_equal(connect(fd, (struct sockaddr *)&to.address, to.length), 0);
+	/* What it says is small, and no answer is waited for now and then. */
+	assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)), 0);
 	assert_int_equal(send(fd, bytes, sizeof(bytes), 0), sizeof(bytes));
 	assert_int_equal(recv(fd, bytes, OTTE_FRAME_HEADER, MSG_WAITALL), OTTE_FRAME_HEADER);
 	return fd;

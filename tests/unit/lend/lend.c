@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Transport local through the module, between two engines of one process, over a simulated one. */
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -802,13 +804,15 @@ static int forge_lane(struct pair *pair, struct otte_frame *answer)
 	uint8_t bytes[OTTE_FRAME_HEADER + OTTE_LANE_HELLO_BYTES];
 	struct otte_client_address to;
 	struct otte_lane_hello hello;
-	int fd;
+	int fd, one = 1;
 
 	assert_int_equal(otte_control_client_lane(control, true, &hello, &to), 0);
 	otte_frame_encode(&frame, bytes);
 	otte_lane_hello_encode(&hello, bytes + OTTE_FRAME_HEADER, OTTE_LANE_HELLO_BYTES);
 	fd = socket(to.address.ss_family, SOCK_STREAM, 0);
 	assert_int_equal(connect(fd, (struct sockaddr *)&to.address, to.length), 0);
+	/* What it says is small, and no answer is waited for now and then. */
+	assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)), 0);
 	assert_int_equal(send(fd, bytes, sizeof(bytes), 0), sizeof(bytes));
 	assert_int_equal(recv(fd, bytes, OTTE_FRAME_HEADER, MSG_WAITALL), OTTE_FRAME_HEADER);
 	assert_int_equal(otte_frame_decode(bytes, 4096, answer), 0);
@@ -1173,6 +1177,86 @@ static void a_table_that_ended_unheard_is_awaited_no_longer(void **state)
 	pair_close(&pair);
 }
 
+/* Accepts so many tables, as far as it gets, and gives back the grants alone; the loan of the last, or 0: none. */
+static uint64_t keep_tables(const struct pair *pair, int fd, unsigned count)
+{
+	struct otte_lend lend, give_back = { .type = OTTE_LEND_RETURN };
+	uint8_t bytes[SAID];
+	uint64_t last = 0;
+
+	while (count--) {
+		lend = granted(pair, fd);
+		assert_int_equal(pair->requester->ledger->ops->loan_accept(pair->requester->client, lend.uses), 0);
+		last = lend.uses;
+		give_back.id = lend.id;
+		encode_lend(bytes, &give_back);
+		assert_int_equal(send(fd, bytes, SAID, MSG_NOSIGNAL), SAID);
+	}
+	return last;
+}
+
+/* They cost their lender pages, whose number is not left to that of the clients which a user has. */
+static void tables_that_another_user_keeps_are_bounded_whatever_clients_it_has(void **state)
+{
+	struct pair pair, other, ours;
+	struct otte_frame answer;
+	uint64_t last;
+	int fd, second;
+
+	(void)state;
+	module_reset();
+	script.user = getuid() + 1;
+	pair_open(&pair, BYTES, copies);
+	pair_join(&other, &pair, copies);
+	script.user = getuid();
+	pair_join(&ours, &pair, copies);
+	fd = forge_lane(&pair, &answer);
+	second = forge_lane(&other, &answer);
+	keep_tables(&pair, fd, 100);
+	last = keep_tables(&other, second, 28);
+	assert_int_equal(ask(&pair, fd), -EDQUOT);
+	assert_int_equal(ask(&other, second), -EDQUOT);
+	assert_int_equal(pair_run(&ours, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(route(&ours), OTTE_TRANSPORT_LOCAL);
+	assert_int_equal(other.requester->ledger->ops->loan_settle(other.requester->client, last,
+								   OTTE_EVIDENCE_RETURNED), 0);
+	tell_settled(&pair, last);
+	assert_int_equal(ask(&pair, fd), 0);
+	close(fd);
+	close(second);
+	pair_close_requester(&ours);
+	pair_close_requester(&other);
+	pair_close(&pair);
+}
+
+#define KEEPERS 4
+
+static void tables_that_all_keep_are_bounded(void **state)
+{
+	struct pair pair, keepers[KEEPERS];
+	struct otte_frame answer;
+	int fds[KEEPERS], fd, i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	fd = forge_lane(&pair, &answer);
+	for (i = 0; i < KEEPERS; i++) {
+		pair_join(&keepers[i], &pair, copies);
+		fds[i] = forge_lane(&keepers[i], &answer);
+		assert_int_equal(ask(&pair, fd), 0);
+		keep_tables(&keepers[i], fds[i], 256);
+		assert_int_equal(ask(&keepers[i], fds[i]), -EDQUOT);
+	}
+	assert_int_equal(ask(&pair, fd), -EDQUOT);
+	for (i = 0; i < KEEPERS; i++) {
+		close(fds[i]);
+		pair_close_requester(&keepers[i]);
+	}
+	close(fd);
+	pair_close(&pair);
+}
+
 /* ---- Peers that do not mean well ---- */
 
 /* On a forged lane. */
@@ -1420,6 +1504,8 @@ int main(void)
 		cmocka_unit_test(a_borrower_that_is_gone_costs_no_look_at_the_ledger),
 		cmocka_unit_test(what_is_on_offer_is_not_withdrawn_by_a_look),
 		cmocka_unit_test(a_table_that_ended_unheard_is_awaited_no_longer),
+		cmocka_unit_test(tables_that_another_user_keeps_are_bounded_whatever_clients_it_has),
+		cmocka_unit_test(tables_that_all_keep_are_bounded),
 	};
 	const struct CMUnitTest hostile[] = {
 		cmocka_unit_test(a_mark_matters_only_within_what_is_lent),
