@@ -1259,28 +1259,6 @@ static void tables_that_all_keep_are_bounded(void **state)
 
 /* ---- Peers that do not mean well ---- */
 
-/* On a forged lane. */
-static void ask_for(int fd, uint64_t region, uint16_t op)
-{
-	const struct otte_frame header = { .type = OTTE_FRAME_LEND, .length = OTTE_LEND_BYTES };
-	const struct otte_lend lend = { .type = OTTE_LEND_ASK, .op = op, .region = region };
-	uint8_t bytes[OTTE_FRAME_HEADER + OTTE_LEND_BYTES];
-
-	otte_frame_encode(&header, bytes);
-	otte_lend_encode(&lend, bytes + OTTE_FRAME_HEADER, OTTE_LEND_BYTES);
-	assert_int_equal(send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL), sizeof(bytes));
-}
-
-static struct otte_lend answer_of(int fd)
-{
-	uint8_t bytes[OTTE_FRAME_HEADER + OTTE_LEND_BYTES];
-	struct otte_lend lend;
-
-	assert_int_equal(recv(fd, bytes, sizeof(bytes), MSG_WAITALL), sizeof(bytes));
-	assert_int_equal(otte_lend_decode(bytes + OTTE_FRAME_HEADER, OTTE_LEND_BYTES, &lend), 0);
-	return lend;
-}
-
 struct thief {
 	struct pair *pair;
 	bool wants_table; /* and not what it is of */
@@ -1376,29 +1354,6 @@ static void a_mark_matters_only_within_what_is_lent(void **state)
 	assert_int_equal(ret, 0);
 	otte_access_end(&pair.remote_mem->access, &access);
 	otte_mem_unlend(pair.remote_mem, &reader);
-	pair_close(&pair);
-}
-
-/* Who asks again and again for one thing is not lent it again and again. */
-static void one_peer_is_not_lent_all_that_there_is(void **state)
-{
-	struct otte_frame answer;
-	struct pair pair;
-	unsigned i;
-	int fd;
-
-	(void)state;
-	module_reset();
-	script.user = getuid() + 1;
-	pair_open(&pair, BYTES, copies);
-	fd = forge_lane(&pair, &answer);
-	for (i = 0; i < 2000; i++) {
-		ask_for(fd, otte_region_id(pair.remote), OTTE_READ);
-		answer_of(fd);
-	}
-	print_message("%lu loans\n", (unsigned long)loans(&pair));
-	assert_true(loans(&pair) <= 16);
-	close(fd);
 	pair_close(&pair);
 }
 
@@ -1509,7 +1464,6 @@ int main(void)
 	};
 	const struct CMUnitTest hostile[] = {
 		cmocka_unit_test(a_mark_matters_only_within_what_is_lent),
-		cmocka_unit_test(one_peer_is_not_lent_all_that_there_is),
 		cmocka_unit_test(forged_uses_of_the_lender_do_not_outlive_their_forger),
 		cmocka_unit_test(who_was_a_peer_is_not_welcome_for_ever),
 	};
