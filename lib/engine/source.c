@@ -711,8 +711,8 @@ static void stop_awaiting(struct otte_source_grant *grant)
 }
 
 /*
- * A borrower that keeps tables which it has no grant for any more gets no others. What another user keeps are pages that
- * nobody else uses; he has as many clients as he likes.
+ * A borrower that keeps tables which it has no grant for any more gets no others. What another user keeps are pages
+ * that nobody else uses; he has as many clients as he likes.
  */
 static int check_kept(const struct source_peer *peer)
 {

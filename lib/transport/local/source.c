@@ -13,8 +13,8 @@
  * comes back nor is heard of for control.timeout_ms is recorded as retained, until it does.
  *
  * A lane of LEND frames has no process to be watched, which may be of another namespace. DYING it waits for what the
- * module says of its loans, which is not a matter of lanes. Nor is a connection kept for that: who leaves it open without
- * its session for control.timeout_ms makes its lane DYING.
+ * module says of its loans, which is not a matter of lanes. Nor is a connection kept for that: who leaves it open
+ * without its session for control.timeout_ms makes its lane DYING.
  *
  * Locks: local.lock > lane.lock > source_peer.lock and below. An ASK is answered under lane.lock, so that who asks
  * back finds every grant whose region was still to be found when it was made.

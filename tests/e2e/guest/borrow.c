@@ -508,8 +508,8 @@ static void what_is_unregistered_is_reached_by_nobody(void **state)
 }
 
 /*
- * It says that it gave a mapping back, and keeps it; its lender dies, and what is in its reach is retained, once; and no
- * longer than that is so.
+ * It says that it gave a mapping back, and keeps it; its lender dies, and what is in its reach is retained, once; and
+ * no longer than that is so.
  */
 static void what_the_module_has_settled_is_retained_no_longer(void **state)
 {

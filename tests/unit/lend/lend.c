@@ -1022,7 +1022,7 @@ static bool lanes_end(const struct pair *pair)
 	return !has_lanes(pair);
 }
 
-/* Whoever is lent something, ends its session and keeps the connection of its lane costs its source nothing for good. */
+/* Who is lent something, ends its session and keeps the connection of its lane costs its source nothing for good. */
 static void a_lane_without_its_session_ends(void **state)
 {
 	struct otte_frame answer;
@@ -1057,13 +1057,23 @@ static struct otte_lend granted(const struct pair *pair, int fd)
 	return lend;
 }
 
-/* The borrower takes it, and has ended. */
-static void take_and_end(const struct pair *pair, uint64_t loan)
+static void accept_loan(const struct pair *pair, uint64_t loan)
+{
+	assert_int_equal(pair->requester->ledger->ops->loan_accept(pair->requester->client, loan), 0);
+}
+
+static void end_loan(const struct pair *pair, uint64_t loan)
 {
 	const struct otte_ledger_ops *ops = pair->requester->ledger->ops;
 
-	assert_int_equal(ops->loan_accept(pair->requester->client, loan), 0);
 	assert_int_equal(ops->loan_settle(pair->requester->client, loan, OTTE_EVIDENCE_RETURNED), 0);
+}
+
+/* The borrower takes it, and has ended. */
+static void take_and_end(const struct pair *pair, uint64_t loan)
+{
+	accept_loan(pair, loan);
+	end_loan(pair, loan);
 }
 
 static void tell_settled(const struct pair *pair, uint64_t loan)
@@ -1161,7 +1171,7 @@ static void a_table_that_ended_unheard_is_awaited_no_longer(void **state)
 		if (i == 0)
 			take_and_end(&pair, lend.uses);
 		else
-			assert_int_equal(pair.requester->ledger->ops->loan_accept(pair.requester->client, lend.uses), 0);
+			accept_loan(&pair, lend.uses);
 		tell_missed(&pair);
 		assert_int_equal(send(fd, bytes, SAID, MSG_NOSIGNAL), SAID);
 		assert_true(settles(&pair, 0));
@@ -1169,8 +1179,7 @@ static void a_table_that_ended_unheard_is_awaited_no_longer(void **state)
 	}
 	tell_missed(&pair);
 	assert_true(awaits(pair.source));
-	assert_int_equal(pair.requester->ledger->ops->loan_settle(pair.requester->client, lend.uses,
-								  OTTE_EVIDENCE_RETURNED), 0);
+	end_loan(&pair, lend.uses);
 	tell_missed(&pair);
 	assert_true(awaits_soon(&pair, false));
 	close(fd);
@@ -1186,7 +1195,7 @@ static uint64_t keep_tables(const struct pair *pair, int fd, unsigned count)
 
 	while (count--) {
 		lend = granted(pair, fd);
-		assert_int_equal(pair->requester->ledger->ops->loan_accept(pair->requester->client, lend.uses), 0);
+		accept_loan(pair, lend.uses);
 		last = lend.uses;
 		give_back.id = lend.id;
 		encode_lend(bytes, &give_back);
@@ -1218,8 +1227,7 @@ static void tables_that_another_user_keeps_are_bounded_whatever_clients_it_has(v
 	assert_int_equal(ask(&other, second), -EDQUOT);
 	assert_int_equal(pair_run(&ours, OTTE_READ, 0, 0, 4096), 0);
 	assert_int_equal(route(&ours), OTTE_TRANSPORT_LOCAL);
-	assert_int_equal(other.requester->ledger->ops->loan_settle(other.requester->client, last,
-								   OTTE_EVIDENCE_RETURNED), 0);
+	end_loan(&other, last);
 	tell_settled(&pair, last);
 	assert_int_equal(ask(&pair, fd), 0);
 	close(fd);
