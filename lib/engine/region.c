@@ -5,12 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/line.h"
 #include "engine/engine.h"
 #include "engine/source.h"
+
+/* What is hidden and still lent is asked for so often. */
+#define GONE_POLL_US 5000
 
 /* Who is refused was never counted: one that waits for the last use would take it for one more. */
 int otte_region_use(struct otte_region *region)
@@ -141,11 +145,30 @@ free_region:
 	return ret;
 }
 
-static void discard(struct otte_region *region)
+/* The ledger's word for it counts, whoever forgot what of it is still lent. */
+static bool leave_ledger(struct otte_region *region)
 {
 	struct otte_engine *engine = region->engine;
+	int ret = engine->ledger->ops->region_del(engine->client, region->id);
 
-	engine->ledger->ops->region_del(engine->client, region->id);
+	return ret != -EINPROGRESS && ret != -EALREADY;
+}
+
+/* Nothing of it is in use here. */
+static bool wait_settled(struct otte_region *region, uint64_t until_ns)
+{
+	otte_source_forget(region->engine, region->id);
+	while (!leave_ledger(region)) {
+		if (otte_now_ns() >= until_ns)
+			return false;
+		usleep(GONE_POLL_US);
+	}
+	return true;
+}
+
+/* It has left the ledger. */
+static void discard(struct otte_region *region)
+{
 	atomic_fetch_sub(&region->mem->views, 1);
 	free(region);
 }
@@ -187,8 +210,10 @@ int otte_region_register(struct otte_engine *engine, const struct otte_region_de
 		engine->published += regions[i]->access != OTTE_LOCAL_ONLY;
 	pthread_rwlock_unlock(&engine->region_lock);
 undo:
-	while (ret && made)
-		discard(regions[--made]);
+	while (ret && made) {
+		leave_ledger(regions[--made]); /* it was never lent */
+		discard(regions[made]);
+	}
 	pthread_mutex_unlock(&engine->register_lock);
 	return ret;
 }
@@ -268,12 +293,10 @@ int otte_region_unregister(struct otte_region **regions, size_t count, int64_t t
 		if (in_use(regions[i]))
 			otte_source_recall(regions[i]->engine, regions[i]->id);
 	for (i = 0; i < count; i++) {
-		if (wait_idle(regions[i], until_ns)) {
-			otte_source_forget(regions[i]->engine, regions[i]->id);
+		if (wait_idle(regions[i], until_ns) && wait_settled(regions[i], until_ns))
 			discard(regions[i]);
-		} else {
+		else
 			regions[left++] = regions[i];
-		}
 	}
 	if (pending)
 		*pending = left;
