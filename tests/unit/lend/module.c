@@ -240,6 +240,10 @@ static int loan_offer(struct otte_ledger_client *lender, const struct otte_loan_
 
 	if (terms->borrower.client && atomic_load(&script.refuses))
 		return otte_fail(-EDQUOT, "no more loans");
+	if (region->table && atomic_load(&script.refuses_tables))
+		return otte_fail(-EDQUOT, "no more tables");
+	if (terms->borrower.client && !region->table && atomic_load(&script.refuses_memory))
+		return otte_fail(-EDQUOT, "no more of this memory");
 	plain.flags &= ~OTTE_LOAN_MAPPABLE;
 	/* Of pages that only the module lets be touched: it says UNMAPPED. */
 	if (terms->borrower.client)
@@ -261,6 +265,8 @@ static int loan_offer(struct otte_ledger_client *lender, const struct otte_loan_
 	};
 unlock:
 	pthread_mutex_unlock(&lock);
+	if (!ret && terms->borrower.client && script.offered)
+		script.offered(script.offered_arg, *id, region->table);
 	return ret;
 }
 
@@ -315,8 +321,8 @@ static int loan_copy(struct otte_ledger_client *borrower, uint64_t id, uint64_t 
 static int welcome(struct otte_ledger_client *client, uint64_t lender, bool is_welcome)
 {
 	(void)client;
-	(void)lender;
-	(void)is_welcome;
+	if (!is_welcome)
+		atomic_store(&script.unwelcome, lender);
 	return 0;
 }
 
@@ -367,6 +373,8 @@ static int loan_withdraw(struct otte_ledger_client *client, uint64_t id)
 
 	if (!ret)
 		ret = real->loan_withdraw(client, id);
+	if (ret == -ENOENT)
+		atomic_fetch_add(&script.in_vain, 1);
 	return ended(id, ret);
 }
 
@@ -382,6 +390,15 @@ static int loan_revoke(struct otte_ledger_client *client, uint64_t id)
 	if (!ret)
 		ret = real->loan_revoke(client, id);
 	return ended(id, ret);
+}
+
+static int event_next(struct otte_ledger_client *client, struct otte_event *event)
+{
+	int ret = real->event_next(client, event);
+
+	while (!ret && atomic_load(&script.forgetful))
+		ret = real->event_next(client, event);
+	return ret;
 }
 
 /* ---- The ledger that all share ---- */
@@ -418,6 +435,7 @@ static int open_shared(const struct otte_ledger_limits *limits)
 	ops.loan_settle = loan_settle;
 	ops.loan_withdraw = loan_withdraw;
 	ops.loan_revoke = loan_revoke;
+	ops.event_next = event_next;
 	ledger->ops = &ops;
 	return 0;
 }
