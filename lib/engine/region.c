@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/line.h"
 #include "engine/engine.h"
 #include "engine/source.h"
 
@@ -69,6 +70,22 @@ static bool in_use(const struct otte_region *region)
 	return atomic_load(&region->uses) & ~OTTE_REGION_HIDDEN;
 }
 
+/* Peers see it escaped, and as much of it must fit. */
+static int check_name(const char *name, size_t i)
+{
+	char shown[4 * OTTE_NAME_MAX];
+	size_t length;
+
+	if (strlen(name) >= OTTE_NAME_MAX)
+		return otte_fail(-EINVAL, "view %zu: the name is longer than %d bytes", i,
+				 OTTE_NAME_MAX - 1);
+	length = otte_name_escape(shown, sizeof(shown), name);
+	if (length >= OTTE_NAME_MAX)
+		return otte_fail(-EINVAL, "view %zu: the name has %zu bytes where unprintable ones are"
+				 " \"\\xNN\", allowed are %d", i, length, OTTE_NAME_MAX - 1);
+	return 0;
+}
+
 static int check_desc(struct otte_engine *engine, const struct otte_region_desc *desc, size_t i)
 {
 	if (!desc->mem || desc->mem->engine != engine)
@@ -82,10 +99,7 @@ static int check_desc(struct otte_engine *engine, const struct otte_region_desc 
 				 (unsigned long)desc->mem->length);
 	if (desc->access & OTTE_REMOTE_WRITE && desc->mem->flags & OTTE_MEM_READONLY)
 		return otte_fail(-EACCES, "view %zu: its memory is mapped for reading only", i);
-	if (desc->name && strlen(desc->name) >= OTTE_NAME_MAX)
-		return otte_fail(-EINVAL, "view %zu: the name is longer than %d bytes", i,
-				 OTTE_NAME_MAX - 1);
-	return 0;
+	return desc->name ? check_name(desc->name, i) : 0;
 }
 
 /* One view, known to the ledger, not yet visible. */
@@ -113,7 +127,7 @@ static int prepare(struct otte_engine *engine, const struct otte_region_desc *de
 	region->access = desc->access;
 	region->pinned = pinned;
 	if (desc->name)
-		strcpy(region->name, desc->name);
+		otte_name_escape(region->name, sizeof(region->name), desc->name);
 	ret = engine->ledger->ops->region_add(engine->client, &claim, &region->id);
 	if (ret)
 		goto free_region;

@@ -214,7 +214,7 @@ static void take_down(struct local_peer *peer)
 /* Under lock: the error is what keeps the peer from being reached. */
 static void note_why(struct local_peer *peer)
 {
-	otte_line_clean(peer->why, sizeof(peer->why), otte_error_text());
+	otte_line_escape(peer->why, sizeof(peer->why), otte_error_text());
 }
 
 /* Which of both it is, only the peer's log says. */

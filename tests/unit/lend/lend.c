@@ -396,6 +396,39 @@ static void a_read_that_has_begun_goes_on_without_its_peer(void **state)
 	}
 }
 
+/* Until it is known. */
+static void lose_for_good(struct pair *pair)
+{
+	const struct otte_transport_peer *base = pair->segment->peer->transport;
+	const struct local_peer *peer = container_of(base, struct local_peer, base);
+
+	lose(pair);
+	while (peer->state != LOCAL_DOWN)
+		usleep(1000);
+}
+
+/* An administrator may take it away, and who touches it then ends. */
+static void a_mapping_is_not_touched_once_its_peer_is_lost(void **state)
+{
+	struct otte_task task;
+	struct moment moment;
+	struct pair pair;
+
+	(void)state;
+	moment = (struct moment){ &pair, 0, lose_for_good, false };
+	module_reset();
+	pair_open(&pair, BYTES, maps);
+	while (script.mapped < 1)
+		assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
+	task = run_with(&pair, &moment, OTTE_READ);
+	assert_int_equal(task.code, 0);
+	assert_int_equal(task.transport, OTTE_TRANSPORT_LOCAL);
+	assert_memory_equal(pair.local_bytes, pair.remote_bytes, BYTES);
+	/* All but the step within which it was lost. */
+	assert_int_equal(script.copied, (BYTES - MIB_) / PIECE);
+	pair_close(&pair);
+}
+
 static void a_write_that_has_begun_ends_with_its_peer(void **state)
 {
 	struct moment moment;
@@ -504,6 +537,32 @@ static void what_cannot_be_had_back_is_retained(void **state)
 	assert_int_equal(otte_engine_close(pair.source, OTTE_CLOSE_SOURCE, 10 * SECOND, &report), 0);
 	assert_int_equal(report.retained, 0);
 	stand_no_longer(&pair);
+	pair_close_source(&pair);
+}
+
+static bool fail_mapped(const char *call)
+{
+	return !strcmp(call, "loan_settle, mapped");
+}
+
+/* Nobody but its borrower can end what is mapped: so it stays, and is told, until that has ended. */
+static void a_mapping_that_is_not_settled_is_retained_until_its_borrower_ends(void **state)
+{
+	struct otte_close_report report = { .size = sizeof(report) };
+	struct pair pair;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, maps);
+	while (script.mapped < 1)
+		assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
+	script.fails = fail_mapped;
+	assert_int_equal(otte_engine_close(pair.source, OTTE_CLOSE_SOURCE, 10 * SECOND, &report), -EUCLEAN);
+	assert_int_equal(report.retained, 1);
+	assert_int_equal(report.retained_bytes, BYTES);
+	assert_int_equal(loans(&pair), 1);
+	pair_close_requester(&pair);
+	assert_true(settles(&pair, 0));
 	pair_close_source(&pair);
 }
 
@@ -1444,9 +1503,11 @@ int main(void)
 		cmocka_unit_test(what_its_owner_unmapped_is_stale),
 		cmocka_unit_test(what_may_be_other_pages_is_asked_for_back),
 		cmocka_unit_test(a_read_that_has_begun_goes_on_without_its_peer),
+		cmocka_unit_test(a_mapping_is_not_touched_once_its_peer_is_lost),
 		cmocka_unit_test(a_write_that_has_begun_ends_with_its_peer),
 		cmocka_unit_test(what_does_not_come_back_is_revoked_and_waited_for),
 		cmocka_unit_test(what_cannot_be_had_back_is_retained),
+		cmocka_unit_test(a_mapping_that_is_not_settled_is_retained_until_its_borrower_ends),
 		cmocka_unit_test(a_use_that_stands_still_is_freed_once_its_loan_is_revoked),
 		cmocka_unit_test(a_use_that_is_slow_is_left_alone),
 		cmocka_unit_test(what_is_mapped_is_bounded),
