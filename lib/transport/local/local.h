@@ -93,6 +93,8 @@ int local_receive(int fd, struct local_message *message, int fds[LOCAL_FDS]);
  */
 int local_say(int fd, struct otte_stream *frames, const struct local_message *message, const int *fds);
 int local_hear(int fd, struct otte_stream *frames, struct local_message *message, int fds[LOCAL_FDS]);
+/* Those that came with a message. */
+void local_close_fds(int fds[LOCAL_FDS]);
 
 /* Whether the process at the other end is of our user, or root's. -EPERM names it. */
 int local_check_user(int fd);
@@ -150,7 +152,7 @@ struct local_grant {
 	enum local_grant_state state;
 	uint32_t users;
 	uint32_t owner;
-	bool leaving;
+	_Atomic bool leaving;   /* set under lock */
 	uint64_t used;          /* the peer's count of uses at the last one */
 	uint32_t repeats;       /* borrowed: short requests since then it was not mapped */
 	uint64_t epoch;         /* of the source that gave it */
