@@ -663,8 +663,9 @@ static bool borrows(struct otte_batch *batch, const struct otte_request *request
 }
 
 /*
- * One after the other in the caller's thread, which asks, copies and gives back: what it wrote it reads. Ends with the
- * first that fails. A fault that costs the lane for loans may cut one that is under way, which is no failure of the call.
+ * One after the other in the caller's thread, which asks, copies and gives back: what it wrote it reads. Ends
+ * with the first that fails. A fault that costs the lane for loans may cut one that is under way, which is no
+ * failure of the call.
  */
 static int run_some(struct otte_batch *batch, struct otte_request request, uint8_t *bytes)
 {
