@@ -14,7 +14,9 @@
 
 #include "engine/engine.h"
 #include "engine/segment.h"
+#include "engine/source.h"
 #include "module.h"
+#include "transport/local/local.h"
 #include "transport/tcp/tcp.h"
 #include "unit/engine/pair.h"
 
@@ -981,6 +983,228 @@ static void without_lanes_for_loans_it_goes_over_tcp(void **state)
 	pair_close(&pair);
 }
 
+/* ---- Peers that do not mean well ---- */
+
+/* On a forged lane. */
+static void ask_for(int fd, uint64_t region, uint16_t op)
+{
+	const struct otte_frame header = { .type = OTTE_FRAME_LEND, .length = OTTE_LEND_BYTES };
+	const struct otte_lend lend = { .type = OTTE_LEND_ASK, .op = op, .region = region };
+	uint8_t bytes[OTTE_FRAME_HEADER + OTTE_LEND_BYTES];
+
+	otte_frame_encode(&header, bytes);
+	otte_lend_encode(&lend, bytes + OTTE_FRAME_HEADER, OTTE_LEND_BYTES);
+	assert_int_equal(send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL), sizeof(bytes));
+}
+
+static struct otte_lend answer_of(int fd)
+{
+	uint8_t bytes[OTTE_FRAME_HEADER + OTTE_LEND_BYTES];
+	struct otte_lend lend;
+
+	assert_int_equal(recv(fd, bytes, sizeof(bytes), MSG_WAITALL), sizeof(bytes));
+	assert_int_equal(otte_lend_decode(bytes + OTTE_FRAME_HEADER, OTTE_LEND_BYTES, &lend), 0);
+	return lend;
+}
+
+struct thief {
+	struct pair *pair;
+	uint64_t loan;
+};
+
+/* Told by the module, it need not wait for the GRANT. */
+static void take_at_once(void *arg, uint64_t loan)
+{
+	struct thief *thief = arg;
+	const struct otte_engine *engine = thief->pair->requester;
+	struct otte_ledger_client *client = engine->client;
+
+	assert_int_equal(engine->ledger->ops->loan_accept(client, loan), 0);
+	thief->loan = loan;
+}
+
+/* A loan whose table cannot be lent was accepted before it could be withdrawn. */
+static void what_was_taken_before_its_grant_is_no_loan_without_a_record(void **state)
+{
+	struct thief thief;
+	struct otte_frame answer;
+	struct pair pair;
+	uint64_t done = 0;
+	uint8_t byte = 0x66;
+	int fd;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	thief = (struct thief){ .pair = &pair };
+	fd = forge_lane(&pair, &answer);
+	script.refuses_tables = true;
+	script.offered_arg = &thief;
+	script.offered = take_at_once;
+	ask_for(fd, otte_region_id(pair.remote), OTTE_WRITE);
+	assert_int_equal(answer_of(fd).status, -EDQUOT);
+	script.offered = NULL;
+	assert_int_not_equal(thief.loan, 0);
+	close(fd);
+	/* 0 would say that nobody reaches the memory any more. */
+	if (otte_region_unregister(&pair.remote, 1, 10 * SECOND, NULL) == 0) {
+		pair.remote_bytes[0] = 0;
+		pair.requester->ledger->ops->loan_copy(pair.requester->client, thief.loan, 0, &byte, 1, &done);
+		assert_int_equal(pair.remote_bytes[0], 0);
+	}
+	pair_close_requester(&pair);
+	assert_int_equal(otte_mem_release(pair.remote_mem), 0);
+	assert_int_equal(otte_engine_destroy(pair.source), 0);
+}
+
+/* What a peer of another user says in its table matters where it is lent something, and for what it is lent. */
+static void a_mark_matters_only_within_what_is_lent(void **state)
+{
+	struct otte_mem_lent reader = { .client = 5, .end = 100 };
+	struct otte_access access;
+	struct pair pair;
+	int ret;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(otte_mem_lend(pair.remote_mem, &reader, true), 0);
+	assert_true(otte_uses_begin(reader.guest->uses, 9, 0, UINT64_MAX, true) >= 0);
+	ret = otte_access_begin(&pair.remote_mem->access, &access, 4096, 10, true);
+	assert_int_equal(ret, 0);
+	otte_access_end(&pair.remote_mem->access, &access);
+	ret = otte_access_begin(&pair.remote_mem->access, &access, 0, 10, false);
+	assert_int_equal(ret, 0);
+	otte_access_end(&pair.remote_mem->access, &access);
+	otte_mem_unlend(pair.remote_mem, &reader);
+	pair_close(&pair);
+}
+
+/* It opens a session, is lent something, ends the session, and keeps the connection of its lane. */
+static void a_lane_without_its_session_ends(void **state)
+{
+	const struct local *local;
+	struct otte_frame answer;
+	struct pair pair;
+	int fd, i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	local = (const struct local *)pair.source->transport;
+	fd = forge_lane(&pair, &answer);
+	ask_for(fd, otte_region_id(pair.remote), OTTE_READ);
+	assert_int_equal(answer_of(fd).status, 0);
+	pair_close_requester(&pair);
+	for (i = 0; i < 80 && local->lanes; i++)
+		usleep(100000);
+	assert_int_equal(loans(&pair), 0);
+	assert_null(local->lanes);
+	close(fd);
+	pair_close_source(&pair);
+}
+
+/* Who asks again and again for one thing is not lent it again and again. */
+static void one_peer_is_not_lent_all_that_there_is(void **state)
+{
+	struct otte_frame answer;
+	struct pair pair;
+	unsigned i;
+	int fd;
+
+	(void)state;
+	module_reset();
+	script.user = getuid() + 1;
+	pair_open(&pair, BYTES, copies);
+	fd = forge_lane(&pair, &answer);
+	for (i = 0; i < 2000; i++) {
+		ask_for(fd, otte_region_id(pair.remote), OTTE_READ);
+		answer_of(fd);
+	}
+	print_message("%lu loans\n", (unsigned long)loans(&pair));
+	assert_true(loans(&pair) <= 16);
+	close(fd);
+	pair_close(&pair);
+}
+
+/* What a borrower wrote into the table as if it were the lender's is gone once the borrower is. */
+static void forged_uses_of_the_lender_do_not_outlive_their_forger(void **state)
+{
+	struct otte_request request;
+	struct otte_uses *uses;
+	struct pair pair;
+	int i, code = 0;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
+	uses = pair.remote_mem->uses;
+	assert_true(otte_uses_lend(uses, 0, UINT64_MAX, true, false) >= 0);
+	atomic_fetch_add(&uses->coarse_writers, 1);
+	request = pair_request(&pair, OTTE_READ, 0, 0, 4096);
+	request.transport = OTTE_TRANSPORT_LOCAL;
+	for (i = 0; i < 8; i++) {
+		assert_int_equal(otte_batch_reset(pair.batch), 0);
+		otte_batch_run(pair.batch, &request, 1, 10 * SECOND);
+		code = last_task(&pair).code;
+		if (!code)
+			break;
+		sleep(1);
+	}
+	assert_int_equal(code, 0);
+	pair_close(&pair);
+}
+
+/* A source that was started anew is another client; the module keeps a place for each that is welcome. */
+static void who_was_a_peer_is_not_welcome_for_ever(void **state)
+{
+	struct local_peer *peer;
+	struct pair pair;
+	int i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	peer = (struct local_peer *)pair.segment->peer->transport;
+	pthread_mutex_lock(&peer->lock);
+	peer->lender = 4711; /* in its former life */
+	pthread_mutex_unlock(&peer->lock);
+	lose(&pair);
+	for (i = 0; i < 100 && peer->lender == 4711; i++)
+		usleep(100000);
+	assert_int_not_equal(peer->lender, 4711);
+	assert_int_equal(script.unwelcome, 4711);
+	pair_close(&pair);
+}
+
+/* Events were lost, of others. */
+static void what_is_on_offer_is_not_withdrawn_by_a_look(void **state)
+{
+	const struct otte_event missed = { .kind = OTTE_EVENT_MISSED, .missed = 1 };
+	struct otte_borrowed borrowed;
+	struct otte_frame answer;
+	struct otte_lend lend;
+	struct pair pair;
+	int fd;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	fd = forge_lane(&pair, &answer);
+	ask_for(fd, otte_region_id(pair.remote), OTTE_READ);
+	lend = answer_of(fd);
+	assert_int_equal(lend.status, 0);
+	otte_source_told(pair.source, &missed);
+	assert_int_equal(pair.requester->ledger->ops->loan_borrow(pair.requester->client, lend.uses,
+								  pair.source->ledger->ops->client_id(pair.source->client),
+								  &borrowed), 0);
+	close(fd);
+	pair_close(&pair);
+}
+
 static int over_a_socket(void **state)
 {
 	(void)state;
@@ -1025,6 +1249,18 @@ int main(void)
 		cmocka_unit_test(garbage_on_a_lane_harms_nobody),
 		cmocka_unit_test(without_lanes_for_loans_it_goes_over_tcp),
 	};
+	const struct CMUnitTest hostile[] = {
+		cmocka_unit_test(what_was_taken_before_its_grant_is_no_loan_without_a_record),
+		cmocka_unit_test(a_mark_matters_only_within_what_is_lent),
+		cmocka_unit_test(a_lane_without_its_session_ends),
+		cmocka_unit_test(one_peer_is_not_lent_all_that_there_is),
+		cmocka_unit_test(forged_uses_of_the_lender_do_not_outlive_their_forger),
+		cmocka_unit_test(who_was_a_peer_is_not_welcome_for_ever),
+		cmocka_unit_test(what_is_on_offer_is_not_withdrawn_by_a_look),
+	};
+
+	if (getenv("OTTE_PROOFS"))
+		return cmocka_run_group_tests_name("hostile peers", hostile, over_a_lane, NULL);
 
 	return cmocka_run_group_tests_name("lend", tests, over_a_socket, NULL) +
 	       cmocka_run_group_tests_name("lanes for loans", lanes, over_a_lane, NULL) +

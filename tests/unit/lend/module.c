@@ -199,6 +199,8 @@ static int loan_offer(struct otte_ledger_client *lender, const struct otte_loan_
 
 	if (terms->borrower.client && atomic_load(&script.refuses))
 		return otte_fail(-EDQUOT, "no more loans");
+	if (region->table && atomic_load(&script.refuses_tables))
+		return otte_fail(-EDQUOT, "no more tables");
 	plain.flags &= ~OTTE_LOAN_MAPPABLE;
 	ret = real->loan_offer(lender, &plain, id);
 	if (ret || !terms->borrower.client)
@@ -213,6 +215,8 @@ static int loan_offer(struct otte_ledger_client *lender, const struct otte_loan_
 		.right = terms->right, .flags = terms->flags, .region = region,
 	};
 	pthread_mutex_unlock(&lock);
+	if (script.offered && !region->table)
+		script.offered(script.offered_arg, *id);
 	return 0;
 }
 
@@ -262,8 +266,8 @@ static int loan_copy(struct otte_ledger_client *borrower, uint64_t id, uint64_t 
 static int welcome(struct otte_ledger_client *client, uint64_t lender, bool is_welcome)
 {
 	(void)client;
-	(void)lender;
-	(void)is_welcome;
+	if (!is_welcome)
+		atomic_store(&script.unwelcome, lender);
 	return 0;
 }
 

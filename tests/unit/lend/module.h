@@ -20,6 +20,11 @@ struct script {
 	_Atomic bool drains;  /* a revoked loan has a copy on its way */
 	_Atomic bool old;     /* engines that are made now know of no lanes for loans */
 	_Atomic uint32_t user; /* of every client, as it is attested */
+	_Atomic uint64_t unwelcome; /* the lender that was last said to be welcome no more */
+	_Atomic bool refuses_tables; /* offers of tables of uses, for want of quota */
+	/* An offer of memory to a local client is there for its borrower to accept. */
+	void (*offered)(void *arg, uint64_t loan);
+	void *offered_arg;
 };
 
 extern struct script script;
