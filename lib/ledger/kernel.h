@@ -84,6 +84,7 @@ struct kernel_loan {
 struct kernel_offer {
 	uint64_t id;
 	uint64_t lender;
+	bool revocable;
 	UT_hash_handle hh;
 };
 

@@ -84,6 +84,15 @@ static int take_loan(const struct local_peer *peer, uint64_t loan, uint64_t leng
 	return otte_fail(-EPROTO, "loan %lu is another than its grant", (unsigned long)loan);
 }
 
+/* Accepted: a lender that keeps the right to take it away could end us with SIGBUS, at the moment of its choice. */
+static int map_loan(struct otte_ledger_client *client, uint64_t loan, const struct otte_borrowed *borrowed,
+		    void **address)
+{
+	if (borrowed->revocable)
+		return otte_fail(-EPROTO, "loan %lu can be taken away while it is mapped", (unsigned long)loan);
+	return client->ledger->ops->loan_map(client, loan, address);
+}
+
 static int borrow(const struct local_peer *peer, struct local_grant *grant, const struct local_message *message)
 {
 	struct otte_ledger_client *client = peer->local->env.client;
@@ -103,7 +112,7 @@ static int borrow(const struct local_peer *peer, struct local_grant *grant, cons
 	grant->loan = message->loan;
 	if (!(grant->key.op & LOCAL_OP_MAPPED))
 		return 0;
-	ret = ops->loan_map(client, message->loan, &grant->map);
+	ret = map_loan(client, message->loan, &borrowed, &grant->map);
 	if (ret) {
 		ops->loan_settle(client, message->loan, OTTE_EVIDENCE_RETURNED);
 		grant->map = NULL;
@@ -162,7 +171,7 @@ static int borrow_uses(const struct local_peer *peer, struct local_grant *grant,
 	ret = take_loan(peer, loan, sizeof(*grant->uses), OTTE_LOAN_WRITE, &borrowed);
 	if (ret)
 		return ret;
-	ret = client->ledger->ops->loan_map(client, loan, &uses);
+	ret = map_loan(client, loan, &borrowed, &uses);
 	if (ret) {
 		settle_loan(client, loan);
 		return ret;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "ledger/module.h"
 #include "../side.h"
 
 #define BYTES (4u << 20)
@@ -27,6 +28,28 @@
 #define MAPS "deaf ledger=kernel local.map_repeats=1"
 
 static const char *const ways[] = { COPIES, MAPS };
+
+/* A lender that keeps the right to take away what it lends to be mapped; the last such loan of it. */
+static bool keeps_rights;
+static int lender_fd = -1;
+static uint64_t revocable;
+
+int __real_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan);
+int __wrap_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan);
+
+int __wrap_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan)
+{
+	struct otte_module_terms own = *terms;
+	int ret;
+
+	if (!keeps_rights || !(own.flags & OTTE_MODULE_MAPPABLE))
+		return __real_otte_module_loan_offer(fd, terms, loan);
+	own.flags |= OTTE_MODULE_REVOCABLE;
+	ret = __real_otte_module_loan_offer(fd, &own, loan);
+	lender_fd = fd;
+	revocable = *loan;
+	return ret;
+}
 
 static uint64_t usage(const char *resource)
 {
@@ -269,6 +292,35 @@ static void a_requester_that_is_stopped_is_revoked(void **state)
 	assert_true(EVENTUALLY(nothing_left()));
 }
 
+/* What is mapped and revoked is the end of who touches it next: so it is not mapped, and all goes over TCP. */
+static void a_lender_cannot_kill_its_borrower(void **state)
+{
+	struct remote requester;
+	struct side source;
+	bool draining;
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 2; i++) {
+		keeps_rights = true;
+		revocable = 0;
+		OK(side_open(&source, LENDS, -1, BYTES));
+		remote_start(&requester, ways[i], -1, BYTES);
+		child_ask(&requester.child, "open %s %lu", source.address,
+			  (unsigned long)otte_region_id(source.region));
+		assert_string_equal(requester.child.line, "code 0");
+		child_ask(&requester.child, "run %d 0 0 4096 1", OTTE_READ);
+		assert_int_not_equal(revocable, 0);
+		otte_module_loan_revoke(lender_fd, revocable, &draining);
+		keeps_rights = false;
+		child_ask(&requester.child, "run %d 0 0 4096 1", OTTE_READ);
+		assert_int_equal(child_number(&requester.child, "prefix"), 1);
+		child_end(&requester.child);
+		OK(side_close(&source));
+		assert_true(EVENTUALLY(nothing_left()));
+	}
+}
+
 struct adopted {
 	struct otte_engine *engine;
 	struct otte_mem *mem;
@@ -420,6 +472,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_source_that_is_killed_is_not_the_requesters_end),
 		cmocka_unit_test(a_requester_that_is_killed_leaves_nothing_behind),
 		cmocka_unit_test(a_requester_that_is_stopped_is_revoked),
+		cmocka_unit_test(a_lender_cannot_kill_its_borrower),
 		cmocka_unit_test(what_the_source_unmapped_is_stale_at_once),
 		cmocka_unit_test(without_quota_for_loans_it_is_told_or_goes_over_tcp),
 		cmocka_unit_test(mappings_are_bounded_and_closed_by_receipts),

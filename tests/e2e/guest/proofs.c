@@ -27,28 +27,6 @@
 #define COPIES "deaf ledger=kernel local.map_entries=0"
 #define MAPS "deaf ledger=kernel local.map_repeats=1"
 
-static bool hostile;
-static int hostile_fd = -1;
-static uint64_t table;
-
-int __real_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan);
-int __wrap_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan);
-
-/* A lender that keeps the right to take the table away. */
-int __wrap_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan)
-{
-	struct otte_module_terms own = *terms;
-	int ret;
-
-	if (!hostile || !(own.flags & OTTE_MODULE_MAPPABLE))
-		return __real_otte_module_loan_offer(fd, terms, loan);
-	own.flags |= OTTE_MODULE_REVOCABLE;
-	ret = __real_otte_module_loan_offer(fd, &own, loan);
-	hostile_fd = fd;
-	table = *loan;
-	return ret;
-}
-
 static uint64_t usage(const char *resource)
 {
 	char path[96];
@@ -74,28 +52,6 @@ static int ended_by(struct child *child)
 		usleep(100000);
 	}
 	return 0;
-}
-
-static void a_lender_cannot_kill_its_borrower(void **state)
-{
-	struct remote requester;
-	struct side source;
-	bool draining;
-
-	(void)state;
-	hostile = true;
-	OK(side_open(&source, LENDS, -1, BYTES));
-	remote_start(&requester, COPIES, -1, BYTES);
-	child_ask(&requester.child, "open %s %lu", source.address, (unsigned long)otte_region_id(source.region));
-	assert_string_equal(requester.child.line, "code 0");
-	child_ask(&requester.child, "run %d 0 0 4096 1", OTTE_READ);
-	assert_int_not_equal(table, 0);
-	assert_int_equal(otte_module_loan_revoke(hostile_fd, table, &draining), 0);
-	hostile = false;
-	child_tell(&requester.child, "run %d 0 0 4096 1", OTTE_READ);
-	assert_int_equal(ended_by(&requester.child), 0);
-	child_end(&requester.child);
-	OK(side_close(&source));
 }
 
 static void release_regions(void)
@@ -313,7 +269,6 @@ static void what_is_unregistered_is_reached_by_nobody(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_lender_cannot_kill_its_borrower),
 		cmocka_unit_test(releasing_a_table_ends_nobody_who_copies),
 	};
 	const struct CMUnitTest thief[] = {

@@ -74,6 +74,16 @@ static struct otte_task last_task(struct pair *pair)
 	return task;
 }
 
+static int run_local(struct pair *pair)
+{
+	struct otte_request request = pair_request(pair, OTTE_READ, 0, 0, 4096);
+
+	request.transport = OTTE_TRANSPORT_LOCAL;
+	assert_int_equal(otte_batch_reset(pair->batch), 0);
+	otte_batch_run(pair->batch, &request, 1, 10 * SECOND);
+	return last_task(pair).code;
+}
+
 static uint64_t loans(struct pair *pair)
 {
 	struct otte_ledger_counters counters;
@@ -563,6 +573,30 @@ static void a_use_that_is_slow_is_left_alone(void **state)
 	pair_close(&pair);
 }
 
+/* Of a lender that can take away what it lends to be mapped: it is copied, or where there is a table to map goes by TCP. */
+static void what_can_be_taken_away_is_never_mapped(void **state)
+{
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, maps);
+	script.keeps_rights = true;
+	for (i = 0; i < 20; i++) {
+		assert_int_equal(pair_run(&pair, (uint8_t)(i % 2), 0, 0, BYTES), 0);
+		assert_int_equal(route(&pair), module_framed ? OTTE_TRANSPORT_TCP : OTTE_TRANSPORT_LOCAL);
+		usleep(1000);
+	}
+	assert_int_equal(run_local(&pair), module_framed ? -EPROTO : 0);
+	assert_int_equal(script.mapped, 0);
+	assert_int_equal(script.mapped_tables, 0);
+	pair_close_requester(&pair);
+	assert_true(settles(&pair, 0));
+	assert_int_equal(module_tables(), 0);
+	pair_close_source(&pair);
+}
+
 static void what_is_mapped_is_bounded(void **state)
 {
 	struct otte_region_desc desc = { .length = 65536, .access = OTTE_REMOTE_READ };
@@ -850,16 +884,6 @@ static void few_at_a_time(struct otte_config *config)
 {
 	copies(config);
 	config->local_maps = 3;
-}
-
-static int run_local(struct pair *pair)
-{
-	struct otte_request request = pair_request(pair, OTTE_READ, 0, 0, 4096);
-
-	request.transport = OTTE_TRANSPORT_LOCAL;
-	assert_int_equal(otte_batch_reset(pair->batch), 0);
-	otte_batch_run(pair->batch, &request, 1, 10 * SECOND);
-	return last_task(pair).code;
 }
 
 /* It is told so, and has all else over TCP; others are lent as ever, also while it goes on asking. */
@@ -1236,6 +1260,7 @@ int main(void)
 		cmocka_unit_test(what_cannot_be_had_back_is_retained),
 		cmocka_unit_test(a_use_that_stands_still_is_freed_once_its_loan_is_revoked),
 		cmocka_unit_test(a_use_that_is_slow_is_left_alone),
+		cmocka_unit_test(what_can_be_taken_away_is_never_mapped),
 		cmocka_unit_test(what_is_mapped_is_bounded),
 		cmocka_unit_test(loans_that_come_and_go_harm_no_request),
 	};

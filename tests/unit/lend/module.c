@@ -201,6 +201,8 @@ static int loan_offer(struct otte_ledger_client *lender, const struct otte_loan_
 		return otte_fail(-EDQUOT, "no more loans");
 	if (region->table && atomic_load(&script.refuses_tables))
 		return otte_fail(-EDQUOT, "no more tables");
+	if (atomic_load(&script.keeps_rights))
+		plain.flags |= OTTE_LOAN_REVOCABLE;
 	plain.flags &= ~OTTE_LOAN_MAPPABLE;
 	ret = real->loan_offer(lender, &plain, id);
 	if (ret || !terms->borrower.client)
@@ -212,7 +214,8 @@ static int loan_offer(struct otte_ledger_client *lender, const struct otte_loan_
 	*loan = (struct loan){
 		.id = *id, .lender = real->client_id(lender), .owner = lender,
 		.borrower = terms->borrower.client, .offset = terms->offset, .length = terms->length,
-		.right = terms->right, .flags = terms->flags, .region = region,
+		.right = terms->right, .flags = terms->flags | (plain.flags & OTTE_LOAN_REVOCABLE),
+		.region = region,
 	};
 	pthread_mutex_unlock(&lock);
 	if (script.offered && !region->table)
@@ -231,6 +234,7 @@ static int loan_borrow(struct otte_ledger_client *borrower, uint64_t id, uint64_
 	ret = real->loan_accept(borrower, id);
 	*borrowed = (struct otte_borrowed){
 		.length = loan->length, .right = loan->right, .mappable = loan->flags & OTTE_LOAN_MAPPABLE,
+		.revocable = loan->flags & OTTE_LOAN_REVOCABLE,
 	};
 	return ret;
 }
@@ -284,8 +288,7 @@ static int loan_map(struct otte_ledger_client *borrower, uint64_t id, void **add
 			  MREMAP_MAYMOVE);
 	if (*address == MAP_FAILED)
 		return otte_fail(-errno, "mremap: %m");
-	if (!loan->region->table)
-		atomic_fetch_add(&script.mapped, 1);
+	atomic_fetch_add(loan->region->table ? &script.mapped_tables : &script.mapped, 1);
 	return 0;
 }
 

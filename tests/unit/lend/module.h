@@ -15,13 +15,14 @@ struct script {
 	/* Before each copy; `copied` are those that moved bytes, `looked` those that moved none. */
 	void (*before)(void *arg);
 	void *arg;
-	_Atomic unsigned copied, looked, mapped;
+	_Atomic unsigned copied, looked, mapped, mapped_tables;
 	_Atomic bool refuses; /* offers, for want of quota */
 	_Atomic bool drains;  /* a revoked loan has a copy on its way */
 	_Atomic bool old;     /* engines that are made now know of no lanes for loans */
 	_Atomic uint32_t user; /* of every client, as it is attested */
 	_Atomic uint64_t unwelcome; /* the lender that was last said to be welcome no more */
 	_Atomic bool refuses_tables; /* offers of tables of uses, for want of quota */
+	_Atomic bool keeps_rights; /* lenders can revoke what they lend to be mapped, too */
 	/* An offer of memory to a local client is there for its borrower to accept. */
 	void (*offered)(void *arg, uint64_t loan);
 	void *offered_arg;
