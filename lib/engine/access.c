@@ -58,20 +58,32 @@ static void leave_guests(struct otte_access_map *map, const struct otte_access *
 	unsigned i;
 
 	for (i = 0; i < count; i++)
-		if (map->guests[i])
-			otte_uses_unlend(map->guests[i], access->guests[i], access->write);
+		if (map->guests[i].uses)
+			otte_uses_unlend(map->guests[i].uses, access->guests[i], access->write);
+}
+
+/* Under lock: whether the guest is lent anything that could be in conflict. */
+static bool may_conflict(const struct otte_access_guest *guest, const struct otte_access *access)
+{
+	uint64_t start = access->range.start, end = access->range.end;
+
+	return otte_itree_find(&guest->lents[true], start, end, NULL, NULL) ||
+	       (access->write && otte_itree_find(&guest->lents[false], start, end, NULL, NULL));
 }
 
 /* Under lock: all tables that there are, or none. */
 static int enter_all(struct otte_access_map *map, struct otte_access *access)
 {
 	struct otte_uses *shared = atomic_load(&map->shared);
+	const struct otte_access_guest *guest;
 	unsigned i;
 	int ret = 0;
 
-	for (i = 0; i < OTTE_ACCESS_GUESTS && !ret; i++)
-		if (map->guests[i])
-			ret = enter(map->guests[i], access, true, &access->guests[i]);
+	for (i = 0; i < OTTE_ACCESS_GUESTS && !ret; i++) {
+		guest = &map->guests[i];
+		if (guest->uses)
+			ret = enter(guest->uses, access, may_conflict(guest, access), &access->guests[i]);
+	}
 	if (ret) {
 		leave_guests(map, access, i - 1);
 		return ret;
@@ -132,7 +144,7 @@ int otte_access_share_guest(struct otte_access_map *map, struct otte_uses *uses)
 	struct newcomer newcomer = { uses, 0 };
 
 	pthread_mutex_lock(&map->lock);
-	while (newcomer.place < OTTE_ACCESS_GUESTS && map->guests[newcomer.place])
+	while (newcomer.place < OTTE_ACCESS_GUESTS && map->guests[newcomer.place].uses)
 		newcomer.place++;
 	if (newcomer.place == OTTE_ACCESS_GUESTS) {
 		pthread_mutex_unlock(&map->lock);
@@ -142,7 +154,7 @@ int otte_access_share_guest(struct otte_access_map *map, struct otte_uses *uses)
 	/* Live as long as it is here: who would be alone looks into none of these. */
 	atomic_fetch_add(&map->live, 1);
 	otte_access_wait_alone(map);
-	map->guests[newcomer.place] = uses;
+	map->guests[newcomer.place].uses = uses;
 	otte_itree_find(&map->tree, 0, UINT64_MAX, enter_live, &newcomer);
 	pthread_mutex_unlock(&map->lock);
 	return newcomer.place;
@@ -151,8 +163,26 @@ int otte_access_share_guest(struct otte_access_map *map, struct otte_uses *uses)
 void otte_access_forget_guest(struct otte_access_map *map, int place)
 {
 	pthread_mutex_lock(&map->lock);
-	map->guests[place] = NULL;
+	map->guests[place].uses = NULL;
 	atomic_fetch_sub(&map->live, 1);
+	pthread_mutex_unlock(&map->lock);
+}
+
+void otte_access_lend(struct otte_access_map *map, int place, struct otte_access_lent *lent, uint64_t start,
+		      uint64_t end, bool write)
+{
+	lent->range.start = start;
+	lent->range.end = end;
+	lent->write = write;
+	pthread_mutex_lock(&map->lock);
+	otte_itree_insert(&map->guests[place].lents[write], &lent->range);
+	pthread_mutex_unlock(&map->lock);
+}
+
+void otte_access_unlend(struct otte_access_map *map, int place, struct otte_access_lent *lent)
+{
+	pthread_mutex_lock(&map->lock);
+	otte_itree_remove(&map->guests[place].lents[lent->write], &lent->range);
 	pthread_mutex_unlock(&map->lock);
 }
 

@@ -339,6 +339,7 @@ static int track_guest(struct otte_mem *mem, struct otte_mem_lent *lent)
 	if (ret)
 		return ret;
 	guest->lents++;
+	otte_access_lend(&mem->access, guest->place, &lent->access, lent->start, lent->end, lent->write);
 	lent->guest = guest;
 	lent->uses_region = guest->uses_region;
 	return 0;
@@ -375,6 +376,8 @@ void otte_mem_unlend(struct otte_mem *mem, struct otte_mem_lent *lent)
 {
 	pthread_mutex_lock(&mem->share_lock);
 	DL_DELETE(mem->lents, lent);
+	if (lent->guest)
+		otte_access_unlend(&mem->access, lent->guest->place, &lent->access);
 	if (lent->guest && --lent->guest->lents == 0)
 		close_guest(mem, lent->guest);
 	pthread_mutex_unlock(&mem->share_lock);
