@@ -198,6 +198,7 @@ struct local_peer {
 	uint32_t mapped;        /* grants of LOCAL_OP_MAPPED, in every state */
 	uint32_t leaving;       /* grants that are; with none left and DOWN the connection is closed */
 	uint64_t lender;        /* READY: the peer's client of our module, attested; 0: not known */
+	bool unwelcome;         /* that it could not be made welcome was logged */
 	uint64_t since_ns;      /* HELLO: begun; DOWN: tried again from then on */
 	bool framed;            /* the connection is a lane of LEND frames, not a UNIX socket */
 	bool welcomed;          /* and has been READY */

@@ -630,6 +630,77 @@ static void what_is_mapped_is_bounded(void **state)
 	pair_close_source(&pair);
 }
 
+/* ---- Who may lend ---- */
+
+static uint64_t lender_of(struct local_peer *peer)
+{
+	uint64_t lender;
+
+	pthread_mutex_lock(&peer->lock);
+	lender = peer->lender;
+	pthread_mutex_unlock(&peer->lock);
+	return lender;
+}
+
+/* A source that was started anew is another client; the module keeps a place for each that is welcome. */
+static void who_was_a_peer_is_not_welcome_for_ever(void **state)
+{
+	struct local_peer *peer;
+	struct pair pair;
+	uint64_t lender;
+	int i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	peer = (struct local_peer *)pair.segment->peer->transport;
+	lender = lender_of(peer);
+	assert_int_not_equal(lender, 0);
+	pthread_mutex_lock(&peer->lock);
+	peer->lender = 4711; /* in its former life */
+	pthread_mutex_unlock(&peer->lock);
+	lose(&pair);
+	for (i = 0; i < 10000 && lender_of(peer) == 4711; i++)
+		usleep(1000);
+	assert_int_equal(lender_of(peer), lender);
+	assert_int_equal(script.unwelcome, 4711);
+	for (i = 0; i < 10000 && run_local(&pair); i++)
+		usleep(1000);
+	assert_int_equal(last_task(&pair).code, 0);
+	assert_int_equal(script.unwelcome, 4711);
+	pair_close_requester(&pair);
+	assert_int_equal(script.unwelcome, lender);
+	pair_close_source(&pair);
+}
+
+static _Atomic unsigned unwelcome_said;
+
+static void note_unwelcome(void *arg, enum otte_log_level level, const char *line)
+{
+	(void)arg;
+	if (level == OTTE_LOG_WARNING && strstr(line, "cannot lend to us: no more lenders"))
+		unwelcome_said++;
+}
+
+static void who_cannot_be_made_welcome_is_logged_once(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	module_reset();
+	script.refuses_lenders = true;
+	unwelcome_said = 0;
+	otte_log_set(note_unwelcome, NULL, OTTE_LOG_WARNING);
+	pair_open(&pair, BYTES, copies);
+	/* One grant is asked for each. */
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(pair_run(&pair, OTTE_WRITE, 0, 0, 4096), 0);
+	otte_log_set(NULL, NULL, OTTE_LOG_ERROR);
+	assert_int_equal(unwelcome_said, 1);
+	pair_close(&pair);
+}
+
 /* ---- All at once ---- */
 
 #define WRITERS 3
@@ -1206,29 +1277,6 @@ static void forged_uses_of_the_lender_do_not_outlive_their_forger(void **state)
 	pair_close(&pair);
 }
 
-/* A source that was started anew is another client; the module keeps a place for each that is welcome. */
-static void who_was_a_peer_is_not_welcome_for_ever(void **state)
-{
-	struct local_peer *peer;
-	struct pair pair;
-	int i;
-
-	(void)state;
-	module_reset();
-	pair_open(&pair, BYTES, copies);
-	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
-	peer = (struct local_peer *)pair.segment->peer->transport;
-	pthread_mutex_lock(&peer->lock);
-	peer->lender = 4711; /* in its former life */
-	pthread_mutex_unlock(&peer->lock);
-	lose(&pair);
-	for (i = 0; i < 100 && peer->lender == 4711; i++)
-		usleep(100000);
-	assert_int_not_equal(peer->lender, 4711);
-	assert_int_equal(script.unwelcome, 4711);
-	pair_close(&pair);
-}
-
 /* Events were lost, of others. */
 static void what_is_on_offer_is_not_withdrawn_by_a_look(void **state)
 {
@@ -1287,6 +1335,8 @@ int main(void)
 		cmocka_unit_test(a_use_that_is_slow_is_left_alone),
 		cmocka_unit_test(what_can_be_taken_away_is_never_mapped),
 		cmocka_unit_test(what_is_mapped_is_bounded),
+		cmocka_unit_test(who_was_a_peer_is_not_welcome_for_ever),
+		cmocka_unit_test(who_cannot_be_made_welcome_is_logged_once),
 		cmocka_unit_test(loans_that_come_and_go_harm_no_request),
 	};
 
@@ -1305,7 +1355,6 @@ int main(void)
 		cmocka_unit_test(a_lane_without_its_session_ends),
 		cmocka_unit_test(one_peer_is_not_lent_all_that_there_is),
 		cmocka_unit_test(forged_uses_of_the_lender_do_not_outlive_their_forger),
-		cmocka_unit_test(who_was_a_peer_is_not_welcome_for_ever),
 		cmocka_unit_test(what_is_on_offer_is_not_withdrawn_by_a_look),
 	};
 

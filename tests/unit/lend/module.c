@@ -272,6 +272,8 @@ static int welcome(struct otte_ledger_client *client, uint64_t lender, bool is_w
 	(void)client;
 	if (!is_welcome)
 		atomic_store(&script.unwelcome, lender);
+	else if (atomic_load(&script.refuses_lenders))
+		return otte_fail(-EDQUOT, "no more lenders");
 	return 0;
 }
 

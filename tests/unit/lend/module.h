@@ -22,6 +22,7 @@ struct script {
 	_Atomic uint32_t user; /* of every client, as it is attested */
 	_Atomic uint64_t unwelcome; /* the lender that was last said to be welcome no more */
 	_Atomic bool refuses_tables; /* offers of tables of uses, for want of quota */
+	_Atomic bool refuses_lenders; /* no place for one more that is welcome */
 	_Atomic bool keeps_rights; /* lenders can revoke what they lend to be mapped, too */
 	/* An offer of memory to a local client is there for its borrower to accept. */
 	void (*offered)(void *arg, uint64_t loan);
