@@ -159,6 +159,7 @@ struct local_grant {
 	struct otte_uses *uses;
 	uint64_t uses_length;   /* of its mapping */
 	uint64_t uses_loan;     /* it is the module's; 0: of a descriptor */
+	_Atomic uint64_t looked_ns; /* when it was seen to be there */
 	int fd;                 /* of the allocation */
 	struct otte_ledger_client *client; /* who borrowed `loan` of the module; NULL: it is mapped itself */
 	uint64_t loan;
@@ -239,6 +240,13 @@ void local_way_unmap(const struct local_peer *peer, struct local_grant *grant);
  * away; -EKEYREVOKED: it is lent no longer.
  */
 int local_way_move(const struct local_grant *grant, struct otte_work *work, uint64_t length);
+/* Whether the table of uses, which is a loan, is still lent: 0, -EKEYREVOKED. */
+int local_way_look_uses(struct local_grant *grant);
+/* To be asked before each touch of the table: one that was taken away ends who touches it. */
+static inline bool local_way_has_uses(struct local_grant *grant)
+{
+	return !grant->uses_loan || local_way_look_uses(grant) == 0;
+}
 /* Whether what was lent stays good when the peer is gone, so that a READ goes on. */
 static inline bool local_way_outlives(const struct local_grant *grant)
 {

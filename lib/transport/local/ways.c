@@ -18,6 +18,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -249,6 +250,23 @@ static int look(const struct local_grant *grant, const struct otte_work *work)
 	uint64_t none;
 
 	return grant->client->ledger->ops->loan_copy(grant->client, grant->loan, 0, work->local, 0, &none);
+}
+
+/*
+ * Like a mapped loan it can be taken away by an administrator alone, who releases what a dead owner has left behind. That
+ * is looked for once in each tick of the coarse clock, some milliseconds, for it costs a system call.
+ */
+int local_way_look_uses(struct local_grant *grant)
+{
+	uint64_t now_ns = otte_coarse_ns(), none;
+
+	if (atomic_load_explicit(&grant->looked_ns, memory_order_relaxed) == now_ns)
+		return 0;
+	if (grant->client->ledger->ops->loan_copy(grant->client, grant->uses_loan, 0, NULL, 0, &none))
+		return otte_fail(-EKEYREVOKED, "the table of uses of region %lu was taken away",
+				 (unsigned long)grant->key.region);
+	atomic_store_explicit(&grant->looked_ns, now_ns, memory_order_relaxed);
+	return 0;
 }
 
 static int move_by_module(const struct local_grant *grant, struct otte_work *work, uint64_t length)

@@ -54,57 +54,6 @@ static int ended_by(struct child *child)
 	return 0;
 }
 
-static void release_regions(void)
-{
-	DIR *dir = opendir("/sys/class/misc/otte/retained");
-	const struct dirent *entry;
-	char path[512], bytes[32] = "";
-	FILE *file;
-
-	assert_non_null(dir);
-	while ((entry = readdir(dir))) {
-		if (entry->d_name[0] == '.')
-			continue;
-		snprintf(path, sizeof(path), "/sys/class/misc/otte/retained/%s/bytes", entry->d_name);
-		file = fopen(path, "r");
-		if (!file || !fgets(bytes, sizeof(bytes), file))
-			continue;
-		fclose(file);
-		print_message("retained %s: %s", entry->d_name, bytes);
-		if (atoi(bytes) != 36864)
-			continue;
-		snprintf(path, sizeof(path), "/sys/class/misc/otte/retained/%s/release", entry->d_name);
-		file = fopen(path, "w");
-		assert_non_null(file);
-		fputs("1", file);
-		fclose(file);
-	}
-	closedir(dir);
-}
-
-/* Only what is mapped of memory is said to be dangerous; this requester maps none. */
-static void releasing_a_table_ends_nobody_who_copies(void **state)
-{
-	struct remote source, requester;
-
-	(void)state;
-	remote_start(&source, LENDS, -1, LONG);
-	remote_start(&requester, COPIES, -1, LONG);
-	child_ask(&requester.child, "open %s %lu", source.address, (unsigned long)source.region);
-	child_ask(&requester.child, "run %d 0 0 4096 1", OTTE_READ);
-	child_tell(&requester.child, "run %d 0 0 %u 1", OTTE_READ, LONG);
-	usleep(8000);
-	child_signal(&requester.child, SIGSTOP);
-	child_kill(&source.child);
-	usleep(500000);
-	release_regions();
-	usleep(500000);
-	child_signal(&requester.child, SIGCONT);
-	assert_int_equal(ended_by(&requester.child), 0);
-	print_message("%s\n", child_hear(&requester.child));
-	child_end(&requester.child);
-}
-
 /* ---- A borrower that takes what is on offer before it is told ---- */
 
 #define TABLES 264
@@ -269,7 +218,6 @@ static void what_is_unregistered_is_reached_by_nobody(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(releasing_a_table_ends_nobody_who_copies),
 	};
 	const struct CMUnitTest thief[] = {
 		cmocka_unit_test(what_the_module_has_settled_is_retained_no_longer),

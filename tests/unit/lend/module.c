@@ -45,6 +45,7 @@ struct region {
 
 struct loan {
 	uint64_t id, lender, borrower, length, offset;
+	void *map; /* last */
 	struct otte_ledger_client *owner;
 	struct region *region;
 	uint32_t right, flags;
@@ -120,6 +121,21 @@ void module_revoke_all(void)
 		if (!is_over(&loans[i]) && loans[i].flags & OTTE_LOAN_REVOCABLE &&
 		    !real->loan_revoke(loans[i].owner, loans[i].id))
 			end(loans[i].id);
+}
+
+void module_release_tables(void)
+{
+	unsigned i;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < loan_count; i++) {
+		if (!loans[i].region->table || loans[i].over)
+			continue;
+		loans[i].over = true;
+		if (loans[i].map && mprotect(loans[i].map, loans[i].length, PROT_NONE))
+			abort();
+	}
+	pthread_mutex_unlock(&lock);
 }
 
 unsigned module_tables(void)
@@ -245,6 +261,8 @@ static int loan_copy(struct otte_ledger_client *borrower, uint64_t id, uint64_t 
 	const struct loan *loan = find_loan(id);
 	uint8_t *lent;
 
+	if (loan && loan->region->table && loan->borrower == real->client_id(borrower) && !length)
+		return is_over(loan) ? otte_fail(-EKEYREVOKED, "the table was released") : 0;
 	if (script.before)
 		script.before(script.arg);
 	if (length)
@@ -280,7 +298,7 @@ static int welcome(struct otte_ledger_client *client, uint64_t lender, bool is_w
 /* An alias of the owner's shared mapping. */
 static int loan_map(struct otte_ledger_client *borrower, uint64_t id, void **address)
 {
-	const struct loan *loan = find_loan(id);
+	struct loan *loan = find_loan(id);
 
 	(void)borrower;
 	if (!(loan->flags & OTTE_LOAN_MAPPABLE))
@@ -290,6 +308,9 @@ static int loan_map(struct otte_ledger_client *borrower, uint64_t id, void **add
 			  MREMAP_MAYMOVE);
 	if (*address == MAP_FAILED)
 		return otte_fail(-errno, "mremap: %m");
+	pthread_mutex_lock(&lock);
+	loan->map = *address;
+	pthread_mutex_unlock(&lock);
 	atomic_fetch_add(loan->region->table ? &script.mapped_tables : &script.mapped, 1);
 	return 0;
 }

@@ -40,6 +40,8 @@ void module_unmap(void);
 void module_suspect(void);
 /* Loans of tables of uses that live. */
 unsigned module_tables(void);
+/* Takes them away, as an administrator does once their lender is dead: who touches one now is dead as well. */
+void module_release_tables(void);
 /* Takes every loan to local clients away. */
 void module_revoke_all(void);
 
