@@ -41,6 +41,7 @@ struct otte_access_lent {
 
 struct otte_access_guest {
 	struct otte_uses *uses;     /* NULL: none */
+	struct otte_uses_own own;
 	struct otte_itree lents[2]; /* for reading, for writing */
 };
 
@@ -50,6 +51,7 @@ struct otte_access_map {
 	_Atomic uint64_t live;              /* in the tree, or about to be; written under lock */
 	struct otte_access_guest guests[OTTE_ACCESS_GUESTS]; /* under lock */
 	_Atomic(struct otte_uses *) shared; /* NULL: nobody else has the memory mapped, nor has ever had */
+	struct otte_uses_own own;           /* of `shared` */
 	_Atomic uint64_t alone;             /* READS or WRITES, or 0, and a number that grows */
 	_Atomic uint64_t alone_start, alone_end;
 };
@@ -60,8 +62,10 @@ void otte_access_map_fini(struct otte_access_map *map);
 /* Offsets are of the allocation. -EBUSY names the range in the way. */
 int otte_access_begin(struct otte_access_map *map, struct otte_access *access, uint64_t offset,
 		      uint64_t length, bool write);
-/* From now on the table is kept: what is live is entered. It must be the map's only one. */
-void otte_access_share(struct otte_access_map *map, struct otte_uses *shared);
+/* From now on the table is kept: what is live is entered. It must be the map's only one. `seen`: all zero, kept. */
+void otte_access_share(struct otte_access_map *map, struct otte_uses *shared, struct otte_uses_seen *seen);
+/* otte_uses_look() for the table that is shared. */
+void otte_access_look(struct otte_access_map *map, bool (*still)(void *arg, uint32_t owner), void *arg);
 /* One more table, of one peer's. Its place, or -EUSERS. */
 int otte_access_share_guest(struct otte_access_map *map, struct otte_uses *uses);
 /* It is of no use any more, and is not looked at after. Nothing is lent to it. */

@@ -256,7 +256,7 @@ static int open_uses(struct otte_mem *mem)
 		mem->uses_fd = -1;
 		return otte_fail(-ENOMEM, "no memory for a table of uses");
 	}
-	otte_access_share(&mem->access, mem->uses);
+	otte_access_share(&mem->access, mem->uses, mem->seen);
 	pthread_mutex_lock(&mem->engine->memory_lock);
 	DL_APPEND(mem->engine->tracked, mem);
 	pthread_mutex_unlock(&mem->engine->memory_lock);
@@ -429,7 +429,7 @@ void otte_mem_look(struct otte_engine *engine)
 
 	pthread_mutex_lock(&engine->memory_lock);
 	DL_FOREACH(engine->tracked, mem)
-		otte_uses_look(mem->uses, mem->seen, stands_still, mem);
+		otte_access_look(&mem->access, stands_still, mem);
 	pthread_mutex_unlock(&engine->memory_lock);
 }
 
