@@ -45,7 +45,12 @@
 
 /* ---- What is said over the socket; both ends are of one host ---- */
 
-#define LOCAL_MAGIC 0x4d54544fu /* "OTTM" */
+/*
+ * Another layout of a message or of the table of uses is another magic, and another name to listen on (LOCAL_NAME): who
+ * takes one table for the other sees nothing of its uses.
+ */
+#define LOCAL_MAGIC 0x324d544fu /* "OTM2" */
+#define LOCAL_NAME "otte-local2"
 #define LOCAL_FDS 2
 
 /* Of an op that is said: OTTE_READ or OTTE_WRITE; and that it is to be mapped, of the module's loans. */
@@ -77,7 +82,8 @@ struct local_message {
 	uint64_t loan;
 	uint64_t uses; /* in frames: the loan of the table */
 };
-_Static_assert(sizeof(struct local_message) == 64, "a message has 64 bytes");
+_Static_assert(sizeof(struct local_message) == 64 && sizeof(struct otte_uses) == 64 + 1024 * 32,
+	       "what LOCAL_MAGIC stands for");
 
 /* 0, -EAGAIN: no room; else the connection is dead. */
 int local_send(int fd, const struct local_message *message, const int *fds);
