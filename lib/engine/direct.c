@@ -198,7 +198,8 @@ bool otte_direct_run(struct otte_batch *batch, const struct otte_request *reques
 	if (request->length > engine->direct_bytes || request->transport == OTTE_TRANSPORT_TCP ||
 	    (request->deadline_ns != OTTE_DEADLINE_DEFAULT && request->deadline_ns != OTTE_DEADLINE_NONE))
 		return false;
-	if (!request->segment || !otte_direct_worth(request->segment->peer->transport, request->remote_region, request->op))
+	if (!request->segment ||
+	    !otte_direct_worth(request->segment->peer->transport, request->remote_region, request->op))
 		return false;
 	pthread_mutex_lock(&batch->lock);
 	if (suits(batch, request) && atomic_compare_exchange_strong(&engine->requests, &none, 1)) {

@@ -6,7 +6,8 @@
  * it there are, and which of them have died: a region that was lent stays as one record, with its loans,
  * until an administrator releases it; all else of the dead is gone. What was borrowed of the module
  * ("local.pinned=true" is among the keys) comes back in any case: receipts, or the end of its borrower,
- * free it, and nothing stays; beside it the table of its uses is a region, with a loan for each. Without the module (the keys do not say ledger=kernel) nothing is done.
+ * free it, and nothing stays; beside it the table of its uses is a region, with a loan for each. Without the
+ * module (the keys do not say ledger=kernel) nothing is done.
  */
 #ifndef OTTE_TESTS_WITNESS_H
 #define OTTE_TESTS_WITNESS_H
