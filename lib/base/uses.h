@@ -38,7 +38,7 @@ struct otte_uses_slot {
 	_Atomic uint64_t beats;
 };
 
-/* What the lender keeps of a slot: what it showed when it was last looked at, and whether it is in use by the lender. */
+/* What the lender keeps of a slot: what it showed at the last look, and whether it is the lender's own use. */
 struct otte_uses_seen {
 	uint64_t word, beats;
 	_Atomic bool mine;
@@ -63,7 +63,7 @@ void otte_uses_end(struct otte_uses *uses, int use);
 /* It goes on. */
 void otte_uses_beat(struct otte_uses *uses, int use);
 
-/* By the lender: a use or COARSE, or CONFLICT. `check` false: what conflicts is not looked for. Caller's lock: own's. */
+/* By the lender: a use, COARSE or CONFLICT. `check` false: what conflicts is not looked for. Caller's lock: own's. */
 int otte_uses_lend(struct otte_uses *uses, struct otte_uses_own *own, uint64_t start, uint64_t end, bool write,
 		   bool check);
 /* The same without that lock: NONE where it would be COARSE. */

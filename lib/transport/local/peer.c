@@ -212,8 +212,8 @@ static void take_down(struct local_peer *peer)
 /* ---- Who may lend to us ---- */
 
 /*
- * Under lock. Whether the peer's client may offer us loans. Another peer that is the same client may have said that it may
- * not any more, so it is said each time. Where it is not to be had the offer is refused.
+ * Under lock. Whether the peer's client may offer us loans. Another peer that is the same client may have said that it
+ * may not any more, so it is said each time. Where it is not to be had the offer is refused.
  */
 static void welcome(struct local_peer *peer, bool is_welcome)
 {

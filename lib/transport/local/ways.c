@@ -253,8 +253,8 @@ static int look(const struct local_grant *grant, const struct otte_work *work)
 }
 
 /*
- * Like a mapped loan it can be taken away by an administrator alone, who releases what a dead owner has left behind. That
- * is looked for once in each tick of the coarse clock, some milliseconds, for it costs a system call.
+ * Like a mapped loan it can be taken away by an administrator alone, who releases what a dead owner has left behind.
+ * That is looked for once in each tick of the coarse clock, some milliseconds, for it costs a system call.
  */
 int local_way_look_uses(struct local_grant *grant)
 {

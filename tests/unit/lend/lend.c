@@ -634,7 +634,7 @@ static void forged_uses_of_the_lender_end(void **state)
 	pair_close(&pair);
 }
 
-/* Where there is no slot left the lender's uses are counted; a borrower that changes the count changes nothing for long. */
+/* Where no slot is left the lender's uses are counted; a borrower that changes the count does so for a while only. */
 static void uses_without_a_slot_are_counted_by_the_lender(void **state)
 {
 	struct otte_access access;
@@ -687,7 +687,7 @@ static void a_use_that_is_slow_is_left_alone(void **state)
 	pair_close(&pair);
 }
 
-/* Of a lender that can take away what it lends to be mapped: it is copied, or where there is a table to map goes by TCP. */
+/* Of a lender that can take away what it lends to be mapped: it is copied, or takes TCP where the table is lent so. */
 static void what_can_be_taken_away_is_never_mapped(void **state)
 {
 	struct pair pair;
