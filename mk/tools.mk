@@ -21,7 +21,8 @@ $(OTTE_BIN): $(OTTE_OBJ) $(TOOLS_COMMON_OBJ) $(B)/libotte.a
 -include $(OTTE_OBJ:.o=.d) $(TOOLS_COMMON_OBJ:.o=.d)
 
 # Its unit tests take those objects that stand alone.
-$(B)/unit/tool: $(addprefix $(B)/tools/,otte/args.o otte/lru.o otte/pattern.o otte/samples.o common/number.o)
+$(B)/unit/tool: $(addprefix $(B)/tools/,otte/args.o otte/lru.o otte/pattern.o otte/samples.o otte/trace.o \
+	common/number.o)
 $(OTTE_BIN) $(B)/unit/tool: LDLIBS_OTTE += -lm
 
 .PHONY: demo

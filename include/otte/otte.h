@@ -352,7 +352,7 @@ struct otte_region_desc {
 	uint64_t length;   /* 1 .. length of mem - offset */
 	uint32_t access;   /* OTTE_LOCAL_ONLY or a set of OTTE_REMOTE_* */
 	uint32_t flags;    /* OTTE_REGION_* */
-	const char *name;  /* shown to peers; NULL or at most OTTE_NAME_MAX - 1 bytes */
+	const char *name;  /* shown to peers; NULL or at most OTTE_NAME_MAX - 1 bytes, escaped */
 };
 
 /*

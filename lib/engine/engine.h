@@ -123,6 +123,8 @@ struct otte_engine {
 	struct otte_source_awaited *awaited; /* loans whose end the ledger will tell */
 	pthread_mutex_t parked_lock;
 	struct otte_source_grant *parked; /* given back, and not yet over in the module */
+	/* Of the module's loans, retained: it knows of them by itself, so the ledger has no records of ours of them. */
+	_Atomic uint64_t kept, kept_bytes;
 
 	struct otte_notify_queue *notify;
 

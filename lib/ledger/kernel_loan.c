@@ -525,6 +525,11 @@ static int settle_remote(struct kernel_client *lender, struct kernel_loan *loan,
 	return rc;
 }
 
+static int refuse_receipt(uint64_t id)
+{
+	return otte_fail(-EPERM, "loan %" PRIu64 ": its terms do not accept RETURNED", id);
+}
+
 static int settle_accepted(struct kernel_client *borrower, struct kernel_loan *loan)
 {
 	uint64_t id = loan->id;
@@ -540,8 +545,9 @@ static int settle_accepted(struct kernel_client *borrower, struct kernel_loan *l
 	case -ENOENT: /* revoked meanwhile */
 		forget(borrower, &borrower->accepted, loan);
 		return unknown(id);
-	case -EACCES:
-		return otte_fail(-EPERM, "loan %" PRIu64 ": its terms do not accept RETURNED", id);
+	case -EACCES: /* nor will they: it is the lender's to end, and charged to that */
+		forget(borrower, &borrower->accepted, loan);
+		return refuse_receipt(id);
 	case -EBUSY:
 		return otte_fail(-EBUSY, "loan %" PRIu64 ": a mapping or a copy of it exists", id);
 	default:
@@ -565,6 +571,8 @@ int kernel_loan_settle(struct kernel_client *client, uint64_t id, enum otte_evid
 		return rc;
 	if (info.state == OTTE_LOAN_OFFERED)
 		return refuse_offer(id);
+	if (evidence == OTTE_EVIDENCE_RETURNED && info.terms.borrower.client == client->id)
+		return refuse_receipt(id);
 	return otte_fail(-EINVAL, "loan %" PRIu64 ": this client cannot attest %s", id,
 			 otte_evidence_name(evidence));
 }

@@ -156,7 +156,7 @@ struct local_grant {
 	enum local_grant_state state;
 	uint32_t users;
 	uint32_t owner;
-	bool leaving;
+	_Atomic bool leaving;   /* set under lock */
 	uint64_t used;          /* the peer's count of uses at the last one */
 	uint32_t repeats;       /* borrowed: short requests since then it was not mapped */
 	uint64_t epoch;         /* of the source that gave it */

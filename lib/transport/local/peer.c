@@ -242,7 +242,7 @@ static void set_lender(struct local_peer *peer, uint64_t lender)
 /* Under lock: the error is what keeps the peer from being reached. */
 static void note_why(struct local_peer *peer)
 {
-	otte_line_clean(peer->why, sizeof(peer->why), otte_error_text());
+	otte_line_escape(peer->why, sizeof(peer->why), otte_error_text());
 }
 
 /* Which of both it is, only the peer's log says. */

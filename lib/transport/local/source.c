@@ -13,7 +13,8 @@
  * comes back nor is heard of for control.timeout_ms is recorded as retained, until it does.
  *
  * A lane of LEND frames has no process to be watched, which may be of another namespace. DYING it waits for what the
- * module says of its loans, which is not a matter of lanes.
+ * module says of its loans, which is not a matter of lanes. Nor is a connection kept for that: who leaves it open
+ * without its session for control.timeout_ms makes its lane DYING.
  *
  * Locks: local.lock > lane.lock > source_peer.lock and below. An ASK is answered under lane.lock, so that who asks
  * back finds every grant whose region was still to be found when it was made.
@@ -574,10 +575,17 @@ static void revoke_overdue(struct local_lane *lane, uint64_t now_ns)
 		retain_all(lane);
 }
 
+/* Under lane.lock: its session has ended, and what would still come over it the module says as well. */
+static bool is_kept_in_vain(const struct local_lane *lane, uint64_t now_ns)
+{
+	return lane->framed && lane->state == LANE_CLOSING &&
+	       passed(lane->silent_ns, now_ns, lane->local->env.config->control_timeout_ns);
+}
+
 /* True: there is nothing left to wait for. */
 static bool look_at(struct local_lane *lane, uint64_t now_ns)
 {
-	bool over;
+	bool over, in_vain;
 
 	pthread_mutex_lock(&lane->lock);
 	if (lane->framed && lane->state < LANE_DYING)
@@ -587,7 +595,10 @@ static bool look_at(struct local_lane *lane, uint64_t now_ns)
 	say_recalls(lane);
 	revoke_overdue(lane, now_ns);
 	over = lane->state != LANE_OPEN && is_idle(lane);
+	in_vain = !over && is_kept_in_vain(lane, now_ns);
 	pthread_mutex_unlock(&lane->lock);
+	if (in_vain)
+		begin_to_die(lane);
 	if (!over && lane->state == LANE_DYING && !lane->watched)
 		watch_process(lane);
 	return over;

@@ -344,9 +344,15 @@ static int move_mapped(const struct local_grant *grant, struct otte_work *work, 
 	return ret;
 }
 
+/* A mapping that leaves is of a peer that may be gone, and then an administrator's to take away: it is left alone. */
+static bool maps(const struct local_grant *grant)
+{
+	return grant->bytes && !atomic_load_explicit(&grant->leaving, memory_order_relaxed);
+}
+
 int local_way_move(const struct local_grant *grant, struct otte_work *work, uint64_t length)
 {
-	if (grant->client && (!grant->bytes || !work->firm))
+	if (grant->client && (!work->firm || !maps(grant)))
 		return move_by_module(grant, work, length);
 	if (grant->client)
 		return move_mapped(grant, work, length);

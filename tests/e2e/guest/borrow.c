@@ -16,6 +16,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "engine/engine.h"
+#include "forged.h"
 #include "ledger/module.h"
 #include "../side.h"
 
@@ -532,6 +534,137 @@ static void mappings_are_bounded_and_closed_by_receipts(void **state)
 	assert_true(EVENTUALLY(nothing_left()));
 }
 
+/* ---- Borrowers that do not mean well ---- */
+
+/* More than a source lets a borrower keep. */
+#define TABLES 264
+
+/* >= 0: who it is takes what is lent to be copied before its lender has told it anything. */
+static int thief = -1;
+static uint64_t stolen;
+
+int __real_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan);
+int __wrap_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan);
+
+/* As if it had guessed the id, which is the last one's and one more. */
+int __wrap_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan)
+{
+	int ret = __real_otte_module_loan_offer(fd, terms, loan);
+	struct otte_module_accepted accepted;
+
+	if (!ret && thief >= 0 && !(terms->flags & OTTE_MODULE_MAPPABLE) &&
+	    !otte_module_loan_accept(thief, *loan, &accepted))
+		stolen = *loan;
+	return ret;
+}
+
+/* Accepts and maps what is offered of tables until nothing more is lent; how many it has. */
+static unsigned keep_tables(int fd, int module, uint64_t region, void **maps)
+{
+	struct otte_module_accepted accepted;
+	struct otte_lend lend;
+	unsigned count;
+
+	for (count = 0; count < TABLES; count++) {
+		lend = forged_ask(fd, region, OTTE_WRITE);
+		if (lend.status)
+			break;
+		assert_int_equal(otte_module_loan_accept(module, lend.uses, &accepted), 0);
+		assert_int_equal(otte_module_loan_map(module, &accepted, &maps[count]), 0);
+		forged_return(fd, lend.id);
+	}
+	assert_int_equal(lend.status, -EDQUOT);
+	return count;
+}
+
+static void unmap_tables(void **maps, unsigned count)
+{
+	while (count)
+		munmap(maps[--count], TABLE);
+}
+
+static void cannot_write(const struct side *source, int module, uint64_t loan)
+{
+	uint8_t byte = 0x66;
+	uint64_t done = 0;
+
+	source->bytes[0] = 0;
+	assert_int_not_equal(otte_module_loan_copy(module, loan, 0, &byte, 1, &done), 0);
+	assert_int_equal(source->bytes[0], 0);
+}
+
+/* Whether it was granted, or not since its table could not be lent. */
+static void what_is_unregistered_is_reached_by_nobody(void **state)
+{
+	struct side source, side;
+	void *maps[TABLES];
+	unsigned granted, count;
+	struct otte_lend lend;
+	int fd, module;
+
+	(void)state;
+	for (granted = 0; granted < 2; granted++) {
+		OK(side_open(&source, LENDS, -1, BYTES));
+		OK(side_open(&side, COPIES, -1, BYTES));
+		OK(side_connect(&side, source.address, OTTE_EPOCH_ANY, otte_region_id(source.region)));
+		fd = forged_lane(&side, &module);
+		count = granted ? 0 : keep_tables(fd, module, otte_region_id(source.region), maps);
+		stolen = 0;
+		thief = module;
+		lend = forged_ask(fd, otte_region_id(source.region), OTTE_WRITE);
+		thief = -1;
+		assert_int_equal(lend.status, granted ? 0 : -EDQUOT);
+		assert_int_equal(otte_region_unregister(&source.region, 1, 20 * SECOND, NULL), 0);
+		cannot_write(&source, module, stolen);
+		assert_int_equal(stolen, granted ? lend.loan : 0);
+		close(fd);
+		unmap_tables(maps, count);
+		OK(side_close(&side));
+		OK(otte_batch_destroy(source.batch));
+		OK(otte_mem_release(source.mem));
+		OK(otte_engine_destroy(source.engine));
+		assert_true(EVENTUALLY(nothing_left()));
+	}
+}
+
+/*
+ * It says that it gave a mapping back, and keeps it; its lender dies, and what is in its reach is retained, once; and
+ * no longer than that is so.
+ */
+static void what_the_module_has_settled_is_retained_no_longer(void **state)
+{
+	struct otte_module_accepted region, table;
+	void *map, *map_table;
+	struct remote source;
+	struct otte_lend lend;
+	struct side side;
+	int fd, module;
+
+	(void)state;
+	remote_start(&source, LENDS, -1, BYTES);
+	OK(side_open(&side, COPIES, -1, BYTES));
+	OK(side_connect(&side, source.address, OTTE_EPOCH_ANY, source.region));
+	fd = forged_lane(&side, &module);
+	lend = forged_ask(fd, source.region, OTTE_READ | OTTE_LEND_MAPPED);
+	assert_int_equal(lend.status, 0);
+	assert_int_equal(otte_module_loan_accept(module, lend.uses, &table), 0);
+	assert_int_equal(otte_module_loan_map(module, &table, &map_table), 0);
+	assert_int_equal(otte_module_loan_accept(module, lend.loan, &region), 0);
+	assert_int_equal(otte_module_loan_map(module, &region, &map), 0);
+	forged_return(fd, lend.id);
+	/* Its owner says so, and the module has no record of that beside the loan. */
+	assert_true(EVENTUALLY((child_ask(&source.child, "stats"), child_number(&source.child, "retained") == 1)));
+	assert_int_equal(usage("holds"), 0);
+	child_kill(&source.child);
+	assert_true(EVENTUALLY(usage("retained_bytes") == BYTES + TABLE));
+	munmap(map, BYTES);
+	munmap(map_table, TABLE);
+	close(fd);
+	OK(side_close(&side));
+	assert_true(EVENTUALLY(nothing_left()));
+	assert_int_equal(usage("holds"), 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -546,10 +679,13 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_the_source_unmapped_is_stale_at_once),
 		cmocka_unit_test(without_quota_for_loans_it_is_told_or_goes_over_tcp),
 		cmocka_unit_test(mappings_are_bounded_and_closed_by_receipts),
+		cmocka_unit_test(what_is_unregistered_is_reached_by_nobody),
+		cmocka_unit_test(what_the_module_has_settled_is_retained_no_longer),
 	};
 	int status;
 
 	if (side_role(argc, argv, &status))
 		return status;
+	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
 	return cmocka_run_group_tests_name("borrow", tests, NULL, NULL);
 }

@@ -18,6 +18,7 @@
 
 #include "base/log.h"
 #include "engine/fork.h"
+#include "ledger/kernel.h"
 #include "ledger/module.h"
 #include "ledger/open.h"
 
@@ -884,6 +885,32 @@ static void a_revoked_loan_cannot_be_accepted_again(void **unused)
 	close_world(&w);
 }
 
+/* A lender cannot have its borrower keep what it does not let go of. */
+static void what_is_to_be_given_back_in_vain_is_not_kept(void **unused)
+{
+	const struct kernel_client *borrower;
+	struct otte_loan_terms terms;
+	struct world w;
+	uint64_t loan;
+
+	(void)unused;
+	open_world(&w, NULL);
+	borrower = (const struct kernel_client *)w.client[BORROWER];
+	terms = usual_terms(&w, local(&w, BORROWER));
+	terms.accepted = OTTE_EVIDENCE_BIT(OTTE_EVIDENCE_REVOKED);
+	loan = expose(&w, &terms);
+	assert_int_equal(HASH_COUNT(borrower->accepted), 1);
+	expect_refused(w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED), -EPERM,
+		       "do not accept RETURNED");
+	assert_null(borrower->accepted);
+	expect_refused(w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED), -EPERM,
+		       "do not accept RETURNED");
+	assert_int_equal(state_of(&w, loan), OTTE_LOAN_EXPOSED);
+	assert_int_equal(w.ops->loan_revoke(w.client[LENDER], loan), 0);
+	expect_event(&w, BORROWER, OTTE_EVENT_REVOKED, OTTE_EVIDENCE_REVOKED, loan);
+	close_world(&w);
+}
+
 /* ---- Standing ------------------------------------------------------------------------------- */
 
 /* The lender orders what it does as it orders a peer's requests. */
@@ -1389,6 +1416,7 @@ const struct CMUnitTest kernel_tests[] = {
 	cmocka_unit_test(an_end_that_the_module_refuses_can_be_asked_for_again),
 	cmocka_unit_test(a_client_that_the_module_refuses_leaves_nothing),
 	cmocka_unit_test(a_revoked_loan_cannot_be_accepted_again),
+	cmocka_unit_test(what_is_to_be_given_back_in_vain_is_not_kept),
 	cmocka_unit_test(a_standing_loan_of_a_local_borrower_stands_beside_a_peers),
 	cmocka_unit_test(a_module_without_standing_offers_has_nothing_to_borrow),
 	cmocka_unit_test(only_the_lender_that_was_meant_is_borrowed_of),
