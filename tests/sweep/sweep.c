@@ -89,8 +89,8 @@ static void use_local(struct otte_config *config)
 }
 
 /*
- * Through the module, with so few grants and mappings that they come and go with each request: reading and writing, copied
- * and mapped.
+ * Through the module, with so few grants and mappings that they come and go with each request: reading and
+ * writing, copied and mapped.
  */
 static void use_borrowing(struct otte_config *config)
 {
@@ -104,7 +104,7 @@ static void use_borrowing(struct otte_config *config)
 
 static bool fails_in_module(const char *call)
 {
-	/* A mapping that its borrower does not settle ends with the borrower, as it should: here that is this process. */
+	/* A mapping that its borrower does not settle ends with the borrower: here that is this process. */
 	return strcmp(call, "loan_settle, mapped") && fault_of_module(call);
 }
 

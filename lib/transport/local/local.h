@@ -99,6 +99,8 @@ int local_receive(int fd, struct local_message *message, int fds[LOCAL_FDS]);
  */
 int local_say(int fd, struct otte_stream *frames, const struct local_message *message, const int *fds);
 int local_hear(int fd, struct otte_stream *frames, struct local_message *message, int fds[LOCAL_FDS]);
+/* Those that came with a message. */
+void local_close_fds(int fds[LOCAL_FDS]);
 
 /* Whether the process at the other end is of our user, or root's. -EPERM names it. */
 int local_check_user(int fd);

@@ -17,7 +17,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 #include <utlist.h>
 
 #include "base/clock.h"
@@ -389,8 +388,8 @@ static void begin(struct local_peer *peer)
 	const struct otte_transport_env *env = &peer->local->env;
 	uint64_t lender = env->client ? peer->control->attested : 0;
 	bool lends = lender && peer->control->lends;
-	bool trusted = env->config->local_trusted &&
-		       !memcmp(theirs->boot_id, env->identity->boot_id, sizeof(theirs->boot_id));
+	bool here = !memcmp(theirs->boot_id, env->identity->boot_id, sizeof(theirs->boot_id));
+	bool trusted = env->config->local_trusted && here;
 	bool say = false;
 	int ret = 0;
 
@@ -398,9 +397,8 @@ static void begin(struct local_peer *peer)
 		pthread_mutex_lock(&peer->lock);
 		set_lender(peer, lender);
 		snprintf(peer->why, sizeof(peer->why), "%s",
-			 memcmp(theirs->boot_id, env->identity->boot_id, sizeof(theirs->boot_id)) ?
-				 "the peer is of another host" :
-				 "neither local.trusted nor the module's ledger at both sides");
+			 here ? "neither local.trusted nor the module's ledger at both sides" :
+				"the peer is of another host");
 		pthread_mutex_unlock(&peer->lock);
 		return;
 	}
@@ -489,7 +487,7 @@ static void take_recall(struct local_peer *peer, uint64_t id)
 static int take_message(struct local_peer *peer)
 {
 	struct local_message message;
-	int fds[LOCAL_FDS], ret, i;
+	int fds[LOCAL_FDS], ret;
 
 	ret = local_hear(peer->lane.fd, local_peer_frames(peer), &message, fds);
 	if (ret <= 0)
@@ -500,9 +498,7 @@ static int take_message(struct local_peer *peer)
 		take_recall(peer, message.id);
 	else
 		ret = otte_fail(-EPROTO, "message type %u of a source", message.type);
-	for (i = 0; i < LOCAL_FDS; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+	local_close_fds(fds);
 	return ret < 0 ? ret : 1;
 }
 

@@ -25,7 +25,6 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 #include <utlist.h>
 
 #include "base/clock.h"
@@ -96,10 +95,15 @@ static void free_lane(struct otte_retired *retired)
 	free(lane);
 }
 
+static struct otte_stream *frames_of(struct local_lane *lane)
+{
+	return lane->framed ? &lane->stream : NULL;
+}
+
 /* Under lane.lock. */
 static int say(struct local_lane *lane, const struct local_message *message, const int *fds)
 {
-	return local_say(lane->watch.fd, lane->framed ? &lane->stream : NULL, message, fds);
+	return local_say(lane->watch.fd, frames_of(lane), message, fds);
 }
 
 /* ---- Grants ---- */
@@ -366,7 +370,7 @@ static void lane_ready(struct otte_watch *watch, uint32_t events)
 {
 	struct local_lane *lane = container_of(watch, struct local_lane, watch);
 	struct local_message message;
-	int fds[LOCAL_FDS], ret = 1, i;
+	int fds[LOCAL_FDS], ret = 1;
 	unsigned messages;
 	bool idle;
 
@@ -376,10 +380,8 @@ static void lane_ready(struct otte_watch *watch, uint32_t events)
 	pthread_mutex_lock(&lane->lock);
 	/* What is asked for after all was returned is not to find earlier lanes' still counted. */
 	for (messages = 0; messages < ROUND_MESSAGES && ret == 1 && !lane->returned_all; messages++) {
-		ret = local_hear(watch->fd, lane->framed ? &lane->stream : NULL, &message, fds);
-		for (i = 0; i < LOCAL_FDS; i++)
-			if (fds[i] >= 0)
-				close(fds[i]);
+		ret = local_hear(watch->fd, frames_of(lane), &message, fds);
+		local_close_fds(fds);
 		if (ret == 1 && take_message(lane, &message))
 			ret = -EPROTO;
 	}

@@ -38,20 +38,30 @@ static bool keeps_rights;
 static int lender_fd = -1;
 static uint64_t revocable;
 
+/* >= 0: who it is takes what is lent to be copied before its lender has told it anything. */
+static int thief = -1;
+static uint64_t stolen;
+
 int __real_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan);
 int __wrap_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan);
 
+/* The thief's turn is as if it had guessed the id, which is the last one's and one more. */
 int __wrap_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan)
 {
+	bool mappable = terms->flags & OTTE_MODULE_MAPPABLE;
 	struct otte_module_terms own = *terms;
+	struct otte_module_accepted accepted;
 	int ret;
 
-	if (!keeps_rights || !(own.flags & OTTE_MODULE_MAPPABLE))
-		return __real_otte_module_loan_offer(fd, terms, loan);
-	own.flags |= OTTE_MODULE_REVOCABLE;
+	if (keeps_rights && mappable)
+		own.flags |= OTTE_MODULE_REVOCABLE;
 	ret = __real_otte_module_loan_offer(fd, &own, loan);
-	lender_fd = fd;
-	revocable = *loan;
+	if (!ret && keeps_rights && mappable) {
+		lender_fd = fd;
+		revocable = *loan;
+	}
+	if (!ret && thief >= 0 && !mappable && !otte_module_loan_accept(thief, *loan, &accepted))
+		stolen = *loan;
 	return ret;
 }
 
@@ -538,25 +548,6 @@ static void mappings_are_bounded_and_closed_by_receipts(void **state)
 
 /* More than a source lets a borrower keep. */
 #define TABLES 264
-
-/* >= 0: who it is takes what is lent to be copied before its lender has told it anything. */
-static int thief = -1;
-static uint64_t stolen;
-
-int __real_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan);
-int __wrap_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan);
-
-/* As if it had guessed the id, which is the last one's and one more. */
-int __wrap_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan)
-{
-	int ret = __real_otte_module_loan_offer(fd, terms, loan);
-	struct otte_module_accepted accepted;
-
-	if (!ret && thief >= 0 && !(terms->flags & OTTE_MODULE_MAPPABLE) &&
-	    !otte_module_loan_accept(thief, *loan, &accepted))
-		stolen = *loan;
-	return ret;
-}
 
 /* Accepts and maps what is offered of tables until nothing more is lent; how many it has. */
 static unsigned keep_tables(int fd, int module, uint64_t region, void **maps)

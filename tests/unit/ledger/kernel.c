@@ -398,19 +398,6 @@ static pid_t fork_idler(const int *hold, int out)
 	_exit(read(hold[0], &byte, 1) < 0 || nodes);
 }
 
-/* The status that waitpid() tells of a child that does that, and exits with what it returns. */
-static int in_a_child(int (*body)(void))
-{
-	pid_t child = fork();
-	int status;
-
-	assert_true(child >= 0);
-	if (!child)
-		_exit(body());
-	assert_int_equal(waitpid(child, &status, 0), child);
-	return status;
-}
-
 /* In a child, since who has asked to be told of forks is told of all of them. */
 static int leave_while_a_child_lives(void)
 {
