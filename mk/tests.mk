@@ -92,8 +92,6 @@ $(B)/guest/containers: $(B)/tests/unit/engine/pair.o
 $(B)/guest/domain: $(B)/tests/e2e/guest/slot_log.o $(B)/tests/unit/engine/pair.o
 $(B)/guest/borrow: $(STORM_COMMON:%=$(B)/tests/e2e/%.o) $(B)/tests/e2e/guest/forged.o
 LDFLAGS_guest_borrow := -Wl,--wrap=otte_module_loan_offer
-$(B)/guest/proofs: $(STORM_COMMON:%=$(B)/tests/e2e/%.o)
-LDFLAGS_guest_proofs := -Wl,--wrap=otte_module_loan_offer
 
 $(B)/guest/%: $(B)/tests/e2e/guest/%.o $(B)/libotte.a
 	@mkdir -p $(@D)

@@ -323,6 +323,7 @@ void kernel_offer_note(struct kernel_client *borrower, const struct otte_module_
 		return;
 	offer->id = told->object;
 	offer->lender = told->other;
+	offer->revocable = told->flags & OTTE_MODULE_REVOCABLE;
 	HASH_ADD(hh, borrower->offers, id, sizeof(offer->id), offer);
 	if (!offer->hh.tbl)
 		free(offer);
@@ -339,7 +340,8 @@ void kernel_offer_forget(struct kernel_client *borrower, uint64_t id)
 	free(offer);
 }
 
-static int check_lender(struct kernel_client *borrower, uint64_t id, uint64_t lender)
+static int find_offer(struct kernel_client *borrower, uint64_t id, uint64_t lender,
+		      const struct kernel_offer **out)
 {
 	struct kernel_offer *offer;
 
@@ -350,6 +352,7 @@ static int check_lender(struct kernel_client *borrower, uint64_t id, uint64_t le
 	if (offer->lender != lender)
 		return otte_fail(-EPERM, "loan %" PRIu64 ": is of client %" PRIu64 ", not of %" PRIu64,
 				 id, offer->lender, lender);
+	*out = offer;
 	return 0;
 }
 
@@ -407,12 +410,16 @@ free_loan:
 int kernel_loan_borrow(struct kernel_client *borrower, uint64_t id, uint64_t lender,
 		       struct otte_borrowed *borrowed)
 {
+	const struct kernel_offer *offer = NULL;
 	const struct kernel_loan *loan;
+	bool revocable;
 	int rc;
 
-	rc = check_lender(borrower, id, lender);
-	if (!rc)
-		rc = kernel_loan_accept(borrower, id);
+	rc = find_offer(borrower, id, lender, &offer);
+	if (rc)
+		return rc;
+	revocable = offer->revocable; /* what is accepted is no offer any more */
+	rc = kernel_loan_accept(borrower, id);
 	if (rc)
 		return rc;
 	loan = find(borrower->accepted, id);
@@ -421,6 +428,7 @@ int kernel_loan_borrow(struct kernel_client *borrower, uint64_t id, uint64_t len
 		.right = loan->accepted.direction == OTTE_MODULE_WRITE ? OTTE_LOAN_WRITE :
 									 OTTE_LOAN_READ,
 		.mappable = loan->accepted.map_bytes != 0,
+		.revocable = revocable,
 	};
 	return 0;
 }

@@ -205,7 +205,7 @@ unsigned local_address(const struct otte_identity *identity, struct sockaddr_un 
 		snprintf(hex + 2 * i, 3, "%02x", identity->incarnation[i]);
 	memset(address, 0, sizeof(*address));
 	address->sun_family = AF_UNIX;
-	n = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "otte-local/%s/%016lx", hex,
+	n = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, LOCAL_NAME "/%s/%016lx", hex,
 		     (unsigned long)identity->epoch);
 	return (unsigned)offsetof(struct sockaddr_un, sun_path) + 1 + (unsigned)n;
 }

@@ -208,6 +208,34 @@ static void take_down(struct local_peer *peer)
 	local_copy_kick(peer);
 }
 
+/* ---- Who may lend to us ---- */
+
+/*
+ * Under lock. Whether the peer's client may offer us loans. Another peer that is the same client may have said that it
+ * may not any more, so it is said each time. Where it is not to be had the offer is refused.
+ */
+static void welcome(struct local_peer *peer, bool is_welcome)
+{
+	struct otte_ledger_client *client = peer->local->env.client;
+	int ret;
+
+	if (!client || !peer->lender)
+		return;
+	ret = client->ledger->ops->welcome(client, peer->lender, is_welcome);
+	if (!ret || !is_welcome || peer->unwelcome)
+		return;
+	peer->unwelcome = true;
+	otte_log(OTTE_LOG_WARNING, "a peer of this host cannot lend to us: %s", otte_error_text());
+}
+
+/* Under lock. One that was started anew is another client, and the module keeps a place for each that is welcome. */
+static void set_lender(struct local_peer *peer, uint64_t lender)
+{
+	if (peer->lender != lender)
+		welcome(peer, false);
+	peer->lender = lender;
+}
+
 /* ---- Connecting ---- */
 
 /* Under lock: the error is what keeps the peer from being reached. */
@@ -367,6 +395,7 @@ static void begin(struct local_peer *peer)
 
 	if (!lends && !trusted) {
 		pthread_mutex_lock(&peer->lock);
+		set_lender(peer, lender);
 		snprintf(peer->why, sizeof(peer->why), "%s",
 			 here ? "neither local.trusted nor the module's ledger at both sides" :
 				"the peer is of another host");
@@ -375,7 +404,7 @@ static void begin(struct local_peer *peer)
 	}
 	pthread_mutex_lock(&peer->lock);
 	peer->stopped = false;
-	peer->lender = lender;
+	set_lender(peer, lender);
 	if (peer->state == LOCAL_DOWN && peer->lane.fd < 0) {
 		peer->since_ns = otte_now_ns();
 		ret = open_kick(peer);
@@ -564,18 +593,6 @@ static int make_room(struct local_peer *peer, bool mapped)
 	if (HASH_COUNT(peer->grants) + peer->leaving >= config->local_maps && !leave_oldest(peer, false))
 		return otte_fail(-EDQUOT, "local.maps (%u) is full", config->local_maps);
 	return 0;
-}
-
-/*
- * Whether the peer's client may offer us loans. Another peer that is the same client may have said that it may not any
- * more, so it is said each time. Where it is not to be had the offer is refused.
- */
-static void welcome(struct local_peer *peer, bool is_welcome)
-{
-	struct otte_ledger_client *client = peer->local->env.client;
-
-	if (client && peer->lender)
-		client->ledger->ops->welcome(client, peer->lender, is_welcome);
 }
 
 /* Under lock. */

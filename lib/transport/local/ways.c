@@ -18,6 +18,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -94,12 +95,19 @@ static int take_loan(const struct local_peer *peer, uint64_t loan, uint64_t leng
 	return otte_fail(-EPROTO, "loan %lu is another than its grant", (unsigned long)loan);
 }
 
-/* One that cannot be mapped is given back. */
-static int map_loan(struct otte_ledger_client *client, uint64_t loan, void **map)
+/*
+ * One that cannot be mapped is given back. Nor is one mapped that its lender could take away: it would end us with SIGBUS,
+ * at the moment of its choice.
+ */
+static int map_loan(struct otte_ledger_client *client, uint64_t loan, const struct otte_borrowed *borrowed, void **map)
 {
 	void *address = NULL;
-	int ret = client->ledger->ops->loan_map(client, loan, &address);
+	int ret;
 
+	if (borrowed->revocable)
+		ret = otte_fail(-EPROTO, "loan %lu can be taken away while it is mapped", (unsigned long)loan);
+	else
+		ret = client->ledger->ops->loan_map(client, loan, &address);
 	if (ret)
 		settle_loan(client, loan);
 	else
@@ -121,7 +129,7 @@ static int borrow(const struct local_peer *peer, struct local_grant *grant, cons
 		return otte_fail(-EPROTO, "loan %lu is longer than its grant", (unsigned long)message->loan);
 	}
 	if (grant->key.op & LOCAL_OP_MAPPED) {
-		ret = map_loan(client, message->loan, &grant->map);
+		ret = map_loan(client, message->loan, &borrowed, &grant->map);
 		if (ret)
 			return ret;
 		grant->map_length = message->length;
@@ -168,7 +176,7 @@ static int borrow_uses(const struct local_peer *peer, struct local_grant *grant,
 
 	ret = take_loan(peer, loan, sizeof(*grant->uses), OTTE_LOAN_WRITE, &borrowed);
 	if (!ret)
-		ret = map_loan(peer->local->env.client, loan, &uses);
+		ret = map_loan(peer->local->env.client, loan, &borrowed, &uses);
 	if (ret)
 		return ret;
 	grant->uses = uses;
@@ -244,6 +252,23 @@ static int look(const struct local_grant *grant, const struct otte_work *work)
 	uint64_t none;
 
 	return grant->client->ledger->ops->loan_copy(grant->client, grant->loan, 0, work->local, 0, &none);
+}
+
+/*
+ * Like a mapped loan it can be taken away by an administrator alone, who releases what a dead owner has left behind.
+ * That is looked for once in each tick of the coarse clock, some milliseconds, for it costs a system call.
+ */
+int local_way_look_uses(struct local_grant *grant)
+{
+	uint64_t now_ns = otte_coarse_ns(), none;
+
+	if (atomic_load_explicit(&grant->looked_ns, memory_order_relaxed) == now_ns)
+		return 0;
+	if (grant->client->ledger->ops->loan_copy(grant->client, grant->uses_loan, 0, NULL, 0, &none))
+		return otte_fail(-EKEYREVOKED, "the table of uses of region %lu was taken away",
+				 (unsigned long)grant->key.region);
+	atomic_store_explicit(&grant->looked_ns, now_ns, memory_order_relaxed);
+	return 0;
 }
 
 static int move_by_module(const struct local_grant *grant, struct otte_work *work, uint64_t length)

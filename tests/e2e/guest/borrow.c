@@ -3,6 +3,7 @@
  * Transport local through the module, between processes: what is lent is copied and mapped, comes back, is taken back,
  * and outlives who lent it. In a guest with the module loaded.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <setjmp.h>
@@ -21,6 +22,7 @@
 #include "../side.h"
 
 #define BYTES (4u << 20)
+#define LONG (64u << 20)
 #define KILLS 16u
 /* Each grant is two loans: the region, and the table of its uses, of so many bytes. */
 #define GRANT 2u
@@ -30,6 +32,38 @@
 #define MAPS "deaf ledger=kernel local.map_repeats=1"
 
 static const char *const ways[] = { COPIES, MAPS };
+
+/* A lender that keeps the right to take away what it lends to be mapped; the last such loan of it. */
+static bool keeps_rights;
+static int lender_fd = -1;
+static uint64_t revocable;
+
+/* >= 0: who it is takes what is lent to be copied before its lender has told it anything. */
+static int thief = -1;
+static uint64_t stolen;
+
+int __real_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan);
+int __wrap_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan);
+
+/* The thief's turn is as if it had guessed the id, which is the last one's and one more. */
+int __wrap_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan)
+{
+	bool mappable = terms->flags & OTTE_MODULE_MAPPABLE;
+	struct otte_module_terms own = *terms;
+	struct otte_module_accepted accepted;
+	int ret;
+
+	if (keeps_rights && mappable)
+		own.flags |= OTTE_MODULE_REVOCABLE;
+	ret = __real_otte_module_loan_offer(fd, &own, loan);
+	if (!ret && keeps_rights && mappable) {
+		lender_fd = fd;
+		revocable = *loan;
+	}
+	if (!ret && thief >= 0 && !mappable && !otte_module_loan_accept(thief, *loan, &accepted))
+		stolen = *loan;
+	return ret;
+}
 
 static uint64_t usage(const char *resource)
 {
@@ -272,6 +306,102 @@ static void a_requester_that_is_stopped_is_revoked(void **state)
 	assert_true(EVENTUALLY(nothing_left()));
 }
 
+/* What is mapped and revoked is the end of who touches it next: so it is not mapped, and all goes over TCP. */
+static void a_lender_cannot_kill_its_borrower(void **state)
+{
+	struct remote requester;
+	struct side source;
+	bool draining;
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 2; i++) {
+		keeps_rights = true;
+		revocable = 0;
+		OK(side_open(&source, LENDS, -1, BYTES));
+		remote_start(&requester, ways[i], -1, BYTES);
+		child_ask(&requester.child, "open %s %lu", source.address,
+			  (unsigned long)otte_region_id(source.region));
+		assert_string_equal(requester.child.line, "code 0");
+		child_ask(&requester.child, "run %d 0 0 4096 1", OTTE_READ);
+		assert_int_not_equal(revocable, 0);
+		otte_module_loan_revoke(lender_fd, revocable, &draining);
+		keeps_rights = false;
+		child_ask(&requester.child, "run %d 0 0 4096 1", OTTE_READ);
+		assert_int_equal(child_number(&requester.child, "prefix"), 1);
+		child_end(&requester.child);
+		OK(side_close(&source));
+		assert_true(EVENTUALLY(nothing_left()));
+	}
+}
+
+static bool read_number(const char *path, unsigned long long *number)
+{
+	FILE *file = fopen(path, "r");
+	bool read = file && fscanf(file, "%llu", number) == 1;
+
+	if (file)
+		fclose(file);
+	return read;
+}
+
+/* As an administrator does, of what dead owners left behind; how many there were. */
+static unsigned release_tables(void)
+{
+	DIR *dir = opendir("/sys/class/misc/otte/retained");
+	const struct dirent *entry;
+	unsigned long long bytes;
+	unsigned count = 0;
+	char path[512];
+	FILE *file;
+
+	assert_non_null(dir);
+	while ((entry = readdir(dir))) {
+		snprintf(path, sizeof(path), "/sys/class/misc/otte/retained/%s/bytes", entry->d_name);
+		if (entry->d_name[0] == '.' || !read_number(path, &bytes) || bytes != TABLE)
+			continue;
+		snprintf(path, sizeof(path), "/sys/class/misc/otte/retained/%s/release", entry->d_name);
+		file = fopen(path, "w");
+		assert_non_null(file);
+		fputs("1", file);
+		assert_int_equal(fclose(file), 0);
+		count++;
+	}
+	closedir(dir);
+	return count;
+}
+
+static bool have_released(unsigned *count)
+{
+	*count += release_tables();
+	return *count > 0;
+}
+
+/* A READ outlives its source, and the table that it stands in. */
+static void releasing_a_table_ends_nobody_who_copies(void **state)
+{
+	struct remote source, requester;
+	unsigned released = 0;
+
+	(void)state;
+	remote_start(&source, LENDS, -1, LONG);
+	remote_start(&requester, COPIES, -1, LONG);
+	child_ask(&requester.child, "open %s %lu", source.address, (unsigned long)source.region);
+	assert_string_equal(requester.child.line, "code 0");
+	child_ask(&requester.child, "run %d 0 0 4096 1", OTTE_READ);
+	child_tell(&requester.child, "run %d 0 0 %u 1", OTTE_READ, LONG);
+	usleep(8000);
+	child_signal(&requester.child, SIGSTOP);
+	child_kill(&source.child);
+	assert_true(EVENTUALLY(have_released(&released)));
+	child_signal(&requester.child, SIGCONT);
+	/* Done, or not even begun. */
+	assert_non_null(child_hear(&requester.child));
+	assert_int_equal(child_number(&requester.child, "drained"), child_number(&requester.child, "failed"));
+	child_end(&requester.child);
+	assert_true(EVENTUALLY(nothing_left()));
+}
+
 struct adopted {
 	struct otte_engine *engine;
 	struct otte_mem *mem;
@@ -419,25 +549,6 @@ static void mappings_are_bounded_and_closed_by_receipts(void **state)
 /* More than a source lets a borrower keep. */
 #define TABLES 264
 
-/* >= 0: who it is takes what is lent to be copied before its lender has told it anything. */
-static int thief = -1;
-static uint64_t stolen;
-
-int __real_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan);
-int __wrap_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan);
-
-/* As if it had guessed the id, which is the last one's and one more. */
-int __wrap_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan)
-{
-	int ret = __real_otte_module_loan_offer(fd, terms, loan);
-	struct otte_module_accepted accepted;
-
-	if (!ret && thief >= 0 && !(terms->flags & OTTE_MODULE_MAPPABLE) &&
-	    !otte_module_loan_accept(thief, *loan, &accepted))
-		stolen = *loan;
-	return ret;
-}
-
 /* Accepts and maps what is offered of tables until nothing more is lent; how many it has. */
 static unsigned keep_tables(int fd, int module, uint64_t region, void **maps)
 {
@@ -554,6 +665,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_source_that_is_killed_is_not_the_requesters_end),
 		cmocka_unit_test(a_requester_that_is_killed_leaves_nothing_behind),
 		cmocka_unit_test(a_requester_that_is_stopped_is_revoked),
+		cmocka_unit_test(a_lender_cannot_kill_its_borrower),
+		cmocka_unit_test(releasing_a_table_ends_nobody_who_copies),
 		cmocka_unit_test(what_the_source_unmapped_is_stale_at_once),
 		cmocka_unit_test(without_quota_for_loans_it_is_told_or_goes_over_tcp),
 		cmocka_unit_test(mappings_are_bounded_and_closed_by_receipts),

@@ -1002,6 +1002,7 @@ static void only_the_lender_that_was_meant_is_borrowed_of(void **unused)
 	assert_int_equal(borrowed.length, LENT);
 	assert_int_equal(borrowed.right, OTTE_LOAN_READ);
 	assert_false(borrowed.mappable);
+	assert_false(borrowed.revocable);
 	assert_int_equal(w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED), 0);
 	/* One that was withdrawn is of nobody. */
 	loan = offer_pinned(&w, region, OTTE_LOAN_READ, 0);
@@ -1144,12 +1145,20 @@ static void what_is_mapped_is_settled_once_it_is_unmapped(void **unused)
 	loan = offer_pinned(&w, region, OTTE_LOAN_READ, OTTE_LOAN_STANDING | OTTE_LOAN_MAPPABLE);
 	assert_int_equal(w.ops->loan_borrow(w.client[BORROWER], loan, w.id[LENDER], &borrowed), 0);
 	assert_true(borrowed.mappable);
+	assert_false(borrowed.revocable);
 	assert_int_equal(w.ops->loan_map(w.client[BORROWER], loan, &address), 0);
 	assert_memory_equal(address, memory, LENT);
 	expect_refused(w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED), -EBUSY,
 		       "a mapping or a copy");
 	expect_refused(w.ops->loan_revoke(w.client[LENDER], loan), -EPERM, "not offered as revocable");
 	assert_int_equal(munmap(address, LENT), 0);
+	assert_int_equal(w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED), 0);
+	/* Whoever would map it is told that it may be taken away. */
+	loan = offer_pinned(&w, region, OTTE_LOAN_READ,
+			    OTTE_LOAN_STANDING | OTTE_LOAN_MAPPABLE | OTTE_LOAN_REVOCABLE);
+	assert_int_equal(w.ops->loan_borrow(w.client[BORROWER], loan, w.id[LENDER], &borrowed), 0);
+	assert_true(borrowed.mappable);
+	assert_true(borrowed.revocable);
 	assert_int_equal(w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED), 0);
 	close_world(&w);
 	munmap(memory, LENT);

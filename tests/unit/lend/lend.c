@@ -76,6 +76,16 @@ static struct otte_task last_task(struct pair *pair)
 	return task;
 }
 
+static int run_local(struct pair *pair)
+{
+	struct otte_request request = pair_request(pair, OTTE_READ, 0, 0, 4096);
+
+	request.transport = OTTE_TRANSPORT_LOCAL;
+	assert_int_equal(otte_batch_reset(pair->batch), 0);
+	otte_batch_run(pair->batch, &request, 1, 10 * SECOND);
+	return last_task(pair).code;
+}
+
 static uint64_t loans(struct pair *pair)
 {
 	struct otte_ledger_counters counters;
@@ -396,6 +406,48 @@ static void a_read_that_has_begun_goes_on_without_its_peer(void **state)
 	}
 }
 
+/* Once a look, which is taken each time that the coarse clock ticks, can tell. */
+static void release_tables(struct pair *pair)
+{
+	(void)pair;
+	module_release_tables();
+	usleep(50000);
+}
+
+/* Nor does anything begin with it, and what has begun goes on by the memory's own loan. */
+static void a_table_that_was_released_is_touched_no_more(void **state)
+{
+	struct pair pair;
+	unsigned op, w;
+
+	(void)state;
+	for (w = 0; w < 2; w++) {
+		for (op = OTTE_READ; op <= OTTE_WRITE; op++) {
+			struct moment moment = { &pair, 1, release_tables, false };
+			struct otte_task task;
+
+			module_reset();
+			pair_open(&pair, BYTES, ways[w]);
+			assert_int_equal(pair_run(&pair, (uint8_t)op, 0, 0, 4096), 0);
+			while (w && script.mapped < 1)
+				assert_int_equal(pair_run(&pair, (uint8_t)op, 0, 0, 4096), 0);
+			release_tables(&pair);
+			assert_int_equal(pair_run(&pair, (uint8_t)op, 0, 0, 4096), 0);
+			assert_int_equal(route(&pair), module_framed ? OTTE_TRANSPORT_TCP : OTTE_TRANSPORT_LOCAL);
+			/* Each grant has a table of its own to lose. */
+			do {
+				assert_int_equal(pair_run(&pair, (uint8_t)op, 0, 0, BYTES), 0);
+			} while (route(&pair) != OTTE_TRANSPORT_LOCAL);
+			task = run_with(&pair, &moment, (uint8_t)op);
+			assert_true(moment.done);
+			assert_int_equal(task.code, 0);
+			assert_int_equal(task.transport, OTTE_TRANSPORT_LOCAL);
+			assert_memory_equal(pair.local_bytes, pair.remote_bytes, BYTES);
+			pair_close(&pair);
+		}
+	}
+}
+
 /* Until it is known. */
 static void lose_for_good(struct pair *pair)
 {
@@ -608,6 +660,78 @@ static void a_use_that_stands_still_is_freed_once_its_loan_is_revoked(void **sta
 	pair_close(&pair);
 }
 
+static bool is_refused(struct pair *pair, uint8_t op)
+{
+	int use = otte_uses_begin(pair->remote_mem->uses, 99, 0, 4096, op == OTTE_WRITE);
+
+	if (use >= 0)
+		otte_uses_end(pair->remote_mem->uses, use);
+	return use == OTTE_USES_CONFLICT;
+}
+
+/* What a borrower wrote into the table as if it were the lender's. What is the lender's stays as long as that takes. */
+static void forged_uses_of_the_lender_end(void **state)
+{
+	struct otte_access access;
+	struct otte_uses_own forged = { 0 };
+	struct otte_uses *uses;
+	struct pair pair;
+	int i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
+	uses = pair.remote_mem->uses;
+	assert_int_equal(otte_access_begin(&pair.remote_mem->access, &access, 0, 4096, false), 0);
+	assert_true(otte_uses_lend(uses, &forged, 0, UINT64_MAX, true, false) >= 0);
+	atomic_fetch_add(&uses->coarse_writers, 1);
+	assert_true(is_refused(&pair, OTTE_READ));
+	for (i = 0; i < 10000 && is_refused(&pair, OTTE_READ); i++)
+		usleep(1000);
+	assert_int_equal(run_local(&pair), 0);
+	for (i = 0; i < 30; i++) {
+		assert_true(is_refused(&pair, OTTE_WRITE));
+		usleep(100000);
+	}
+	otte_access_end(&pair.remote_mem->access, &access);
+	assert_false(is_refused(&pair, OTTE_WRITE));
+	pair_close(&pair);
+}
+
+/* Where no slot is left the lender's uses are counted; a borrower that changes the count does so for a while only. */
+static void uses_without_a_slot_are_counted_by_the_lender(void **state)
+{
+	struct otte_access access;
+	struct otte_uses *uses;
+	struct pair pair;
+	unsigned n;
+	int i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	uses = pair.remote_mem->uses;
+	for (n = 0; otte_uses_begin(uses, 98, BYTES + n, BYTES + n + 1, false) >= 0; n++)
+		;
+	assert_int_equal(n, OTTE_USES_SLOTS);
+	assert_false(otte_access_begin_alone(&pair.remote_mem->access, &access, 0, 4096, true));
+	assert_int_equal(otte_access_begin(&pair.remote_mem->access, &access, 0, 4096, true), 0);
+	assert_int_equal(access.slot, OTTE_USES_COARSE);
+	assert_int_equal(atomic_load(&uses->coarse_writers), 1);
+	atomic_store(&uses->coarse_writers, 0);
+	for (i = 0; i < 10000 && !atomic_load(&uses->coarse_writers); i++)
+		usleep(1000);
+	assert_int_equal(atomic_load(&uses->coarse_writers), 1);
+	otte_access_end(&pair.remote_mem->access, &access);
+	assert_int_equal(atomic_load(&uses->coarse_writers), 0);
+	otte_uses_clear(uses, 98);
+	assert_false(is_refused(&pair, OTTE_WRITE));
+	pair_close(&pair);
+}
+
 static void dawdle(void *arg)
 {
 	(void)arg;
@@ -627,6 +751,30 @@ static void a_use_that_is_slow_is_left_alone(void **state)
 	assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
 	script.before = NULL;
 	pair_close(&pair);
+}
+
+/* Of a lender that can take away what it lends to be mapped: it is copied, or takes TCP where the table is lent so. */
+static void what_can_be_taken_away_is_never_mapped(void **state)
+{
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, maps);
+	script.keeps_rights = true;
+	for (i = 0; i < 20; i++) {
+		assert_int_equal(pair_run(&pair, (uint8_t)(i % 2), 0, 0, BYTES), 0);
+		assert_int_equal(route(&pair), module_framed ? OTTE_TRANSPORT_TCP : OTTE_TRANSPORT_LOCAL);
+		usleep(1000);
+	}
+	assert_int_equal(run_local(&pair), module_framed ? -EPROTO : 0);
+	assert_int_equal(script.mapped, 0);
+	assert_int_equal(script.mapped_tables, 0);
+	pair_close_requester(&pair);
+	assert_true(settles(&pair, 0));
+	assert_int_equal(module_tables(), 0);
+	pair_close_source(&pair);
 }
 
 static void what_is_mapped_is_bounded(void **state)
@@ -660,6 +808,82 @@ static void what_is_mapped_is_bounded(void **state)
 	pair_close_requester(&pair);
 	assert_int_equal(otte_region_unregister(views, 8, 10 * SECOND, NULL), 0);
 	pair_close_source(&pair);
+}
+
+/* ---- Who may lend ---- */
+
+static uint64_t lender_of(struct local_peer *peer)
+{
+	uint64_t lender;
+
+	pthread_mutex_lock(&peer->lock);
+	lender = peer->lender;
+	pthread_mutex_unlock(&peer->lock);
+	return lender;
+}
+
+static bool goes_locally(struct pair *pair)
+{
+	return pair_run(pair, OTTE_READ, 0, 0, 4096) == 0 && route(pair) == OTTE_TRANSPORT_LOCAL;
+}
+
+/* A source that was started anew is another client; the module keeps a place for each that is welcome. */
+static void who_was_a_peer_is_not_welcome_for_ever(void **state)
+{
+	struct local_peer *peer;
+	struct pair pair;
+	uint64_t lender;
+	int i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	peer = (struct local_peer *)pair.segment->peer->transport;
+	lender = lender_of(peer);
+	assert_int_not_equal(lender, 0);
+	pthread_mutex_lock(&peer->lock);
+	peer->lender = 4711; /* in its former life */
+	pthread_mutex_unlock(&peer->lock);
+	lose(&pair);
+	for (i = 0; i < 10000 && lender_of(peer) == 4711; i++)
+		usleep(1000);
+	assert_int_equal(lender_of(peer), lender);
+	assert_int_equal(script.unwelcome, 4711);
+	for (i = 0; i < 10000 && !goes_locally(&pair); i++)
+		usleep(1000);
+	assert_true(goes_locally(&pair));
+	assert_int_equal(script.unwelcome, 4711);
+	pair_close_requester(&pair);
+	assert_int_equal(script.unwelcome, lender);
+	pair_close_source(&pair);
+}
+
+static _Atomic unsigned unwelcome_said;
+
+static void note_unwelcome(void *arg, enum otte_log_level level, const char *line)
+{
+	(void)arg;
+	if (level == OTTE_LOG_WARNING && strstr(line, "cannot lend to us: no more lenders"))
+		unwelcome_said++;
+}
+
+static void who_cannot_be_made_welcome_is_logged_once(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	module_reset();
+	script.refuses_lenders = true;
+	unwelcome_said = 0;
+	otte_log_set(note_unwelcome, NULL, OTTE_LOG_WARNING);
+	pair_open(&pair, BYTES, copies);
+	/* One grant is asked for each. */
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(pair_run(&pair, OTTE_WRITE, 0, 0, 4096), 0);
+	otte_log_set(NULL, NULL, OTTE_LOG_ERROR);
+	assert_int_equal(unwelcome_said, 1);
+	pair_close(&pair);
 }
 
 /* ---- All at once ---- */
@@ -794,7 +1018,7 @@ static void a_mark_of_another_user_ends_with_its_loan(void **state)
 	module_reset();
 	script.user = getuid() + 1;
 	pair_open(&pair, BYTES, copies);
-	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
+	assert_int_equal(pair_run(&pair, OTTE_WRITE, 0, 0, BYTES), 0);
 	assert_true(otte_uses_begin(pair.remote_mem->guests[0].uses, 77, 0, BYTES, true) >= 0);
 	request = pair_request(&pair, OTTE_READ, 0, 0, 4096);
 	request.transport = OTTE_TRANSPORT_TCP;
@@ -853,6 +1077,54 @@ static void users_are_lent_nothing_that_conflicts(void **state)
 	otte_mem_unlend(pair.remote_mem, &six);
 	otte_mem_unlend(pair.remote_mem, &ours);
 	pair_close(&pair);
+}
+
+static int begin_access(const struct pair *pair, uint64_t offset, uint64_t length, bool write)
+{
+	struct otte_access access;
+	int ret = otte_access_begin(&pair->remote_mem->access, &access, offset, length, write);
+
+	if (!ret)
+		otte_access_end(&pair->remote_mem->access, &access);
+	return ret;
+}
+
+/* Of what a peer of another user says in its table: where it is lent something, and what it may do there. */
+static void a_mark_matters_only_within_what_is_lent(void **state)
+{
+	struct otte_mem_lent reader = { .client = 5, .start = 4096, .end = 8192 };
+	struct otte_mem_lent writer = { .client = 5, .start = 16384, .end = 20480, .write = true };
+	struct otte_request request;
+	struct pair pair;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(otte_mem_lend(pair.remote_mem, &reader, true), 0);
+	assert_true(otte_uses_begin(reader.guest->uses, 9, 0, UINT64_MAX, true) >= 0);
+	assert_int_equal(begin_access(&pair, 0, 4096, true), 0);
+	assert_int_equal(begin_access(&pair, 8192, BYTES - 8192, true), 0);
+	assert_int_equal(begin_access(&pair, 4096, 4096, false), 0);
+	assert_int_equal(begin_access(&pair, 8191, 1, true), -EBUSY);
+	assert_int_equal(begin_access(&pair, 0, 4097, true), -EBUSY);
+	/* Nor does it keep other peers from it, by either way. */
+	request = pair_request(&pair, OTTE_READ, 0, 0, 65536);
+	request.transport = OTTE_TRANSPORT_TCP;
+	assert_int_equal(otte_batch_reset(pair.batch), 0);
+	assert_int_equal(otte_batch_run(pair.batch, &request, 1, 10 * SECOND), 0);
+	assert_int_equal(run_local(&pair), 0);
+	/* Where it may write its word keeps readers out, too. */
+	assert_int_equal(otte_mem_lend(pair.remote_mem, &writer, true), -EBUSY);
+	pair_close_requester(&pair);
+	assert_true(settles(&pair, 0));
+	assert_int_equal(otte_mem_lend(pair.remote_mem, &writer, true), 0);
+	assert_int_equal(begin_access(&pair, 20479, 1, false), -EBUSY);
+	assert_int_equal(begin_access(&pair, 4096, 4096, false), 0);
+	otte_mem_unlend(pair.remote_mem, &writer);
+	assert_int_equal(begin_access(&pair, 16384, 4096, true), 0);
+	otte_mem_unlend(pair.remote_mem, &reader);
+	assert_int_equal(begin_access(&pair, 0, BYTES, true), 0);
+	pair_close_source(&pair);
 }
 
 /* A connection that says it is a lane for loans of the pair's session; *answer is what it is told. */
@@ -918,16 +1190,6 @@ static void few_at_a_time(struct otte_config *config)
 {
 	copies(config);
 	config->local_maps = 3;
-}
-
-static int run_local(struct pair *pair)
-{
-	struct otte_request request = pair_request(pair, OTTE_READ, 0, 0, 4096);
-
-	request.transport = OTTE_TRANSPORT_LOCAL;
-	assert_int_equal(otte_batch_reset(pair->batch), 0);
-	otte_batch_run(pair->batch, &request, 1, 10 * SECOND);
-	return last_task(pair).code;
 }
 
 /* It is told so, and has all else over TCP; others are lent as ever, also while it goes on asking. */
@@ -1401,82 +1663,6 @@ static void a_table_that_was_taken_without_its_grant_is_awaited(void **state)
 	pair_close(&pair);
 }
 
-/* What a peer of another user says in its table matters where it is lent something, and for what it is lent. */
-static void a_mark_matters_only_within_what_is_lent(void **state)
-{
-	struct otte_mem_lent reader = { .client = 5, .end = 100 };
-	struct otte_access access;
-	struct pair pair;
-	int ret;
-
-	(void)state;
-	module_reset();
-	pair_open(&pair, BYTES, copies);
-	assert_int_equal(otte_mem_lend(pair.remote_mem, &reader, true), 0);
-	assert_true(otte_uses_begin(reader.guest->uses, 9, 0, UINT64_MAX, true) >= 0);
-	ret = otte_access_begin(&pair.remote_mem->access, &access, 4096, 10, true);
-	assert_int_equal(ret, 0);
-	otte_access_end(&pair.remote_mem->access, &access);
-	ret = otte_access_begin(&pair.remote_mem->access, &access, 0, 10, false);
-	assert_int_equal(ret, 0);
-	otte_access_end(&pair.remote_mem->access, &access);
-	otte_mem_unlend(pair.remote_mem, &reader);
-	pair_close(&pair);
-}
-
-/* What a borrower wrote into the table as if it were the lender's is gone once the borrower is. */
-static void forged_uses_of_the_lender_do_not_outlive_their_forger(void **state)
-{
-	struct otte_request request;
-	struct otte_uses *uses;
-	struct pair pair;
-	int i, code = 0;
-
-	(void)state;
-	module_reset();
-	pair_open(&pair, BYTES, copies);
-	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
-	assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
-	uses = pair.remote_mem->uses;
-	assert_true(otte_uses_lend(uses, 0, UINT64_MAX, true, false) >= 0);
-	atomic_fetch_add(&uses->coarse_writers, 1);
-	request = pair_request(&pair, OTTE_READ, 0, 0, 4096);
-	request.transport = OTTE_TRANSPORT_LOCAL;
-	for (i = 0; i < 8; i++) {
-		assert_int_equal(otte_batch_reset(pair.batch), 0);
-		otte_batch_run(pair.batch, &request, 1, 10 * SECOND);
-		code = last_task(&pair).code;
-		if (!code)
-			break;
-		sleep(1);
-	}
-	assert_int_equal(code, 0);
-	pair_close(&pair);
-}
-
-/* A source that was started anew is another client; the module keeps a place for each that is welcome. */
-static void who_was_a_peer_is_not_welcome_for_ever(void **state)
-{
-	struct local_peer *peer;
-	struct pair pair;
-	int i;
-
-	(void)state;
-	module_reset();
-	pair_open(&pair, BYTES, copies);
-	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
-	peer = (struct local_peer *)pair.segment->peer->transport;
-	pthread_mutex_lock(&peer->lock);
-	peer->lender = 4711; /* in its former life */
-	pthread_mutex_unlock(&peer->lock);
-	lose(&pair);
-	for (i = 0; i < 100 && peer->lender == 4711; i++)
-		usleep(100000);
-	assert_int_not_equal(peer->lender, 4711);
-	assert_int_equal(script.unwelcome, 4711);
-	pair_close(&pair);
-}
-
 static int over_a_socket(void **state)
 {
 	(void)state;
@@ -1503,14 +1689,20 @@ int main(void)
 		cmocka_unit_test(what_its_owner_unmapped_is_stale),
 		cmocka_unit_test(what_may_be_other_pages_is_asked_for_back),
 		cmocka_unit_test(a_read_that_has_begun_goes_on_without_its_peer),
+		cmocka_unit_test(a_table_that_was_released_is_touched_no_more),
 		cmocka_unit_test(a_mapping_is_not_touched_once_its_peer_is_lost),
 		cmocka_unit_test(a_write_that_has_begun_ends_with_its_peer),
 		cmocka_unit_test(what_does_not_come_back_is_revoked_and_waited_for),
 		cmocka_unit_test(what_cannot_be_had_back_is_retained),
 		cmocka_unit_test(a_mapping_that_is_not_settled_is_retained_until_its_borrower_ends),
 		cmocka_unit_test(a_use_that_stands_still_is_freed_once_its_loan_is_revoked),
+		cmocka_unit_test(forged_uses_of_the_lender_end),
+		cmocka_unit_test(uses_without_a_slot_are_counted_by_the_lender),
 		cmocka_unit_test(a_use_that_is_slow_is_left_alone),
+		cmocka_unit_test(what_can_be_taken_away_is_never_mapped),
 		cmocka_unit_test(what_is_mapped_is_bounded),
+		cmocka_unit_test(who_was_a_peer_is_not_welcome_for_ever),
+		cmocka_unit_test(who_cannot_be_made_welcome_is_logged_once),
 		cmocka_unit_test(loans_that_come_and_go_harm_no_request),
 	};
 
@@ -1518,6 +1710,7 @@ int main(void)
 		cmocka_unit_test(another_user_is_lent_copies_alone),
 		cmocka_unit_test(a_mark_of_another_user_ends_with_its_loan),
 		cmocka_unit_test(users_are_lent_nothing_that_conflicts),
+		cmocka_unit_test(a_mark_matters_only_within_what_is_lent),
 		cmocka_unit_test(what_one_peer_is_lent_is_bounded_and_no_other_peers_loss),
 		cmocka_unit_test(what_a_peer_gave_back_counts_no_more_when_it_asks_next),
 		cmocka_unit_test(garbage_on_a_lane_harms_nobody),
@@ -1531,16 +1724,8 @@ int main(void)
 		cmocka_unit_test(tables_that_another_user_keeps_are_bounded_whatever_clients_it_has),
 		cmocka_unit_test(tables_that_all_keep_are_bounded),
 	};
-	const struct CMUnitTest hostile[] = {
-		cmocka_unit_test(a_mark_matters_only_within_what_is_lent),
-		cmocka_unit_test(forged_uses_of_the_lender_do_not_outlive_their_forger),
-		cmocka_unit_test(who_was_a_peer_is_not_welcome_for_ever),
-	};
 
 	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
-	if (getenv("OTTE_PROOFS"))
-		return cmocka_run_group_tests_name("hostile peers", hostile, over_a_lane, NULL);
-
 	return cmocka_run_group_tests_name("lend", tests, over_a_socket, NULL) +
 	       cmocka_run_group_tests_name("lanes for loans", lanes, over_a_lane, NULL) +
 	       cmocka_run_group_tests_name("lend over a lane", tests, over_a_lane, NULL);

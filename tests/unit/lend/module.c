@@ -47,6 +47,7 @@ struct region {
 
 struct loan {
 	uint64_t id, lender, borrower, length, offset;
+	void *map; /* last */
 	struct otte_ledger_client *owner;
 	struct region *region;
 	uint32_t right, flags;
@@ -131,6 +132,21 @@ void module_revoke_all(void)
 		if (!is_over(&loans[i]) && loans[i].flags & OTTE_LOAN_REVOCABLE &&
 		    !real->loan_revoke(loans[i].owner, loans[i].id))
 			end(loans[i].id);
+}
+
+void module_release_tables(void)
+{
+	unsigned i;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < loan_count; i++) {
+		if (!loans[i].region->table || loans[i].over)
+			continue;
+		loans[i].over = true;
+		if (loans[i].map && mprotect(loans[i].map, loans[i].length, PROT_NONE))
+			abort();
+	}
+	pthread_mutex_unlock(&lock);
 }
 
 unsigned module_tables(void)
@@ -244,6 +260,8 @@ static int loan_offer(struct otte_ledger_client *lender, const struct otte_loan_
 		return otte_fail(-EDQUOT, "no more tables");
 	if (terms->borrower.client && !region->table && atomic_load(&script.refuses_memory))
 		return otte_fail(-EDQUOT, "no more of this memory");
+	if (atomic_load(&script.keeps_rights))
+		plain.flags |= OTTE_LOAN_REVOCABLE;
 	plain.flags &= ~OTTE_LOAN_MAPPABLE;
 	/* Of pages that only the module lets be touched: it says UNMAPPED. */
 	if (terms->borrower.client)
@@ -261,7 +279,8 @@ static int loan_offer(struct otte_ledger_client *lender, const struct otte_loan_
 	*loan = (struct loan){
 		.id = *id, .lender = real->client_id(lender), .owner = lender,
 		.borrower = terms->borrower.client, .offset = terms->offset, .length = terms->length,
-		.right = terms->right, .flags = terms->flags, .region = region,
+		.right = terms->right, .flags = terms->flags | (plain.flags & OTTE_LOAN_REVOCABLE),
+		.region = region,
 	};
 unlock:
 	pthread_mutex_unlock(&lock);
@@ -283,6 +302,7 @@ static int loan_borrow(struct otte_ledger_client *borrower, uint64_t id, uint64_
 		ret = real->loan_accept(borrower, id);
 	*borrowed = (struct otte_borrowed){
 		.length = loan->length, .right = loan->right, .mappable = loan->flags & OTTE_LOAN_MAPPABLE,
+		.revocable = loan->flags & OTTE_LOAN_REVOCABLE,
 	};
 	return ret;
 }
@@ -296,6 +316,8 @@ static int loan_copy(struct otte_ledger_client *borrower, uint64_t id, uint64_t 
 
 	if (ret)
 		return ret;
+	if (loan && loan->region->table && loan->borrower == real->client_id(borrower) && !length)
+		return is_over(loan) ? otte_fail(-EKEYREVOKED, "the table was released") : 0;
 	if (script.before)
 		script.before(script.arg);
 	if (length)
@@ -323,13 +345,15 @@ static int welcome(struct otte_ledger_client *client, uint64_t lender, bool is_w
 	(void)client;
 	if (!is_welcome)
 		atomic_store(&script.unwelcome, lender);
+	else if (atomic_load(&script.refuses_lenders))
+		return otte_fail(-EDQUOT, "no more lenders");
 	return 0;
 }
 
 /* An alias of the owner's shared mapping. */
 static int loan_map(struct otte_ledger_client *borrower, uint64_t id, void **address)
 {
-	const struct loan *loan = find_loan(id);
+	struct loan *loan = find_loan(id);
 	int ret = try("loan_map");
 
 	(void)borrower;
@@ -342,8 +366,10 @@ static int loan_map(struct otte_ledger_client *borrower, uint64_t id, void **add
 			  MREMAP_MAYMOVE);
 	if (*address == MAP_FAILED)
 		return otte_fail(-errno, "mremap: %m");
-	if (!loan->region->table)
-		atomic_fetch_add(&script.mapped, 1);
+	pthread_mutex_lock(&lock);
+	loan->map = *address;
+	pthread_mutex_unlock(&lock);
+	atomic_fetch_add(loan->region->table ? &script.mapped_tables : &script.mapped, 1);
 	return 0;
 }
 
