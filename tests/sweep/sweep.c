@@ -683,7 +683,7 @@ static int run_some(struct otte_batch *batch, struct otte_request request, uint8
 		for (k = 0; k < request.length && !task.code; k++)
 			HOLDS(bytes[k] == (i & ~1u), "completed without its bytes");
 	}
-	return task.code == -ECONNRESET || task.code == -EKEYREVOKED ? 0 : task.code;
+	return fault_struck() && (task.code == -ECONNRESET || task.code == -EKEYREVOKED) ? 0 : task.code;
 }
 
 static int run_batch(struct stage *stage)
