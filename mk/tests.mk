@@ -50,8 +50,9 @@ UNIT_WITH_tool := tools/otte/routes.o tools/common/output.o
 LDFLAGS_unit_gate := $(addprefix -Wl$(comma)--wrap=,otte_queue_push otte_slots_admit otte_slots_take \
 	tcp_peer_start tcp_peer_exchange)
 
-# Each allocation fails once.
+# Each allocation fails once, and how much is taken.
 LDFLAGS_unit_rails := $(addprefix -Wl$(comma)--wrap=,malloc calloc)
+LDFLAGS_unit_keys := -Wl,--wrap=calloc
 
 UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
 
