@@ -230,18 +230,18 @@ static void one_rate_that_is_missing_leaves_that_of_all_unknown(void **state)
 
 /* ---- Against a model ---- */
 
-/* a/b against c/d, both of positive denominators, digit by digit in ever smaller remainders. */
+/* a/b against c/d: by their whole parts, then by what is left of both, upside down. */
 static int compare_fractions(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 {
-	uint64_t p = a / b, q = c / d;
+	uint64_t left_a = a % b, left_c = c % d;
 
-	if (p != q)
-		return p < q ? -1 : 1;
-	a %= b;
-	c %= d;
-	if (!a || !c)
-		return a ? 1 : c ? -1 : 0;
-	return compare_fractions(d, c, b, a);
+	if (a / b != c / d)
+		return a / b < c / d ? -1 : 1;
+	if (left_a == 0)
+		return left_c == 0 ? 0 : -1;
+	if (left_c == 0)
+		return 1;
+	return compare_fractions(d, left_c, b, left_a);
 }
 
 static int rank(const struct otte_arbitrate_item *item)
@@ -269,10 +269,10 @@ static void model_order(const struct otte_arbitrate_item *items, uint32_t count,
 	uint32_t place, best, i;
 
 	for (place = 0; place < count; place++) {
-		best = UINT32_MAX;
-		for (i = 0; i < count; i++)
-			if (!taken[i] && (best == UINT32_MAX ||
-					  compare_urgency(&items[i], &items[best], ahead) > 0))
+		for (best = 0; taken[best]; best++)
+			;
+		for (i = best + 1; i < count; i++)
+			if (!taken[i] && compare_urgency(&items[i], &items[best], ahead) > 0)
 				best = i;
 		taken[best] = true;
 		order[place] = best;
