@@ -52,6 +52,10 @@ LDFLAGS_unit_tool := -Wl,--wrap=fopen
 LDFLAGS_unit_gate := $(addprefix -Wl$(comma)--wrap=,otte_queue_push otte_slots_admit otte_slots_take \
 	tcp_peer_start tcp_peer_exchange)
 
+# Each allocation fails once, and how much is taken.
+LDFLAGS_unit_rails := $(addprefix -Wl$(comma)--wrap=,malloc calloc)
+LDFLAGS_unit_keys := -Wl,--wrap=calloc
+
 UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
 
 $(B)/tests/%.o: CPPFLAGS_OTTE += -Itests
