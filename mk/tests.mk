@@ -50,6 +50,9 @@ UNIT_WITH_tool := tools/otte/routes.o tools/common/output.o
 LDFLAGS_unit_gate := $(addprefix -Wl$(comma)--wrap=,otte_queue_push otte_slots_admit otte_slots_take \
 	tcp_peer_start tcp_peer_exchange)
 
+# How many allocations there are.
+LDFLAGS_unit_devices := $(addprefix -Wl$(comma)--wrap=,malloc calloc)
+
 # Which allocation fails.
 LDFLAGS_unit_priority := $(addprefix -Wl$(comma)--wrap=,malloc reallocarray)
 
