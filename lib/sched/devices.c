@@ -281,11 +281,12 @@ static bool probe_is_due(struct otte_devices *devices)
 
 static uint64_t first_tier(const struct choice *choice)
 {
-	unsigned rank = 0;
+	uint64_t tier = 0;
+	unsigned rank;
 
-	while (!(choice->ranks[rank] & choice->eligible))
-		rank++;
-	return choice->ranks[rank] & choice->eligible;
+	for (rank = 0; !tier && rank < OTTE_NIC_RANKS; rank++)
+		tier = choice->ranks[rank] & choice->eligible;
+	return tier;
 }
 
 static void choose(struct otte_devices *devices, struct choice *choice,
@@ -328,8 +329,8 @@ static void commit(struct otte_devices *devices, struct otte_device_charge *char
 		bytes = slice_bytes(charge, i);
 		device->assigned += bytes;
 		device->charged += charge->charged ? bytes : 0;
+		charge->held |= 1ull << i;
 	}
-	charge->held = UINT64_MAX >> (OTTE_DEVICES_SLICES_MAX - charge->slicing.count);
 }
 
 static void ask_others(const struct otte_devices *devices, struct choice *choice)
