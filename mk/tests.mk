@@ -56,6 +56,12 @@ LDFLAGS_unit_gate := $(addprefix -Wl$(comma)--wrap=,otte_queue_push otte_slots_a
 LDFLAGS_unit_rails := $(addprefix -Wl$(comma)--wrap=,malloc calloc)
 LDFLAGS_unit_keys := -Wl,--wrap=calloc
 
+# How many allocations there are.
+LDFLAGS_unit_devices := $(addprefix -Wl$(comma)--wrap=,malloc calloc)
+
+# Which allocation fails.
+LDFLAGS_unit_priority := $(addprefix -Wl$(comma)--wrap=,malloc reallocarray)
+
 UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
 
 $(B)/tests/%.o: CPPFLAGS_OTTE += -Itests
