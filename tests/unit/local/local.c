@@ -443,8 +443,12 @@ static void unregistering_waits_for_the_receipt_and_nothing_moves_after(void **s
 	grant->users++;
 	pthread_mutex_unlock(&peer->lock);
 	assert_int_equal(otte_region_unregister(&pair.remote, 1, SECOND / 5, NULL), -ETIMEDOUT);
+	/* The requester may still have to hear of it. */
+	while (!grant->leaving)
+		usleep(1000);
 	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), -ENOENT);
-	assert_int_equal(pair_stats(pair.source).loans, 1);
+	while (pair_stats(pair.source).loans != 1)
+		usleep(1000);
 	pthread_mutex_lock(&peer->lock);
 	local_grant_put(peer, grant);
 	pthread_mutex_unlock(&peer->lock);
