@@ -50,6 +50,14 @@ UNIT_WITH_tool := tools/otte/routes.o tools/common/output.o
 LDFLAGS_unit_gate := $(addprefix -Wl$(comma)--wrap=,otte_queue_push otte_slots_admit otte_slots_take \
 	tcp_peer_start tcp_peer_exchange)
 
+# Which libibverbs a process finds; and one of the tests' own, of which they spoil copies.
+LDFLAGS_unit_rdma := -Wl,--wrap=dlopen
+$(B)/unit/rdma: | $(B)/fake/libibverbs.so.1
+
+$(B)/fake/libibverbs.so.1: tests/unit/rdma/library/libibverbs.c
+	@mkdir -p $(@D)
+	$(CC) -shared -fPIC $(WARN) -o $@ $<
+
 UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
 
 $(B)/tests/%.o: CPPFLAGS_OTTE += -Itests
