@@ -38,9 +38,10 @@ check-part-ottectl: $(OTTECTL_BIN)
 
 # What needs no module.
 UNIT_WITH_ottectl := $(addprefix tools/ottectl/,describe.o limits_file.o link.o message.o options.o sysfs.o tally.o) \
-	tools/common/number.o
+	$(addprefix tools/common/,number.o output.o)
 $(B)/unit/ottectl: LDLIBS_OTTE += $(NL_LIBS)
 
 $(O)/fuzz/obj/tools/ottectl/%.o $(O)/fuzz/obj/tests/fuzz/ottectl_fuzz.o: CPPFLAGS_OTTE += $(OTTECTL_CPPFLAGS)
-$(O)/fuzz/ottectl: $(addprefix $(O)/fuzz/obj/,tools/ottectl/message.o tools/ottectl/describe.o lib/base/line.o)
+$(O)/fuzz/ottectl: $(addprefix $(O)/fuzz/obj/,tools/ottectl/message.o tools/ottectl/describe.o tools/common/output.o \
+	lib/base/line.o)
 $(O)/fuzz/ottectl: LDLIBS_OTTE += $(NL_LIBS)

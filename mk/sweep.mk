@@ -8,21 +8,25 @@ SWEEP_CALLS := socket bind listen connect accept4 getsockname getpeername getsoc
 	epoll_create1 epoll_ctl epoll_wait eventfd timerfd_create read send recv sendmsg recvmsg ioctl open fstat mmap \
 	madvise getaddrinfo getnameinfo pthread_create pthread_atfork \
 	$(addprefix otte_sys_,send recv sendmsg recvmsg epoll_wait)
+# The simulated module, which lends.
+SWEEP_MODULE := otte_attestor_fill otte_ledger_open otte_engine_create
 SWEEP_BIN = $(B)/sweep/sweep
-SWEEP_OBJ = $(patsubst %.c,$(B)/%.o,$(sort $(wildcard tests/sweep/*.c))) $(B)/tests/e2e/process.o
+SWEEP_OBJ = $(patsubst %.c,$(B)/%.o,$(sort $(wildcard tests/sweep/*.c))) $(B)/tests/e2e/process.o \
+	$(B)/tests/unit/lend/module.o
 
 STATIC_BUILD += $(SWEEP_BIN)
 
 $(SWEEP_BIN): $(SWEEP_OBJ) $(B)/libotte.a
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) $(addprefix -Wl$(comma)--wrap=,$(SWEEP_MEMORY) $(SWEEP_CALLS)) \
+	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) $(addprefix -Wl$(comma)--wrap=,$(SWEEP_MEMORY) $(SWEEP_CALLS) \
+		$(SWEEP_MODULE)) \
 		-o $@.tmp $^ $(LDLIBS_OTTE) -lcmocka
 	@mv $@.tmp $@
 
 -include $(SWEEP_OBJ:.o=.d)
 
 CHECK_PARTS += sweep
-budget-sweep := 2
+budget-sweep := 3
 
 .PHONY: check-part-sweep sweep-program
 sweep-program: $(SWEEP_BIN)

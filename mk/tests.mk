@@ -45,6 +45,8 @@ $(B)/kmod/slot.o: CPPFLAGS_OTTE += -Itests/unit/slots/kernel
 
 # Parts of the program that call the library, before which they are linked.
 UNIT_WITH_tool := tools/otte/routes.o tools/common/output.o
+# A file whose disk is full for a while.
+LDFLAGS_unit_tool := -Wl,--wrap=fopen
 
 # What is queued, what the gate is asked before each post, and the posts.
 LDFLAGS_unit_gate := $(addprefix -Wl$(comma)--wrap=,otte_queue_push otte_slots_admit otte_slots_take \
@@ -96,7 +98,8 @@ LDFLAGS_guest_containers := $(SLOT_LOG)
 $(B)/guest/containers: $(B)/tests/e2e/guest/slot_log.o $(B)/tests/e2e/guest/lend.o
 $(B)/guest/containers: $(B)/tests/unit/engine/pair.o
 $(B)/guest/domain: $(B)/tests/e2e/guest/slot_log.o $(B)/tests/unit/engine/pair.o
-$(B)/guest/borrow: $(STORM_COMMON:%=$(B)/tests/e2e/%.o)
+$(B)/guest/borrow: $(STORM_COMMON:%=$(B)/tests/e2e/%.o) $(B)/tests/e2e/guest/forged.o
+LDFLAGS_guest_borrow := -Wl,--wrap=otte_module_loan_offer
 
 $(B)/guest/%: $(B)/tests/e2e/guest/%.o $(B)/libotte.a
 	@mkdir -p $(@D)

@@ -21,7 +21,8 @@ $(OTTE_BIN): $(OTTE_OBJ) $(TOOLS_COMMON_OBJ) $(B)/libotte.a
 -include $(OTTE_OBJ:.o=.d) $(TOOLS_COMMON_OBJ:.o=.d)
 
 # Its unit tests take those objects that stand alone.
-$(B)/unit/tool: $(addprefix $(B)/tools/,otte/args.o otte/lru.o otte/pattern.o otte/samples.o common/number.o)
+$(B)/unit/tool: $(addprefix $(B)/tools/,otte/args.o otte/lru.o otte/pattern.o otte/samples.o otte/trace.o \
+	common/number.o)
 $(OTTE_BIN) $(B)/unit/tool: LDLIBS_OTTE += -lm
 
 .PHONY: demo
@@ -44,6 +45,11 @@ bench: tools ## speed and latency beside plain sockets, fails below the bars; RE
 bench-ledger: $(B)/bench/ledger ## the kernel ledger beside the process ledger over TCP, fails below its bar
 	@tests/bench/ledger.sh $(BENCH_FLAGS) $<
 
+# A neighbour's requests beside a tenant that is refused in a loop.
+.PHONY: bench-quota
+bench-quota: $(B)/bench/quota ## READs over TCP beside a tenant at its quota, in a guest, fails above its bar
+	@tests/bench/quota.sh $(BENCH_FLAGS) $<
+
 # Transport local beside TCP, process_vm_readv() and memcpy() from shared memory.
 .PHONY: bench-local
 bench-local: $(B)/bench/local ## READs within this host beside memcpy() and the others, fails below the bars
@@ -51,7 +57,8 @@ bench-local: $(B)/bench/local ## READs within this host beside memcpy() and the 
 
 $(B)/bench/ledger: $(B)/tests/bench/ledger.o $(B)/libotte.a
 $(B)/bench/local: $(B)/tests/bench/local.o $(B)/libotte.a
-$(B)/bench/ledger $(B)/bench/local:
+$(B)/bench/quota: $(B)/tests/bench/quota.o $(B)/libotte.a
+$(B)/bench/ledger $(B)/bench/local $(B)/bench/quota:
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE)
 	@mv $@.tmp $@
@@ -62,4 +69,4 @@ bench-lend: $(B)/bench/local ## the same in a guest over the module: what it cop
 		--env GLIBC_TUNABLES=glibc.cpu.x86_rep_movsb_threshold=1073741824 \
 		--timeout 400 --file $(B)/bench/local:/t/local -- /t/local --module
 
--include $(B)/tests/bench/ledger.d $(B)/tests/bench/local.d
+-include $(B)/tests/bench/ledger.d $(B)/tests/bench/local.d $(B)/tests/bench/quota.d

@@ -162,7 +162,7 @@ struct otte_config {
 
 	/* Peers of this host. */
 	uint32_t local_trusted;                 /* local.trusted: false; they may map our memory */
-	uint32_t local_maps;                    /* local.maps: 256 regions of one peer lent at a time */
+	uint32_t local_maps;                    /* local.maps: 256 of one peer, or to one, at a time */
 	uint32_t local_pinned;                  /* local.pinned: false; OTTE_REGION_PINNED for all published */
 	uint32_t local_map_entries;             /* local.map_entries: 64 of them mapped; 0 = all are copied */
 	uint32_t local_map_bytes;               /* local.map_bytes: 1048576; for one request of so much */
@@ -352,7 +352,7 @@ struct otte_region_desc {
 	uint64_t length;   /* 1 .. length of mem - offset */
 	uint32_t access;   /* OTTE_LOCAL_ONLY or a set of OTTE_REMOTE_* */
 	uint32_t flags;    /* OTTE_REGION_* */
-	const char *name;  /* shown to peers; NULL or at most OTTE_NAME_MAX - 1 bytes */
+	const char *name;  /* shown to peers; NULL or at most OTTE_NAME_MAX - 1 bytes, escaped */
 };
 
 /*

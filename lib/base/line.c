@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "base/line.h"
 
+#include <ctype.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -62,29 +63,35 @@ ssize_t otte_line_fault(const char *text, size_t length)
 #define STAND_IN 4 /* bytes of "\\xNN" */
 
 /* What a line has in place of a byte that it cannot have. */
-static size_t stand_in(char instead[STAND_IN], uint8_t byte, bool escape)
+static void stand_in(char instead[STAND_IN], uint8_t byte)
 {
 	static const char digits[] = "0123456789abcdef";
 
-	if (!escape) {
-		instead[0] = '?';
-		return 1;
-	}
 	instead[0] = '\\';
 	instead[1] = 'x';
 	instead[2] = digits[byte >> 4];
 	instead[3] = digits[byte & 15];
-	return STAND_IN;
 }
 
-static size_t copy_line(char *out, size_t size, const char *text, bool escape)
+/* Whether a terminated `text` begins as a byte does that is escaped. */
+static bool reads_escaped(const char *text)
+{
+	return text[0] == '\\' && text[1] == 'x' && isxdigit((unsigned char)text[2]) &&
+	       isxdigit((unsigned char)text[3]);
+}
+
+static size_t copy_line(char *out, size_t size, const char *text, bool name)
 {
 	size_t length = strlen(text), from = 0, used = 0, bytes, wanted;
 	char instead[STAND_IN];
 
 	while (from < length) {
 		bytes = character((const uint8_t *)text + from, length - from);
-		wanted = bytes ? bytes : stand_in(instead, (uint8_t)text[from], escape);
+		if (name && reads_escaped(text + from))
+			bytes = 0;
+		wanted = bytes ? bytes : STAND_IN;
+		if (!bytes)
+			stand_in(instead, (uint8_t)text[from]);
 		if (used + wanted >= size)
 			break;
 		memcpy(out + used, bytes ? text + from : instead, wanted);
@@ -95,12 +102,12 @@ static size_t copy_line(char *out, size_t size, const char *text, bool escape)
 	return used;
 }
 
-size_t otte_line_clean(char *out, size_t size, const char *text)
+size_t otte_line_escape(char *out, size_t size, const char *text)
 {
 	return copy_line(out, size, text, false);
 }
 
-size_t otte_line_escape(char *out, size_t size, const char *text)
+size_t otte_name_escape(char *out, size_t size, const char *name)
 {
-	return copy_line(out, size, text, true);
+	return copy_line(out, size, name, true);
 }

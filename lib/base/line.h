@@ -13,12 +13,15 @@
 ssize_t otte_line_fault(const char *text, size_t length);
 
 /*
- * Copy `text` as such a line into `out`, always terminated: each unfit byte becomes '?', and what
- * does not fit in size - 1 bytes is cut between characters. Returns the length of the copy.
+ * Copy `text` as such a line into `out`, always terminated: each unfit byte becomes "\xNN", and what does not fit in
+ * size - 1 bytes is cut between characters. Returns the length of the copy. A line stays as it is.
  */
-size_t otte_line_clean(char *out, size_t size, const char *text);
-
-/* The same, but each unfit byte becomes "\xNN": for names, which would else look like another one's. */
 size_t otte_line_escape(char *out, size_t size, const char *text);
+
+/*
+ * The same of a name, which is bytes, so that they can be had back: a backslash that would read as such an escape, for
+ * x and two hexadecimal digits follow, becomes "\x5c". Once: a name that is escaped already would be so again.
+ */
+size_t otte_name_escape(char *out, size_t size, const char *name);
 
 #endif

@@ -147,28 +147,71 @@ void otte_uses_beat(struct otte_uses *uses, int use)
 	atomic_store_explicit(beats, atomic_load_explicit(beats, memory_order_relaxed) + 1, memory_order_relaxed);
 }
 
-int otte_uses_lend(struct otte_uses *uses, uint64_t start, uint64_t end, bool write, bool check)
+/* Before its use is READS or WRITES, and until it ends: who looks takes no use of the lender's for a forged one. */
+static void set_mine(struct otte_uses_own *own, int use, bool mine)
+{
+	if (own->slots)
+		atomic_store_explicit(&own->slots[slot_of(use)].mine, mine, memory_order_relaxed);
+}
+
+/* A use, or OTTE_USES_NONE. */
+static int lend(struct otte_uses *uses, struct otte_uses_own *own, uint64_t start, uint64_t end, bool write)
 {
 	int use = claim(uses, OTTE_USES_LENDER);
 
-	if (use >= 0) {
-		publish(uses, use, OTTE_USES_LENDER, start, end, write);
-	} else {
+	if (use < 0)
+		return use;
+	set_mine(own, use, true);
+	publish(uses, use, OTTE_USES_LENDER, start, end, write);
+	return use;
+}
+
+/* Stored, not added to: what others have made of them is corrected so. */
+static void tell_coarse(struct otte_uses *uses, const struct otte_uses_own *own)
+{
+	atomic_store(&uses->coarse_readers, own->coarse_readers);
+	atomic_store(&uses->coarse_writers, own->coarse_writers);
+}
+
+static void count_coarse(struct otte_uses *uses, struct otte_uses_own *own, bool write, uint32_t change)
+{
+	*(write ? &own->coarse_writers : &own->coarse_readers) += change;
+	tell_coarse(uses, own);
+}
+
+int otte_uses_lend(struct otte_uses *uses, struct otte_uses_own *own, uint64_t start, uint64_t end, bool write,
+		   bool check)
+{
+	int use = lend(uses, own, start, end, write);
+
+	if (use < 0) {
 		use = OTTE_USES_COARSE;
-		atomic_fetch_add(write ? &uses->coarse_writers : &uses->coarse_readers, 1);
+		count_coarse(uses, own, write, 1);
 	}
 	if (!check || !conflicts(uses, use, start, end, write, OTTE_USES_LENDER))
 		return use;
-	otte_uses_unlend(uses, use, write);
+	otte_uses_unlend(uses, own, use, write);
 	return OTTE_USES_CONFLICT;
 }
 
-void otte_uses_unlend(struct otte_uses *uses, int use, bool write)
+int otte_uses_lend_alone(struct otte_uses *uses, struct otte_uses_own *own, uint64_t start, uint64_t end, bool write)
 {
-	if (use >= 0)
-		otte_uses_end(uses, use);
-	else if (use == OTTE_USES_COARSE)
-		atomic_fetch_sub(write ? &uses->coarse_writers : &uses->coarse_readers, 1);
+	int use = lend(uses, own, start, end, write);
+
+	if (use < 0 || !conflicts(uses, use, start, end, write, OTTE_USES_LENDER))
+		return use;
+	otte_uses_unlend(uses, own, use, write);
+	return OTTE_USES_CONFLICT;
+}
+
+void otte_uses_unlend(struct otte_uses *uses, struct otte_uses_own *own, int use, bool write)
+{
+	if (use == OTTE_USES_COARSE)
+		count_coarse(uses, own, write, -1u);
+	if (use < 0)
+		return;
+	set_mine(own, use, false);
+	otte_uses_end(uses, use);
 }
 
 static void free_slot(struct otte_uses_slot *slot, uint64_t word)
@@ -189,23 +232,30 @@ void otte_uses_clear(struct otte_uses *uses, uint32_t owner)
 }
 
 /* One that is CLAIMED is in nobody's way, and its owner would make it what it wants without a second look. */
-static bool stands(const struct otte_uses_seen *now, const struct otte_uses_seen *before)
+static bool stands(const struct otte_uses_seen *seen, uint64_t word, uint64_t beats)
 {
-	return state_of(now->word) >= READS && owner_of(now->word) != OTTE_USES_LENDER &&
-	       now->word == before->word && now->beats == before->beats;
+	return state_of(word) >= READS && word == seen->word && beats == seen->beats;
 }
 
-void otte_uses_look(struct otte_uses *uses, struct otte_uses_seen *seen, bool (*still)(void *arg, uint32_t owner),
+void otte_uses_look(struct otte_uses *uses, struct otte_uses_own *own, bool (*still)(void *arg, uint32_t owner),
 		    void *arg)
 {
 	unsigned i;
 
 	for (i = 0; i < OTTE_USES_SLOTS; i++) {
 		struct otte_uses_slot *slot = &uses->slots[i];
-		struct otte_uses_seen now = { atomic_load(&slot->word), atomic_load(&slot->beats) };
+		struct otte_uses_seen *seen = &own->slots[i];
+		uint64_t word = atomic_load(&slot->word), beats = atomic_load(&slot->beats);
+		bool over = false;
 
-		if (stands(&now, &seen[i]) && still(arg, owner_of(now.word)))
-			free_slot(slot, now.word);
-		seen[i] = now;
+		if (stands(seen, word, beats) && owner_of(word) == OTTE_USES_LENDER)
+			over = !atomic_load_explicit(&seen->mine, memory_order_relaxed);
+		else if (stands(seen, word, beats))
+			over = still(arg, owner_of(word));
+		if (over)
+			free_slot(slot, word);
+		seen->word = word;
+		seen->beats = beats;
 	}
+	tell_coarse(uses, own);
 }

@@ -38,9 +38,16 @@ struct otte_uses_slot {
 	_Atomic uint64_t beats;
 };
 
-/* What a slot showed when it was last looked at. */
+/* What the lender keeps of a slot: what it showed at the last look, and whether it is the lender's own use. */
 struct otte_uses_seen {
 	uint64_t word, beats;
+	_Atomic bool mine;
+};
+
+/* What the lender keeps of its table where nobody else can write. */
+struct otte_uses_own {
+	uint32_t coarse_readers, coarse_writers; /* caller's lock */
+	struct otte_uses_seen *slots;            /* OTTE_USES_SLOTS; NULL: the table is not looked at */
 };
 
 struct otte_uses {
@@ -56,18 +63,21 @@ void otte_uses_end(struct otte_uses *uses, int use);
 /* It goes on. */
 void otte_uses_beat(struct otte_uses *uses, int use);
 
-/* By the lender: a use or COARSE, or CONFLICT. `check` false: what conflicts is not looked for. */
-int otte_uses_lend(struct otte_uses *uses, uint64_t start, uint64_t end, bool write, bool check);
-void otte_uses_unlend(struct otte_uses *uses, int use, bool write);
+/* By the lender: a use, COARSE or CONFLICT. `check` false: what conflicts is not looked for. Caller's lock: own's. */
+int otte_uses_lend(struct otte_uses *uses, struct otte_uses_own *own, uint64_t start, uint64_t end, bool write,
+		   bool check);
+/* The same without that lock: NONE where it would be COARSE. */
+int otte_uses_lend_alone(struct otte_uses *uses, struct otte_uses_own *own, uint64_t start, uint64_t end, bool write);
+void otte_uses_unlend(struct otte_uses *uses, struct otte_uses_own *own, int use, bool write);
 
 /* `owner` is proven to be gone: free what it left behind. */
 void otte_uses_clear(struct otte_uses *uses, uint32_t owner);
 
 /*
- * By the lender: still() is told the owner of each use that stands as it did when it was `seen` last, of which there
- * are OTTE_USES_SLOTS; true: free it.
+ * By the lender: still() is told the owner of each use that stands as it did at the last look; true: free it. What is
+ * said to be of the lender and is not, is freed in any case. Caller's lock: own's.
  */
-void otte_uses_look(struct otte_uses *uses, struct otte_uses_seen *seen, bool (*still)(void *arg, uint32_t owner),
+void otte_uses_look(struct otte_uses *uses, struct otte_uses_own *own, bool (*still)(void *arg, uint32_t owner),
 		    void *arg);
 
 #endif

@@ -60,7 +60,11 @@ void otte_attest_begin(struct otte_attestation *attestation, const struct otte_a
 		       const uint8_t hello[OTTE_HELLO_BYTES],
 		       const uint8_t welcome[OTTE_WELCOME_BYTES])
 {
-	*attestation = (struct otte_attestation){ .attestor = attestor };
+	*attestation = (struct otte_attestation){
+		.attestor = attestor,
+		/* What a server refuses for is read at the other side, too, where "the peer" is the server. */
+		.peer = server ? "who connects" : "the peer",
+	};
 	nonce_of(server, session_key, hello, welcome, attestation->ours);
 	nonce_of(!server, session_key, hello, welcome, attestation->theirs);
 }
@@ -89,9 +93,9 @@ int otte_attest_give(const struct otte_attestation *attestation)
 	if (ret != -ENOENT)
 		return ret;
 	return otte_fail(-ECONNRESET,
-			 "the peer claims to be client %" PRIu64
+			 "%s claims to be client %" PRIu64
 			 " of this host's module, which has left or never was",
-			 attestation->claimed);
+			 attestation->peer, attestation->claimed);
 }
 
 int otte_attest_check(struct otte_attestation *attestation)
@@ -101,14 +105,14 @@ int otte_attest_check(struct otte_attestation *attestation)
 
 	if (attestor->heard(attestor->arg, attestation->wait, &client, &attestation->user))
 		return otte_fail(-EKEYREJECTED,
-				 "the peer claims to be client %" PRIu64
+				 "%s claims to be client %" PRIu64
 				 " of this host's module, which did not attest that",
-				 attestation->claimed);
+				 attestation->peer, attestation->claimed);
 	if (client != attestation->claimed)
 		return otte_fail(-EKEYREJECTED,
-				 "the peer claims to be client %" PRIu64
+				 "%s claims to be client %" PRIu64
 				 " of this host's module, which says that it is %" PRIu64,
-				 attestation->claimed, client);
+				 attestation->peer, attestation->claimed, client);
 	return 0;
 }
 

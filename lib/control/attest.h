@@ -44,6 +44,7 @@ struct otte_attestor {
 /* One connection's part of it. All zero: nothing is to be attested. Its owner's lock. */
 struct otte_attestation {
 	const struct otte_attestor *attestor;
+	const char *peer;                 /* in what is said of it */
 	uint8_t ours[OTTE_NONCE_BYTES];   /* what we send */
 	uint8_t theirs[OTTE_NONCE_BYTES]; /* what we look out for */
 	uint64_t claimed;                 /* the peer's */

@@ -122,12 +122,12 @@ static int get_name(char out[OTTE_NAME_MAX], const char *name)
 		if (otte_line_fault(name, strlen(name)) >= 0)
 			return otte_fail(-EINVAL, "name: byte %zd is not printable UTF-8",
 					 otte_line_fault(name, strlen(name)));
-		otte_line_clean(out, OTTE_NAME_MAX, name);
+		strcpy(out, name);
 		return 0;
 	}
 	rc = read_line(COMM_PATH, comm, sizeof(comm));
 	if (!rc)
-		otte_line_clean(out, OTTE_NAME_MAX, comm);
+		otte_name_escape(out, OTTE_NAME_MAX, comm); /* 15 bytes at most */
 	return rc;
 }
 

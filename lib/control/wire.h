@@ -18,7 +18,7 @@
  * payload, a non-zero reserved field, an unknown enum value, a string without its terminator or with
  * control characters in it, is refused. They never read outside [data, data + length), and leave
  * their output as it was unless they return 0. Encoders trust their structs, except for strings,
- * which they make fit (otte_line_clean()).
+ * which they make fit (otte_line_escape()).
  */
 #ifndef OTTE_CONTROL_WIRE_H
 #define OTTE_CONTROL_WIRE_H

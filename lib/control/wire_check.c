@@ -74,7 +74,7 @@ int otte_wire_string(const char *what, const char *field, const uint8_t *in, siz
 
 uint8_t *otte_wire_put_string(uint8_t *at, const char *text, size_t size)
 {
-	size_t length = otte_line_clean((char *)at, size, text);
+	size_t length = otte_line_escape((char *)at, size, text);
 
 	memset(at + length, 0, size - length);
 	return at + size;

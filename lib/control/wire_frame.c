@@ -132,7 +132,7 @@ int otte_frame_decode(const uint8_t in[OTTE_FRAME_HEADER], uint32_t max_payload,
 ssize_t otte_text_encode(const char *text, uint8_t *out, size_t size)
 {
 	char line[OTTE_TEXT_MAX];
-	size_t length = otte_line_clean(line, sizeof(line), text);
+	size_t length = otte_line_escape(line, sizeof(line), text);
 	int rc = otte_wire_room("text", size, length);
 
 	if (rc)

@@ -24,6 +24,7 @@ void otte_access_map_init(struct otte_access_map *map)
 	map->tree = (struct otte_itree){ 0 };
 	atomic_init(&map->live, 0);
 	atomic_init(&map->shared, NULL);
+	map->own = (struct otte_uses_own){ 0 };
 	zero_bytes(map->guests, sizeof(map->guests));
 	atomic_init(&map->alone, IDLE);
 	atomic_init(&map->alone_start, 0);
@@ -42,9 +43,10 @@ static bool writes(const struct otte_inode *node, void *arg)
 }
 
 /* Under lock. */
-static int enter(struct otte_uses *uses, const struct otte_access *access, bool check, int *slot)
+static int enter(struct otte_uses *uses, struct otte_uses_own *own, const struct otte_access *access, bool check,
+		 int *slot)
 {
-	*slot = otte_uses_lend(uses, access->range.start, access->range.end, access->write, check);
+	*slot = otte_uses_lend(uses, own, access->range.start, access->range.end, access->write, check);
 	return *slot == OTTE_USES_CONFLICT ?
 		       otte_fail(-EBUSY, "bytes [%lu, %lu) are being transferred by a peer of this host",
 				 (unsigned long)access->range.start,
@@ -55,29 +57,45 @@ static int enter(struct otte_uses *uses, const struct otte_access *access, bool 
 /* Under lock: the tables of the first `count` guests. */
 static void leave_guests(struct otte_access_map *map, const struct otte_access *access, unsigned count)
 {
+	struct otte_access_guest *guest;
 	unsigned i;
 
-	for (i = 0; i < count; i++)
-		if (map->guests[i])
-			otte_uses_unlend(map->guests[i], access->guests[i], access->write);
+	for (i = 0; i < count; i++) {
+		guest = &map->guests[i];
+		if (guest->uses)
+			otte_uses_unlend(guest->uses, &guest->own, access->guests[i], access->write);
+	}
+}
+
+/* Under lock: whether the guest is lent anything that could be in conflict. */
+static bool may_conflict(const struct otte_access_guest *guest, const struct otte_access *access)
+{
+	uint64_t start = access->range.start, end = access->range.end;
+
+	return otte_itree_find(&guest->lents[true], start, end, NULL, NULL) ||
+	       (access->write && otte_itree_find(&guest->lents[false], start, end, NULL, NULL));
 }
 
 /* Under lock: all tables that there are, or none. */
 static int enter_all(struct otte_access_map *map, struct otte_access *access)
 {
 	struct otte_uses *shared = atomic_load(&map->shared);
+	struct otte_access_guest *guest;
 	unsigned i;
 	int ret = 0;
 
-	for (i = 0; i < OTTE_ACCESS_GUESTS && !ret; i++)
-		if (map->guests[i])
-			ret = enter(map->guests[i], access, true, &access->guests[i]);
+	for (i = 0; i < OTTE_ACCESS_GUESTS && !ret; i++) {
+		guest = &map->guests[i];
+		if (guest->uses)
+			ret = enter(guest->uses, &guest->own, access, may_conflict(guest, access),
+				    &access->guests[i]);
+	}
 	if (ret) {
 		leave_guests(map, access, i - 1);
 		return ret;
 	}
 	if (shared)
-		ret = enter(shared, access, true, &access->slot);
+		ret = enter(shared, &map->own, access, true, &access->slot);
 	if (ret)
 		leave_guests(map, access, OTTE_ACCESS_GUESTS);
 	return ret;
@@ -86,6 +104,7 @@ static int enter_all(struct otte_access_map *map, struct otte_access *access)
 /* A table that is new, and its place among the guests' or -1. */
 struct newcomer {
 	struct otte_uses *uses;
+	struct otte_uses_own *own;
 	int place;
 };
 
@@ -95,7 +114,7 @@ static bool enter_live(const struct otte_inode *node, void *arg)
 	struct otte_access *access = container_of(node, struct otte_access, range);
 	const struct newcomer *newcomer = arg;
 
-	enter(newcomer->uses, access, false,
+	enter(newcomer->uses, newcomer->own, access, false,
 	      newcomer->place < 0 ? &access->slot : &access->guests[newcomer->place]);
 	return false;
 }
@@ -113,11 +132,12 @@ void otte_access_wait_alone(struct otte_access_map *map)
 		nanosleep(&step, NULL);
 }
 
-void otte_access_share(struct otte_access_map *map, struct otte_uses *shared)
+void otte_access_share(struct otte_access_map *map, struct otte_uses *shared, struct otte_uses_seen *seen)
 {
-	struct newcomer newcomer = { shared, -1 };
+	struct newcomer newcomer = { shared, &map->own, -1 };
 
 	pthread_mutex_lock(&map->lock);
+	map->own.slots = seen;
 	/* Who is alone now does not know of the table, and is done in some microseconds; no other begins so. */
 	atomic_fetch_add(&map->live, 1);
 	otte_access_wait_alone(map);
@@ -127,12 +147,19 @@ void otte_access_share(struct otte_access_map *map, struct otte_uses *shared)
 	pthread_mutex_unlock(&map->lock);
 }
 
+void otte_access_look(struct otte_access_map *map, bool (*still)(void *arg, uint32_t owner), void *arg)
+{
+	pthread_mutex_lock(&map->lock);
+	otte_uses_look(atomic_load(&map->shared), &map->own, still, arg);
+	pthread_mutex_unlock(&map->lock);
+}
+
 int otte_access_share_guest(struct otte_access_map *map, struct otte_uses *uses)
 {
-	struct newcomer newcomer = { uses, 0 };
+	struct newcomer newcomer = { uses, NULL, 0 };
 
 	pthread_mutex_lock(&map->lock);
-	while (newcomer.place < OTTE_ACCESS_GUESTS && map->guests[newcomer.place])
+	while (newcomer.place < OTTE_ACCESS_GUESTS && map->guests[newcomer.place].uses)
 		newcomer.place++;
 	if (newcomer.place == OTTE_ACCESS_GUESTS) {
 		pthread_mutex_unlock(&map->lock);
@@ -142,7 +169,9 @@ int otte_access_share_guest(struct otte_access_map *map, struct otte_uses *uses)
 	/* Live as long as it is here: who would be alone looks into none of these. */
 	atomic_fetch_add(&map->live, 1);
 	otte_access_wait_alone(map);
-	map->guests[newcomer.place] = uses;
+	map->guests[newcomer.place].uses = uses;
+	map->guests[newcomer.place].own = (struct otte_uses_own){ 0 };
+	newcomer.own = &map->guests[newcomer.place].own;
 	otte_itree_find(&map->tree, 0, UINT64_MAX, enter_live, &newcomer);
 	pthread_mutex_unlock(&map->lock);
 	return newcomer.place;
@@ -151,8 +180,26 @@ int otte_access_share_guest(struct otte_access_map *map, struct otte_uses *uses)
 void otte_access_forget_guest(struct otte_access_map *map, int place)
 {
 	pthread_mutex_lock(&map->lock);
-	map->guests[place] = NULL;
+	map->guests[place].uses = NULL;
 	atomic_fetch_sub(&map->live, 1);
+	pthread_mutex_unlock(&map->lock);
+}
+
+void otte_access_lend(struct otte_access_map *map, int place, struct otte_access_lent *lent, uint64_t start,
+		      uint64_t end, bool write)
+{
+	lent->range.start = start;
+	lent->range.end = end;
+	lent->write = write;
+	pthread_mutex_lock(&map->lock);
+	otte_itree_insert(&map->guests[place].lents[write], &lent->range);
+	pthread_mutex_unlock(&map->lock);
+}
+
+void otte_access_unlend(struct otte_access_map *map, int place, struct otte_access_lent *lent)
+{
+	pthread_mutex_lock(&map->lock);
+	otte_itree_remove(&map->guests[place].lents[lent->write], &lent->range);
 	pthread_mutex_unlock(&map->lock);
 }
 
@@ -214,7 +261,7 @@ void otte_access_end(struct otte_access_map *map, struct otte_access *access)
 	otte_itree_remove(&map->tree, &access->range);
 	atomic_fetch_sub(&map->live, 1);
 	if (atomic_load(&map->shared))
-		otte_uses_unlend(atomic_load(&map->shared), access->slot, access->write);
+		otte_uses_unlend(atomic_load(&map->shared), &map->own, access->slot, access->write);
 	leave_guests(map, access, OTTE_ACCESS_GUESTS);
 	pthread_mutex_unlock(&map->lock);
 }
@@ -243,9 +290,10 @@ bool otte_access_begin_alone(struct otte_access_map *map, struct otte_access *ac
 	if (atomic_load(&map->live))
 		goto busy;
 	shared = atomic_load(&map->shared);
-	if (shared)
-		access->slot = otte_uses_lend(shared, offset, offset + length, write, true);
-	if (access->slot == OTTE_USES_CONFLICT)
+	if (!shared)
+		return true;
+	access->slot = otte_uses_lend_alone(shared, &map->own, offset, offset + length, write);
+	if (access->slot < 0)
 		goto busy;
 	return true;
 
@@ -258,7 +306,7 @@ void otte_access_end_alone(struct otte_access_map *map, const struct otte_access
 {
 	/* OTTE_USES_NONE: there was no table when it began, and there will be none before it ends. */
 	if (access->slot != OTTE_USES_NONE)
-		otte_uses_unlend(atomic_load(&map->shared), access->slot, access->write);
+		otte_uses_unlend(atomic_load(&map->shared), &map->own, access->slot, access->write);
 	leave_alone(map);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Owns the meaning of struct otte_config: one table says for each key its JSON name, place, unit,
- * range and default, and everything below walks that table.
+ * range and default, and all else walks that table. config_value.h says which files do.
  *
  * A loader overlays a private copy and gives it back whole, so that an error changes nothing. A
  * value is checked against its own range when it is loaded; rules between keys only at engine
@@ -10,29 +10,19 @@
  * No state and no lock: threads may call at once on different structs. otte_config_load_env() reads
  * the environment, which the program must not change meanwhile.
  */
-#include "engine/config.h"
+#include "engine/config_value.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/log.h"
-#include "base/read.h"
 #include "base/util.h"
 #include "sched/slots.h"
 
-#define JSON_MAX MIB
-#define RANGE_TEXT 56 /* two numbers of 20 digits and the words around them */
-#define KEY_MAX 64 /* bytes of the longest dotted key with its terminator */
 #define HOUR_MS (3600 * 1000ull)
 /* The largest packet, of loopback. A buffer that holds no whole one waits for each to be acknowledged. */
 #define BUFFER_MIN (64 * KIB)
@@ -145,7 +135,8 @@ static const struct otte_config_key keys[] = {
 	    "shorter payload is copied"),
 	SWITCH("local.trusted", local_trusted, 0,
 	       "peers of this host, of the same user, may map what the engine allocates"),
-	U32("local.maps", local_maps, 1, 65536, 256, "regions of one peer that are lent to us at a time"),
+	U32("local.maps", local_maps, 1, 65536, 256,
+	    "regions of one peer that are lent to us, and of ours to one peer, at a time"),
 	SWITCH("local.pinned", local_pinned, 0,
 	       "what peers may use is pinned by the module, so that those of this host can borrow it"),
 	U32("local.map_entries", local_map_entries, 0, 65536, 64,
@@ -173,6 +164,11 @@ static const struct otte_config_key keys[] = {
 	    "bytes dispatched below High, in a domain"),
 };
 
+const struct otte_config_key *otte_config_key_at(size_t index)
+{
+	return index < ARRAY_SIZE(keys) ? &keys[index] : NULL;
+}
+
 int otte_config_describe(size_t index, struct otte_config_key *key)
 {
 	if (index >= ARRAY_SIZE(keys))
@@ -190,7 +186,7 @@ void otte_config_variable(const char *key, char *name, size_t size)
 		*c = *c == '.' ? '_' : (char)toupper((unsigned char)*c);
 }
 
-static const struct otte_config_key *find_key(const char *name)
+const struct otte_config_key *otte_config_find(const char *name)
 {
 	size_t i;
 
@@ -200,8 +196,7 @@ static const struct otte_config_key *find_key(const char *name)
 	return NULL;
 }
 
-/* "tcp" is a group because some key starts with "tcp.". */
-static int is_group(const char *name)
+int otte_config_is_group(const char *name)
 {
 	size_t length = strlen(name), i;
 
@@ -209,149 +204,6 @@ static int is_group(const char *name)
 		if (!strncmp(keys[i].key, name, length) && keys[i].key[length] == '.')
 			return 1;
 	return 0;
-}
-
-/* What came from outside stands in texts of one line: make control characters visible as '?'. */
-static void printable(char *to, size_t size, const char *from)
-{
-	size_t i;
-
-	for (i = 0; i + 1 < size && from[i]; i++)
-		to[i] = iscntrl((unsigned char)from[i]) ? '?' : from[i];
-	to[i] = 0;
-}
-
-/* ---- Values ---------------------------------------------------------------------------------- */
-
-static uint64_t scale_of(const struct otte_config_key *key)
-{
-	if (key->type == OTTE_CONFIG_MS)
-		return NSEC_PER_MSEC;
-	return key->type == OTTE_CONFIG_US ? NSEC_PER_USEC : 1;
-}
-
-static int is_wide(const struct otte_config_key *key)
-{
-	return key->type == OTTE_CONFIG_U64 || key->type == OTTE_CONFIG_MS ||
-	       key->type == OTTE_CONFIG_US;
-}
-
-/* In the struct's unit. Through memcpy: the caller's struct may have any alignment and size. */
-static uint64_t get_number(const struct otte_config *config, const struct otte_config_key *key)
-{
-	const char *place = (const char *)config + key->offset;
-	uint64_t wide;
-	uint32_t narrow;
-
-	if (is_wide(key)) {
-		memcpy(&wide, place, sizeof(wide));
-		return wide;
-	}
-	memcpy(&narrow, place, sizeof(narrow));
-	return narrow;
-}
-
-static void put_number(struct otte_config *config, const struct otte_config_key *key,
-		       uint64_t value)
-{
-	char *place = (char *)config + key->offset;
-	uint64_t wide = value * scale_of(key);
-	uint32_t narrow = (uint32_t)value;
-
-	if (is_wide(key))
-		memcpy(place, &wide, sizeof(wide));
-	else
-		memcpy(place, &narrow, sizeof(narrow));
-}
-
-static void put_text(struct otte_config *config, const struct otte_config_key *key,
-		     const char *value)
-{
-	char *place = (char *)config + key->offset;
-
-	memset(place, 0, key->max + 1);
-	memcpy(place, value, strlen(value));
-}
-
-/* "1 to 16", "0 or 65536 to 1073741824" */
-static const char *range_text(char text[RANGE_TEXT], const struct otte_config_key *key)
-{
-	snprintf(text, RANGE_TEXT, "%s%" PRIu64 " to %" PRIu64, key->or_zero ? "0 or " : "", key->min,
-		 key->max);
-	return text;
-}
-
-static int refuse_number(const struct otte_config_key *key, const char *value)
-{
-	char range[RANGE_TEXT];
-
-	return otte_fail(-EINVAL, "%s: %s is out of range, allowed are %s", key->key, value,
-			 range_text(range, key));
-}
-
-static int refuse_word(const struct otte_config_key *key, const char *value)
-{
-	char list[64] = "", shown[64];
-	size_t i, used = 0;
-
-	for (i = 0; key->words[i] && used < sizeof(list); i++)
-		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "",
-					 key->words[i]);
-	printable(shown, sizeof(shown), value);
-	return otte_fail(-EINVAL, "%s: '%s' is none of %s", key->key, shown, list);
-}
-
-/* `scale`: of the value's unit to the range's. */
-static bool in_range(const struct otte_config_key *key, uint64_t value, uint64_t scale)
-{
-	return (key->or_zero && !value) ||
-	       (value >= key->min * scale && value <= key->max * scale);
-}
-
-static int set_number(struct otte_config *config, const struct otte_config_key *key, uint64_t value,
-		      const char *shown)
-{
-	if (!in_range(key, value, 1))
-		return refuse_number(key, shown);
-	put_number(config, key, value);
-	return 0;
-}
-
-static int check_form(const struct otte_config_key *key, const char *value)
-{
-	int rc = key->check ? key->check(value) : 0;
-
-	return rc ? otte_fail_within(rc, "%s: ", key->key) : 0;
-}
-
-static int set_text(struct otte_config *config, const struct otte_config_key *key,
-		    const char *value)
-{
-	size_t length = strlen(value);
-	int rc;
-
-	if (length > key->max)
-		return otte_fail(-EINVAL, "%s: %zu bytes are too long, allowed are 0 to %" PRIu64,
-				 key->key, length, key->max);
-	rc = check_form(key, value);
-	if (rc)
-		return rc;
-	put_text(config, key, value);
-	return 0;
-}
-
-static int set_word(struct otte_config *config, const struct otte_config_key *key,
-		    const char *value)
-{
-	size_t i;
-
-	for (i = 0; key->words[i]; i++) {
-		if (!strcmp(key->words[i], value)) {
-			put_number(config, key, i);
-			return 0;
-		}
-	}
-	return refuse_word(key, value);
 }
 
 /* ---- The struct itself ----------------------------------------------------------------------- */
@@ -365,9 +217,9 @@ static void fill_defaults(struct otte_config *config)
 	config->version = OTTE_CONFIG_VERSION;
 	for (i = 0; i < ARRAY_SIZE(keys); i++) {
 		if (keys[i].type == OTTE_CONFIG_TEXT)
-			put_text(config, &keys[i], keys[i].standard_text);
+			otte_config_put_text(config, &keys[i], keys[i].standard_text);
 		else
-			put_number(config, &keys[i], keys[i].standard);
+			otte_config_put_number(config, &keys[i], keys[i].standard);
 	}
 }
 
@@ -420,20 +272,20 @@ static int check_text(const struct otte_config *config, const struct otte_config
 	const char *text = (const char *)config + key->offset;
 
 	if (memchr(text, 0, key->max + 1))
-		return check_form(key, text);
+		return otte_config_check_form(key, text);
 	return otte_fail(-EINVAL, "%s: not terminated, allowed are 0 to %" PRIu64 " bytes",
 			 key->key, key->max);
 }
 
 static int check_number(const struct otte_config *config, const struct otte_config_key *key)
 {
-	uint64_t value = get_number(config, key), scale = scale_of(key);
+	uint64_t value = otte_config_get_number(config, key), scale = otte_config_scale(key);
 	char shown[40];
 
-	if (in_range(key, value, scale))
+	if (otte_config_in_range(key, value, scale))
 		return 0;
 	snprintf(shown, sizeof(shown), scale == 1 ? "%" PRIu64 : "%" PRIu64 " ns", value);
-	return refuse_number(key, shown);
+	return otte_config_refuse_number(key, shown);
 }
 
 int otte_config_check(const struct otte_config *config)
@@ -456,8 +308,7 @@ int otte_config_check(const struct otte_config *config)
 	return 0;
 }
 
-/* A whole copy of the caller's struct; what the caller's does not have is at its default. */
-static int copy_in(struct otte_config *whole, const struct otte_config *config)
+int otte_config_copy_in(struct otte_config *whole, const struct otte_config *config)
 {
 	int rc = check_header(config);
 
@@ -474,7 +325,7 @@ int otte_config_take(struct otte_config *to, const struct otte_config *from)
 	int rc;
 
 	if (from) {
-		rc = copy_in(&whole, from);
+		rc = otte_config_copy_in(&whole, from);
 		if (rc)
 			return rc;
 		whole.size = sizeof(whole);
@@ -485,346 +336,5 @@ int otte_config_take(struct otte_config *to, const struct otte_config *from)
 	if (rc)
 		return rc;
 	*to = whole;
-	return 0;
-}
-
-/* ---- JSON ------------------------------------------------------------------------------------ */
-
-static const char *type_name(const json_t *value)
-{
-	switch (json_typeof(value)) {
-	case JSON_OBJECT:
-		return "an object";
-	case JSON_ARRAY:
-		return "an array";
-	case JSON_STRING:
-		return "a string";
-	case JSON_INTEGER:
-		return "an integer";
-	case JSON_REAL:
-		return "a real number";
-	case JSON_TRUE:
-	case JSON_FALSE:
-		return "a boolean";
-	default:
-		return "null";
-	}
-}
-
-static int wrong_type(const char *key, const char *wanted, const json_t *value)
-{
-	return otte_fail(-EINVAL, "%s: %s is wanted, not %s", key, wanted, type_name(value));
-}
-
-static int set_json_number(struct otte_config *config, const struct otte_config_key *key,
-			   const json_t *value)
-{
-	char wanted[80], shown[24], range[RANGE_TEXT];
-	json_int_t number;
-
-	if (!json_is_integer(value)) {
-		snprintf(wanted, sizeof(wanted), "an integer of %s", range_text(range, key));
-		return wrong_type(key->key, wanted, value);
-	}
-	number = json_integer_value(value);
-	snprintf(shown, sizeof(shown), "%" JSON_INTEGER_FORMAT, number);
-	if (number < 0)
-		return refuse_number(key, shown);
-	return set_number(config, key, (uint64_t)number, shown);
-}
-
-static int set_json(struct otte_config *config, const struct otte_config_key *key,
-		    const json_t *value)
-{
-	switch (key->type) {
-	case OTTE_CONFIG_TEXT:
-		if (!json_is_string(value))
-			return wrong_type(key->key, "a string", value);
-		return set_text(config, key, json_string_value(value));
-	case OTTE_CONFIG_WORD:
-		if (!json_is_string(value))
-			return wrong_type(key->key, "a string", value);
-		return set_word(config, key, json_string_value(value));
-	case OTTE_CONFIG_SWITCH:
-		if (!json_is_boolean(value))
-			return wrong_type(key->key, "true or false", value);
-		put_number(config, key, json_is_true(value));
-		return 0;
-	default:
-		return set_json_number(config, key, value);
-	}
-}
-
-static int unknown_key(const char *name)
-{
-	char shown[KEY_MAX];
-
-	printable(shown, sizeof(shown), name);
-	if (find_key(shown))
-		return otte_fail(-EINVAL,
-				 "%s: unknown key; a dot stands for an object in an object", shown);
-	return otte_fail(-EINVAL, "%s: unknown key", shown);
-}
-
-/* `prefix` is "" at the top, else "group."; groups do not nest, so this goes one level down. */
-static int load_object(struct otte_config *config, const char *prefix, json_t *object)
-{
-	const struct otte_config_key *key;
-	char path[KEY_MAX * 2];
-	const char *name;
-	json_t *value;
-	int rc;
-
-	json_object_foreach(object, name, value) {
-		snprintf(path, sizeof(path), "%s%s", prefix, name);
-		if (strlen(name) >= KEY_MAX || strchr(name, '.'))
-			return unknown_key(path);
-		key = find_key(path);
-		if (key) {
-			rc = set_json(config, key, value);
-		} else if (!*prefix && is_group(name)) {
-			if (!json_is_object(value))
-				return wrong_type(name, "an object", value);
-			snprintf(path, sizeof(path), "%s.", name);
-			rc = load_object(config, path, value);
-		} else {
-			rc = unknown_key(path);
-		}
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
-
-static int parse_json(const char *text, size_t length, json_t **root)
-{
-	json_error_t error;
-	char shown[JSON_ERROR_TEXT_LENGTH];
-
-	/* Where memory runs out jansson reports a fault in the text, or none; errno knows better. */
-	errno = 0;
-	*root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
-	if (!*root) {
-		if (errno == ENOMEM)
-			return otte_fail(-ENOMEM, "config: no memory for its JSON");
-		printable(shown, sizeof(shown), error.text);
-		return otte_fail(-EINVAL, "line %d column %d: %s", error.line, error.column, shown);
-	}
-	if (json_is_object(*root))
-		return 0;
-	wrong_type("config", "an object", *root);
-	json_decref(*root);
-	return -EINVAL;
-}
-
-/* Overlays a whole private copy, which an error leaves in any state. */
-static int overlay_json(struct otte_config *whole, const char *text, size_t length)
-{
-	json_t *root;
-	int rc;
-
-	if (length > JSON_MAX)
-		return otte_fail(-E2BIG, "config: %zu bytes of JSON, allowed are %llu", length,
-				 JSON_MAX);
-	if (!length)
-		return otte_fail(-EINVAL, "line 1 column 0: no JSON, {} is the least");
-	rc = parse_json(text, length, &root);
-	if (rc)
-		return rc;
-	rc = load_object(whole, "", root);
-	json_decref(root);
-	return rc;
-}
-
-int otte_config_load_json(struct otte_config *config, const char *text, size_t length)
-{
-	struct otte_config whole;
-	int rc = copy_in(&whole, config);
-
-	if (rc)
-		return rc;
-	if (!text)
-		return otte_fail(-EINVAL, "config: no JSON text");
-	rc = overlay_json(&whole, text, length);
-	if (rc)
-		return rc;
-	sized_copy_out(config, &whole, sizeof(whole));
-	return 0;
-}
-
-/* ---- Files ----------------------------------------------------------------------------------- */
-
-static int read_file(const char *path, char **text, size_t *length)
-{
-	char shown[96];
-	ssize_t got;
-	int fd;
-
-	printable(shown, sizeof(shown), path);
-	*text = malloc(JSON_MAX + 1);
-	if (!*text)
-		return otte_fail(-ENOMEM, "%s: no memory to read it", shown);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	got = fd < 0 ? -errno : otte_read_all(fd, *text, JSON_MAX + 1);
-	if (fd >= 0)
-		close(fd);
-	if (got > (ssize_t)JSON_MAX) {
-		free(*text);
-		return otte_fail(-E2BIG, "%s: longer than %llu bytes, the most for a configuration",
-				 shown, JSON_MAX);
-	}
-	if (got >= 0) {
-		*length = (size_t)got;
-		return 0;
-	}
-	free(*text);
-	return otte_fail((int)got, "%s: %s", shown, strerror((int)-got));
-}
-
-static int overlay_file(struct otte_config *whole, const char *path)
-{
-	char *text, shown[96];
-	size_t length = 0;
-	int rc;
-
-	rc = read_file(path, &text, &length);
-	if (rc)
-		return rc;
-	rc = overlay_json(whole, text, length);
-	free(text);
-	printable(shown, sizeof(shown), path);
-	return rc ? otte_fail_within(rc, "%s: ", shown) : 0;
-}
-
-int otte_config_load_file(struct otte_config *config, const char *path)
-{
-	struct otte_config whole;
-	int rc = copy_in(&whole, config);
-
-	if (rc)
-		return rc;
-	if (!path)
-		return otte_fail(-EINVAL, "config: no path");
-	rc = overlay_file(&whole, path);
-	if (rc)
-		return rc;
-	sized_copy_out(config, &whole, sizeof(whole));
-	return 0;
-}
-
-/* ---- Environment ----------------------------------------------------------------------------- */
-
-static int set_variable_number(struct otte_config *config, const struct otte_config_key *key,
-			       const char *value)
-{
-	char shown[40], range[RANGE_TEXT], *end;
-	uint64_t number;
-
-	printable(shown, sizeof(shown), value);
-	if (!*value || strspn(value, "0123456789") != strlen(value))
-		return otte_fail(-EINVAL,
-				 "%s: '%s' is not an integer, allowed are %s", key->key, shown,
-				 range_text(range, key));
-	errno = 0;
-	number = strtoull(value, &end, 10);
-	if (errno)
-		return refuse_number(key, shown);
-	return set_number(config, key, number, shown);
-}
-
-static int set_variable_switch(struct otte_config *config, const struct otte_config_key *key,
-			       const char *value)
-{
-	char shown[40];
-
-	if (!strcmp(value, "true") || !strcmp(value, "1")) {
-		put_number(config, key, 1);
-		return 0;
-	}
-	if (!strcmp(value, "false") || !strcmp(value, "0")) {
-		put_number(config, key, 0);
-		return 0;
-	}
-	printable(shown, sizeof(shown), value);
-	return otte_fail(-EINVAL, "%s: '%s' is none of true, false, 1, 0", key->key, shown);
-}
-
-static int set_variable(struct otte_config *config, const struct otte_config_key *key,
-			const char *value)
-{
-	switch (key->type) {
-	case OTTE_CONFIG_TEXT:
-		return set_text(config, key, value);
-	case OTTE_CONFIG_WORD:
-		return set_word(config, key, value);
-	case OTTE_CONFIG_SWITCH:
-		return set_variable_switch(config, key, value);
-	default:
-		return set_variable_number(config, key, value);
-	}
-}
-
-static int overlay_variables(struct otte_config *whole)
-{
-	char name[KEY_MAX + 8];
-	const char *value;
-	size_t i;
-	int rc;
-
-	for (i = 0; i < ARRAY_SIZE(keys); i++) {
-		otte_config_variable(keys[i].key, name, sizeof(name));
-		value = getenv(name);
-		rc = value ? set_variable(whole, &keys[i], value) : 0;
-		if (rc)
-			return otte_fail_within(rc, "%s: ", name);
-	}
-	return 0;
-}
-
-static int is_variable(const char *entry, size_t length)
-{
-	char name[KEY_MAX + 8];
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(keys); i++) {
-		otte_config_variable(keys[i].key, name, sizeof(name));
-		if (strlen(name) == length && !memcmp(name, entry, length))
-			return 1;
-	}
-	return length == strlen("OTTE_CONFIG") && !memcmp(entry, "OTTE_CONFIG", length);
-}
-
-static void warn_unknown_variables(void)
-{
-	char shown[KEY_MAX];
-	size_t length;
-	char **entry;
-
-	for (entry = environ; entry && *entry; entry++) {
-		length = strcspn(*entry, "=");
-		if (strncmp(*entry, "OTTE_", 5) || is_variable(*entry, length))
-			continue;
-		printable(shown, min_u64(sizeof(shown), length + 1), *entry);
-		otte_log(OTTE_LOG_WARNING, "config: %s names no key, ignored", shown);
-	}
-}
-
-int otte_config_load_env(struct otte_config *config)
-{
-	struct otte_config whole;
-	const char *path;
-	int rc = copy_in(&whole, config);
-
-	if (rc)
-		return rc;
-	warn_unknown_variables();
-	path = getenv("OTTE_CONFIG");
-	rc = path ? overlay_file(&whole, path) : 0;
-	if (rc)
-		return otte_fail_within(rc, "OTTE_CONFIG: ");
-	rc = overlay_variables(&whole);
-	if (rc)
-		return rc;
-	sized_copy_out(config, &whole, sizeof(whole));
 	return 0;
 }

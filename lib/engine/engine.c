@@ -313,6 +313,14 @@ free_engine:
 
 /* ---- Close ---- */
 
+/* The ledger's, and what is retained without a record there. */
+static void count(struct otte_engine *engine, struct otte_ledger_counters *counters)
+{
+	engine->ledger->ops->counters(engine->ledger, counters);
+	counters->retained += atomic_load(&engine->kept);
+	counters->retained_bytes += atomic_load(&engine->kept_bytes);
+}
+
 static void fill_report(struct otte_engine *engine, struct otte_close_report *report)
 {
 	struct otte_ledger_counters counters;
@@ -320,7 +328,7 @@ static void fill_report(struct otte_engine *engine, struct otte_close_report *re
 
 	if (!report)
 		return;
-	engine->ledger->ops->counters(engine->ledger, &counters);
+	count(engine, &counters);
 	whole.requests = atomic_load(&engine->requests);
 	whole.loans = counters.loans;
 	whole.retained = counters.retained;
@@ -366,7 +374,7 @@ static int close_directions(struct otte_engine *engine, unsigned directions, uin
 		return ret;
 	if (directions & OTTE_CLOSE_SOURCE)
 		otte_source_settle_all(engine);
-	engine->ledger->ops->counters(engine->ledger, &counters);
+	count(engine, &counters);
 	if (counters.retained)
 		return otte_fail(-EUCLEAN, "%lu records of %lu bytes are retained",
 				 (unsigned long)counters.retained,

@@ -21,7 +21,7 @@
  *   batch.lock                 results; held while a request is moved inside its call (direct.c)
  *   (transport: local_peer.lock; otte_control_client.lock)
  *   awaited_lock (then the ledger)
- *   region_lock, memory_lock, region_wait_lock, access maps, notify_lock, progress.lock, gate.lock, ledger,
+ *   region_lock, memory_lock > access maps, region_wait_lock, notify_lock, progress.lock, gate.lock, ledger,
  *   and the transport's tcp.lock, tcp_express.lock, tcp_zerocopies.lock, the loops' locks
  */
 #ifndef OTTE_ENGINE_ENGINE_H
@@ -123,6 +123,8 @@ struct otte_engine {
 	struct otte_source_awaited *awaited; /* loans whose end the ledger will tell */
 	pthread_mutex_t parked_lock;
 	struct otte_source_grant *parked; /* given back, and not yet over in the module */
+	/* Of the module's loans, retained: it knows of them by itself, so the ledger has no records of ours of them. */
+	_Atomic uint64_t kept, kept_bytes;
 
 	struct otte_notify_queue *notify;
 

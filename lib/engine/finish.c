@@ -110,7 +110,7 @@ static void set_results(struct otte_task_record *head, int code, uint8_t effect,
 		batch->failed += head->members;
 	/* Whoever ends requests for a connection that is lost, or is not to be had, has just said what became of it. */
 	if ((code == -ECONNRESET || code == -ENOTCONN) && !batch->lost[0]) {
-		otte_line_clean(batch->lost, sizeof(batch->lost), otte_error_text());
+		otte_line_escape(batch->lost, sizeof(batch->lost), otte_error_text());
 		batch->lost_code = code;
 	}
 	while (batch->prefix < batch->submitted &&

@@ -256,7 +256,7 @@ static int open_uses(struct otte_mem *mem)
 		mem->uses_fd = -1;
 		return otte_fail(-ENOMEM, "no memory for a table of uses");
 	}
-	otte_access_share(&mem->access, mem->uses);
+	otte_access_share(&mem->access, mem->uses, mem->seen);
 	pthread_mutex_lock(&mem->engine->memory_lock);
 	DL_APPEND(mem->engine->tracked, mem);
 	pthread_mutex_unlock(&mem->engine->memory_lock);
@@ -339,6 +339,7 @@ static int track_guest(struct otte_mem *mem, struct otte_mem_lent *lent)
 	if (ret)
 		return ret;
 	guest->lents++;
+	otte_access_lend(&mem->access, guest->place, &lent->access, lent->start, lent->end, lent->write);
 	lent->guest = guest;
 	lent->uses_region = guest->uses_region;
 	return 0;
@@ -375,6 +376,8 @@ void otte_mem_unlend(struct otte_mem *mem, struct otte_mem_lent *lent)
 {
 	pthread_mutex_lock(&mem->share_lock);
 	DL_DELETE(mem->lents, lent);
+	if (lent->guest)
+		otte_access_unlend(&mem->access, lent->guest->place, &lent->access);
 	if (lent->guest && --lent->guest->lents == 0)
 		close_guest(mem, lent->guest);
 	pthread_mutex_unlock(&mem->share_lock);
@@ -426,7 +429,7 @@ void otte_mem_look(struct otte_engine *engine)
 
 	pthread_mutex_lock(&engine->memory_lock);
 	DL_FOREACH(engine->tracked, mem)
-		otte_uses_look(mem->uses, mem->seen, stands_still, mem);
+		otte_access_look(&mem->access, stands_still, mem);
 	pthread_mutex_unlock(&engine->memory_lock);
 }
 

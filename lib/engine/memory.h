@@ -34,6 +34,7 @@ struct otte_mem_lent {
 	uint64_t start, end;
 	bool write;
 	struct otte_mem_guest *guest; /* or NULL */
+	struct otte_access_lent access; /* of the guest */
 	uint64_t uses_region;         /* the ledger's region of the table, where the module is to lend that; else 0 */
 };
 

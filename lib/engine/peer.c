@@ -27,7 +27,7 @@ static void say_why(struct otte_peer *peer, int code)
 
 	peer->code = code;
 	snprintf(text, sizeof(text), "peer %s: %s", peer->endpoint, otte_error_text());
-	otte_line_clean(peer->text, sizeof(peer->text), text);
+	otte_line_escape(peer->text, sizeof(peer->text), text);
 }
 
 static void on_lost(struct otte_peer *peer, int code)

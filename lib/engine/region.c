@@ -5,11 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/line.h"
 #include "engine/engine.h"
 #include "engine/source.h"
+
+/* What is hidden and still lent is asked for so often. */
+#define GONE_POLL_US 5000
 
 /* Who is refused was never counted: one that waits for the last use would take it for one more. */
 int otte_region_use(struct otte_region *region)
@@ -65,6 +70,22 @@ static bool in_use(const struct otte_region *region)
 	return atomic_load(&region->uses) & ~OTTE_REGION_HIDDEN;
 }
 
+/* Peers see it escaped, and as much of it must fit. */
+static int check_name(const char *name, size_t i)
+{
+	char shown[4 * OTTE_NAME_MAX];
+	size_t length;
+
+	if (strlen(name) >= OTTE_NAME_MAX)
+		return otte_fail(-EINVAL, "view %zu: the name is longer than %d bytes", i,
+				 OTTE_NAME_MAX - 1);
+	length = otte_name_escape(shown, sizeof(shown), name);
+	if (length >= OTTE_NAME_MAX)
+		return otte_fail(-EINVAL, "view %zu: the name has %zu bytes where unprintable ones are"
+				 " \"\\xNN\", allowed are %d", i, length, OTTE_NAME_MAX - 1);
+	return 0;
+}
+
 static int check_desc(struct otte_engine *engine, const struct otte_region_desc *desc, size_t i)
 {
 	if (!desc->mem || desc->mem->engine != engine)
@@ -78,10 +99,7 @@ static int check_desc(struct otte_engine *engine, const struct otte_region_desc 
 				 (unsigned long)desc->mem->length);
 	if (desc->access & OTTE_REMOTE_WRITE && desc->mem->flags & OTTE_MEM_READONLY)
 		return otte_fail(-EACCES, "view %zu: its memory is mapped for reading only", i);
-	if (desc->name && strlen(desc->name) >= OTTE_NAME_MAX)
-		return otte_fail(-EINVAL, "view %zu: the name is longer than %d bytes", i,
-				 OTTE_NAME_MAX - 1);
-	return 0;
+	return desc->name ? check_name(desc->name, i) : 0;
 }
 
 /* One view, known to the ledger, not yet visible. */
@@ -109,7 +127,7 @@ static int prepare(struct otte_engine *engine, const struct otte_region_desc *de
 	region->access = desc->access;
 	region->pinned = pinned;
 	if (desc->name)
-		strcpy(region->name, desc->name);
+		otte_name_escape(region->name, sizeof(region->name), desc->name);
 	ret = engine->ledger->ops->region_add(engine->client, &claim, &region->id);
 	if (ret)
 		goto free_region;
@@ -127,11 +145,30 @@ free_region:
 	return ret;
 }
 
-static void discard(struct otte_region *region)
+/* The ledger's word for it counts, whoever forgot what of it is still lent. */
+static bool leave_ledger(struct otte_region *region)
 {
 	struct otte_engine *engine = region->engine;
+	int ret = engine->ledger->ops->region_del(engine->client, region->id);
 
-	engine->ledger->ops->region_del(engine->client, region->id);
+	return ret != -EINPROGRESS && ret != -EALREADY;
+}
+
+/* Nothing of it is in use here. */
+static bool wait_settled(struct otte_region *region, uint64_t until_ns)
+{
+	otte_source_forget(region->engine, region->id);
+	while (!leave_ledger(region)) {
+		if (otte_now_ns() >= until_ns)
+			return false;
+		usleep(GONE_POLL_US);
+	}
+	return true;
+}
+
+/* It has left the ledger. */
+static void discard(struct otte_region *region)
+{
 	atomic_fetch_sub(&region->mem->views, 1);
 	free(region);
 }
@@ -173,8 +210,10 @@ int otte_region_register(struct otte_engine *engine, const struct otte_region_de
 		engine->published += regions[i]->access != OTTE_LOCAL_ONLY;
 	pthread_rwlock_unlock(&engine->region_lock);
 undo:
-	while (ret && made)
-		discard(regions[--made]);
+	while (ret && made) {
+		leave_ledger(regions[--made]); /* it was never lent */
+		discard(regions[made]);
+	}
 	pthread_mutex_unlock(&engine->register_lock);
 	return ret;
 }
@@ -254,12 +293,10 @@ int otte_region_unregister(struct otte_region **regions, size_t count, int64_t t
 		if (in_use(regions[i]))
 			otte_source_recall(regions[i]->engine, regions[i]->id);
 	for (i = 0; i < count; i++) {
-		if (wait_idle(regions[i], until_ns)) {
-			otte_source_forget(regions[i]->engine, regions[i]->id);
+		if (wait_idle(regions[i], until_ns) && wait_settled(regions[i], until_ns))
 			discard(regions[i]);
-		} else {
+		else
 			regions[left++] = regions[i];
-		}
 	}
 	if (pending)
 		*pending = left;

@@ -34,8 +34,10 @@ struct standing {
 /* As the kernel shows a user who is not in the namespace (kernel.overflowuid). */
 #define NO_USER 65534
 
-/* Tables of uses that one client keeps without a grant. */
-#define USES_KEPT_MAX 256
+/* Tables of uses that are kept without a grant: by one client, by all clients of another user, and by everybody. */
+#define KEPT_BY_CLIENT 256
+#define KEPT_BY_USER 128
+#define KEPT_BY_ALL 1024
 
 /* Uses that have ended are kept for the next requests, up to so many. */
 #define SPARES 8
@@ -46,13 +48,15 @@ struct source_peer {
 	struct otte_engine *engine;
 	struct otte_identity identity;
 	uint64_t client; /* which one of our module it is, attested; 0: not known */
-	bool foreign;    /* and it is another user's */
+	uint32_t user;   /* and of which user, attested, too */
+	bool foreign;    /* which is not ours */
 	_Atomic uint64_t refs;
 	_Atomic uint32_t lanes;
 	pthread_mutex_t lock; /* the rest, and the counts of the loans */
 	struct standing *loans;
 	struct standing *last; /* of them: the one that was last asked for, or NULL */
 	uint64_t busy; /* uses that are not retained, and grants */
+	uint32_t grants; /* until they are over, retained ones too; up to local.maps */
 	struct otte_source_counts counts;
 	struct otte_source_use *spares;
 	unsigned spare_count;
@@ -82,7 +86,7 @@ struct otte_source_grant {
 	bool mapped;   /* borrowed: its touch could not be taken away without harm, so it is not revocable */
 	_Atomic bool over; /* borrowed: and nothing of it is left */
 	bool retained; /* under peer->lock */
-	uint64_t hold;
+	uint64_t hold; /* retained, and not borrowed */
 	struct otte_mem_lent lent;
 	uint64_t uses_loan; /* of the table, where that is the module's to lend */
 	struct otte_source_awaited *awaited; /* of `loan`, where that is so */
@@ -96,7 +100,10 @@ struct otte_source_awaited {
 	uint64_t loan;
 	struct otte_source_grant *grant;
 	uint64_t client;
+	uint32_t user;
 	uint32_t owner; /* in the table */
+	bool accepted;  /* a table, which was not to be had back with its grant */
+	struct otte_source_awaited *next; /* of those that are found to have ended */
 	UT_hash_handle hh;
 };
 
@@ -175,6 +182,7 @@ int otte_source_opened(void *arg, struct otte_session *session)
 	peer->engine = engine;
 	peer->identity = session->peer;
 	peer->client = session->attested;
+	peer->user = session->attested_user;
 	peer->foreign = session->attested && is_foreign(engine, session->attested_user);
 	peer->refs = 1;
 	pthread_mutex_init(&peer->lock, NULL);
@@ -639,19 +647,55 @@ static void forget_awaited(struct otte_engine *engine, struct otte_source_awaite
 	free(awaited);
 }
 
-/* Where its borrower has accepted the table it keeps that until it unmaps it, or has ended. */
+/* Whether a client has left the module. */
+static bool has_left(struct otte_engine *engine, uint64_t client)
+{
+	static const uint8_t nobodys[OTTE_ATTEST_NONCE_BYTES];
+
+	return engine->ledger->ops->attest_send &&
+	       engine->ledger->ops->attest_send(engine->client, client, nobodys) == -ENOENT;
+}
+
+/* Of a table whose end nobody has told. */
+static void clear_uses_of(struct otte_engine *engine, uint64_t client, uint32_t owner)
+{
+	if (has_left(engine, client))
+		otte_mem_clear_uses(engine, owner);
+}
+
+/*
+ * Under awaited_lock: a table whose grant is over. True: nor is there anything of the table, and `awaited` goes. Its
+ * borrower may have accepted it: it is asked for no more until that has unmapped it, or has ended.
+ */
+static bool end_table(struct otte_engine *engine, struct otte_source_awaited *awaited, bool *unheard)
+{
+	int ret = engine->ledger->ops->loan_withdraw(engine->client, awaited->loan);
+
+	awaited->accepted = ret != 0;
+	*unheard = ret == -ENOENT;
+	return !ret || *unheard;
+}
+
+/* The ledger is not asked for what it has told the end of: it would look through all loans for that one. */
 static void take_uses_back(struct otte_source_grant *grant)
 {
 	struct otte_engine *engine = grant->peer->engine;
 	struct otte_source_awaited *awaited;
+	uint32_t owner = 0;
+	bool unheard = false;
 
-	if (!grant->uses_loan || engine->ledger->ops->loan_withdraw(engine->client, grant->uses_loan))
+	if (!grant->uses_loan)
 		return;
 	pthread_mutex_lock(&engine->awaited_lock);
 	HASH_FIND(hh, engine->awaited, &grant->uses_loan, sizeof(grant->uses_loan), awaited);
-	if (awaited)
-		forget_awaited(engine, awaited);
+	if (awaited) {
+		owner = awaited->owner;
+		if (end_table(engine, awaited, &unheard))
+			forget_awaited(engine, awaited);
+	}
 	pthread_mutex_unlock(&engine->awaited_lock);
+	if (unheard)
+		clear_uses_of(engine, grant->peer->client, owner);
 }
 
 static void stop_awaiting(struct otte_source_grant *grant)
@@ -666,19 +710,29 @@ static void stop_awaiting(struct otte_source_grant *grant)
 	grant->awaited = NULL;
 }
 
-/* A borrower that keeps tables which it has no grant for any more gets no others. */
-static int check_kept(struct otte_engine *engine, uint64_t client)
+/*
+ * A borrower that keeps tables which it has no grant for any more gets no others. What another user keeps are pages
+ * that nobody else uses; he has as many clients as he likes.
+ */
+static int check_kept(const struct source_peer *peer)
 {
 	struct otte_source_awaited *awaited, *next;
-	unsigned kept = 0;
+	struct otte_engine *engine = peer->engine;
+	unsigned clients = 0, users = 0, all = 0;
 
 	pthread_mutex_lock(&engine->awaited_lock);
-	if (HASH_COUNT(engine->awaited) > USES_KEPT_MAX)
-		HASH_ITER(hh, engine->awaited, awaited, next)
-			if (awaited->client == client)
-				kept += awaited->grant ? -1u : 1u;
+	if (HASH_COUNT(engine->awaited) >= KEPT_BY_USER) {
+		HASH_ITER(hh, engine->awaited, awaited, next) {
+			all += awaited->accepted;
+			clients += awaited->accepted && awaited->client == peer->client;
+			users += awaited->accepted && awaited->user == peer->user;
+		}
+	}
 	pthread_mutex_unlock(&engine->awaited_lock);
-	return (int)kept > USES_KEPT_MAX ? otte_fail(-EDQUOT, "a peer gives no tables of uses back") : 0;
+	if (clients < KEPT_BY_CLIENT && (!peer->foreign || users < KEPT_BY_USER) && all < KEPT_BY_ALL)
+		return 0;
+	return otte_fail(-EDQUOT, "%u tables of uses are not given back, %u by user %u, %u by client %lu", all, users,
+			 peer->user, clients, (unsigned long)peer->client);
 }
 
 /* The table, to be mapped: what is lent of that stays as long as its borrower wants, and costs us these pages alone. */
@@ -696,7 +750,7 @@ static int offer_uses(struct otte_source_grant *grant, uint32_t owner)
 	struct otte_source_awaited *awaited;
 	int ret;
 
-	ret = check_kept(engine, peer->client);
+	ret = check_kept(peer);
 	if (!ret)
 		ret = engine->ledger->ops->loan_offer(engine->client, &terms, &grant->uses_loan);
 	if (ret)
@@ -708,32 +762,36 @@ static int offer_uses(struct otte_source_grant *grant, uint32_t owner)
 		return otte_fail(-ENOMEM, "no memory for a loan");
 	}
 	awaited->client = peer->client;
+	awaited->user = peer->user;
 	awaited->owner = owner;
 	return 0;
 }
 
-/* Both, or none. `owner` 0: the table is no loan. */
+/* Without it the end is asked for. */
+static void await_grant(struct otte_source_grant *grant)
+{
+	grant->awaited = await_end(grant->peer->engine, grant->loan);
+	if (!grant->awaited)
+		return;
+	grant->awaited->grant = grant;
+	grant->awaited->client = grant->peer->client;
+}
+
+/*
+ * Both, or none. `owner` 0: the table is no loan. Whoever guesses its id can take a loan before it is granted, so the
+ * one of the memory comes last: once it is on offer nothing can fail, and a grant sees to its end.
+ */
 static int offer_all(struct otte_source_grant *grant, uint8_t op, uint32_t owner)
 {
-	struct source_peer *peer = grant->peer;
-	struct otte_engine *engine = peer->engine;
-	int ret;
+	int ret = owner ? offer_uses(grant, owner) : 0;
 
-	ret = offer(peer, grant->region, op, grant->mapped, &grant->loan);
-	if (ret || !owner)
+	if (ret)
 		return ret;
-	grant->awaited = await_end(engine, grant->loan);
-	if (grant->awaited) {
-		grant->awaited->grant = grant;
-		grant->awaited->client = peer->client;
-		ret = offer_uses(grant, owner);
-	} else {
-		ret = otte_fail(-ENOMEM, "no memory for a loan");
-	}
-	if (ret) {
-		stop_awaiting(grant);
-		engine->ledger->ops->loan_withdraw(engine->client, grant->loan);
-	}
+	ret = offer(grant->peer, grant->region, op, grant->mapped, &grant->loan);
+	if (ret)
+		take_uses_back(grant);
+	else if (owner)
+		await_grant(grant);
 	return ret;
 }
 
@@ -800,6 +858,26 @@ free_grant:
 	return ret;
 }
 
+/* Before anything is done for it, so that nobody has work done, or loans charged, beyond that. */
+static int count_grant(struct source_peer *peer)
+{
+	uint32_t max = peer->engine->config.local_maps;
+	bool full;
+
+	pthread_mutex_lock(&peer->lock);
+	full = peer->grants >= max;
+	peer->grants += !full;
+	pthread_mutex_unlock(&peer->lock);
+	return full ? otte_fail(-EDQUOT, "a peer is lent %u regions (local.maps) already", max) : 0;
+}
+
+static void uncount_grant(struct source_peer *peer)
+{
+	pthread_mutex_lock(&peer->lock);
+	peer->grants--;
+	pthread_mutex_unlock(&peer->lock);
+}
+
 int otte_source_grant(void *arg, uint64_t id, uint8_t op, bool mapped, bool by_module, uint32_t owner,
 		      struct otte_source_lent *lent)
 {
@@ -807,12 +885,21 @@ int otte_source_grant(void *arg, uint64_t id, uint8_t op, bool mapped, bool by_m
 	struct otte_region *region;
 	int ret;
 
-	ret = otte_region_use_id(peer->engine, id, &region);
+	ret = count_grant(peer);
 	if (ret)
 		return ret;
+	ret = otte_region_use_id(peer->engine, id, &region);
+	if (ret)
+		goto uncount;
 	ret = grant_region(peer, region, op, mapped, by_module, owner, lent);
 	if (ret)
-		otte_region_unuse(region);
+		goto unuse;
+	return 0;
+
+unuse:
+	otte_region_unuse(region);
+uncount:
+	uncount_grant(peer);
 	return ret;
 }
 
@@ -869,10 +956,38 @@ static int settle_grant(const struct otte_source_grant *grant, bool returned)
 							   OTTE_EVIDENCE_BORROWER_EXITED);
 }
 
+/*
+ * Under peer->lock. The module has its own loans in its books until it has seen their end, also when we are dead: a
+ * record of ours beside that would count them twice, and outlive them. For what we say of ourselves they are counted.
+ */
+static int put_on_record(struct otte_source_grant *grant)
+{
+	struct otte_engine *engine = grant->peer->engine;
+	uint64_t bytes = grant->region->length;
+
+	if (!grant->borrowed)
+		return engine->ledger->ops->hold(engine->client, bytes, OTTE_MAPPED_REASON, &grant->hold);
+	atomic_fetch_add(&engine->kept, 1);
+	atomic_fetch_add(&engine->kept_bytes, bytes);
+	return 0;
+}
+
+/* Under peer->lock. */
+static void drop_record(const struct otte_source_grant *grant)
+{
+	struct otte_engine *engine = grant->peer->engine;
+
+	if (!grant->borrowed) {
+		engine->ledger->ops->hold_drop(engine->client, grant->hold);
+		return;
+	}
+	atomic_fetch_sub(&engine->kept, 1);
+	atomic_fetch_sub(&engine->kept_bytes, grant->region->length);
+}
+
 void otte_source_give_back(struct otte_source_grant *grant, bool returned)
 {
 	struct source_peer *peer = grant->peer;
-	struct otte_engine *engine = peer->engine;
 	struct otte_region *region = grant->region;
 	int ret;
 
@@ -885,9 +1000,10 @@ void otte_source_give_back(struct otte_source_grant *grant, bool returned)
 	pthread_mutex_lock(&peer->lock);
 	ret = settle_grant(grant, returned);
 	if (grant->retained)
-		engine->ledger->ops->hold_drop(engine->client, grant->hold);
+		drop_record(grant);
 	else
 		peer->busy--;
+	peer->grants--;
 	pthread_mutex_unlock(&peer->lock);
 	if (ret)
 		otte_log(OTTE_LOG_ERROR, "loan %lu cannot be settled: %s", (unsigned long)grant->loan,
@@ -901,12 +1017,10 @@ void otte_source_give_back(struct otte_source_grant *grant, bool returned)
 int otte_source_retain_grant(struct otte_source_grant *grant)
 {
 	struct source_peer *peer = grant->peer;
-	struct otte_engine *engine = peer->engine;
 	int ret;
 
 	pthread_mutex_lock(&peer->lock);
-	ret = engine->ledger->ops->hold(engine->client, grant->region->length, OTTE_MAPPED_REASON,
-					&grant->hold);
+	ret = put_on_record(grant);
 	if (!ret) {
 		grant->retained = true;
 		peer->busy--;
@@ -969,44 +1083,38 @@ void otte_source_tick(struct otte_engine *engine)
 	look_at_uses(engine);
 }
 
-/* Whether a client has left the module. */
-static bool has_left(struct otte_engine *engine, uint64_t client)
+/*
+ * Under awaited_lock: tables whose loans have ended unheard, out of the hash. What was not withdrawn with its grant was
+ * accepted; the tables of other grants may still be on offer, and are seen to with them.
+ */
+static struct otte_source_awaited *take_ended(struct otte_engine *engine)
 {
-	static const uint8_t nobodys[OTTE_ATTEST_NONCE_BYTES];
+	struct otte_source_awaited *awaited, *next, *ended = NULL;
+	bool unheard;
 
-	return engine->ledger->ops->attest_send &&
-	       engine->ledger->ops->attest_send(engine->client, client, nobodys) == -ENOENT;
-}
-
-/* Of the tables: one whose loan has ended unheard. */
-static struct otte_source_awaited *find_ended(struct otte_engine *engine)
-{
-	struct otte_source_awaited *awaited, *next;
-
-	HASH_ITER(hh, engine->awaited, awaited, next)
-		if (!awaited->grant &&
-		    engine->ledger->ops->loan_withdraw(engine->client, awaited->loan) == -ENOENT)
-			return awaited;
-	return NULL;
+	HASH_ITER(hh, engine->awaited, awaited, next) {
+		if (!awaited->accepted || !end_table(engine, awaited, &unheard))
+			continue;
+		HASH_DEL(engine->awaited, awaited);
+		awaited->next = ended;
+		ended = awaited;
+	}
+	return ended;
 }
 
 /* The ledger has forgotten what it had to tell. Grants are seen to by their lanes, which ask for their end in time. */
 static void look_for_ended(struct otte_engine *engine)
 {
-	struct otte_source_awaited *awaited;
-	struct otte_source_awaited ended = { 0 };
+	struct otte_source_awaited *awaited, *next;
 
-	do {
-		pthread_mutex_lock(&engine->awaited_lock);
-		awaited = find_ended(engine);
-		if (awaited) {
-			ended = *awaited;
-			forget_awaited(engine, awaited);
-		}
-		pthread_mutex_unlock(&engine->awaited_lock);
-		if (awaited && has_left(engine, ended.client))
-			otte_mem_clear_uses(engine, ended.owner);
-	} while (awaited);
+	pthread_mutex_lock(&engine->awaited_lock);
+	awaited = take_ended(engine);
+	pthread_mutex_unlock(&engine->awaited_lock);
+	for (; awaited; awaited = next) {
+		next = awaited->next;
+		clear_uses_of(engine, awaited->client, awaited->owner);
+		free(awaited);
+	}
 }
 
 void otte_source_told(struct otte_engine *engine, const struct otte_event *event)

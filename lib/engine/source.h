@@ -16,7 +16,8 @@
  * A peer of another user is lent by copy alone, which can be revoked, and with a table of uses of its own (memory.h).
  *
  * A use whose end the transport cannot prove is retained: it has a record in the ledger, holds its range and
- * its loan like any other, but nobody waits for it any more.
+ * its loan like any other, but nobody waits for it any more. So is a grant; one of the module's needs no record, since
+ * the module itself sees to its end.
  */
 #ifndef OTTE_ENGINE_SOURCE_H
 #define OTTE_ENGINE_SOURCE_H

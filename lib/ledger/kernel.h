@@ -17,7 +17,8 @@
  * Locks, in this order: client->lock (its descriptor's calls, its tables), netlink.lock,
  * ledger->lock (who the clients are, counts). What dumps and counters look at, a client's regions,
  * lent and holds, changes under both the first and the last, and may be read under either. A call
- * into the module never waits for a user, so holding client->lock over it is bounded.
+ * into the module never waits for a user, so holding client->lock over it lasts as long as what it has to do. Most of
+ * that is to look at all pages of a region that is suspect, before it is lent (kernel_region_verify).
  *
  * What differs from the process back end is in docs/architecture.md, "The kernel back end".
  */
@@ -84,6 +85,7 @@ struct kernel_loan {
 struct kernel_offer {
 	uint64_t id;
 	uint64_t lender;
+	bool revocable;
 	UT_hash_handle hh;
 };
 

@@ -323,6 +323,7 @@ void kernel_offer_note(struct kernel_client *borrower, const struct otte_module_
 		return;
 	offer->id = told->object;
 	offer->lender = told->other;
+	offer->revocable = told->flags & OTTE_MODULE_REVOCABLE;
 	HASH_ADD(hh, borrower->offers, id, sizeof(offer->id), offer);
 	if (!offer->hh.tbl)
 		free(offer);
@@ -339,7 +340,8 @@ void kernel_offer_forget(struct kernel_client *borrower, uint64_t id)
 	free(offer);
 }
 
-static int check_lender(struct kernel_client *borrower, uint64_t id, uint64_t lender)
+static int find_offer(struct kernel_client *borrower, uint64_t id, uint64_t lender,
+		      const struct kernel_offer **out)
 {
 	struct kernel_offer *offer;
 
@@ -350,6 +352,7 @@ static int check_lender(struct kernel_client *borrower, uint64_t id, uint64_t le
 	if (offer->lender != lender)
 		return otte_fail(-EPERM, "loan %" PRIu64 ": is of client %" PRIu64 ", not of %" PRIu64,
 				 id, offer->lender, lender);
+	*out = offer;
 	return 0;
 }
 
@@ -407,12 +410,16 @@ free_loan:
 int kernel_loan_borrow(struct kernel_client *borrower, uint64_t id, uint64_t lender,
 		       struct otte_borrowed *borrowed)
 {
+	const struct kernel_offer *offer = NULL;
 	const struct kernel_loan *loan;
+	bool revocable;
 	int rc;
 
-	rc = check_lender(borrower, id, lender);
-	if (!rc)
-		rc = kernel_loan_accept(borrower, id);
+	rc = find_offer(borrower, id, lender, &offer);
+	if (rc)
+		return rc;
+	revocable = offer->revocable; /* what is accepted is no offer any more */
+	rc = kernel_loan_accept(borrower, id);
 	if (rc)
 		return rc;
 	loan = find(borrower->accepted, id);
@@ -421,6 +428,7 @@ int kernel_loan_borrow(struct kernel_client *borrower, uint64_t id, uint64_t len
 		.right = loan->accepted.direction == OTTE_MODULE_WRITE ? OTTE_LOAN_WRITE :
 									 OTTE_LOAN_READ,
 		.mappable = loan->accepted.map_bytes != 0,
+		.revocable = revocable,
 	};
 	return 0;
 }
@@ -517,6 +525,11 @@ static int settle_remote(struct kernel_client *lender, struct kernel_loan *loan,
 	return rc;
 }
 
+static int refuse_receipt(uint64_t id)
+{
+	return otte_fail(-EPERM, "loan %" PRIu64 ": its terms do not accept RETURNED", id);
+}
+
 static int settle_accepted(struct kernel_client *borrower, struct kernel_loan *loan)
 {
 	uint64_t id = loan->id;
@@ -532,8 +545,9 @@ static int settle_accepted(struct kernel_client *borrower, struct kernel_loan *l
 	case -ENOENT: /* revoked meanwhile */
 		forget(borrower, &borrower->accepted, loan);
 		return unknown(id);
-	case -EACCES:
-		return otte_fail(-EPERM, "loan %" PRIu64 ": its terms do not accept RETURNED", id);
+	case -EACCES: /* nor will they: it is the lender's to end, and charged to that */
+		forget(borrower, &borrower->accepted, loan);
+		return refuse_receipt(id);
 	case -EBUSY:
 		return otte_fail(-EBUSY, "loan %" PRIu64 ": a mapping or a copy of it exists", id);
 	default:
@@ -557,6 +571,8 @@ int kernel_loan_settle(struct kernel_client *client, uint64_t id, enum otte_evid
 		return rc;
 	if (info.state == OTTE_LOAN_OFFERED)
 		return refuse_offer(id);
+	if (evidence == OTTE_EVIDENCE_RETURNED && info.terms.borrower.client == client->id)
+		return refuse_receipt(id);
 	return otte_fail(-EINVAL, "loan %" PRIu64 ": this client cannot attest %s", id,
 			 otte_evidence_name(evidence));
 }

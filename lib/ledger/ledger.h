@@ -227,6 +227,7 @@ struct otte_borrowed {
 	uint64_t length;
 	uint32_t right; /* enum otte_loan_right */
 	bool mappable;
+	bool revocable; /* its lender can take it away at any moment */
 };
 
 struct otte_ledger_ops {
@@ -300,7 +301,8 @@ struct otte_ledger_ops {
 			 void *buffer, uint64_t length, uint64_t *done);
 	/*
 	 * Maps a borrowed loan, for munmap() before it is settled. Who touches it once it was
-	 * revoked gets a SIGBUS, so one that is to be mapped is lent without OTTE_LOAN_REVOCABLE;
+	 * revoked gets a SIGBUS, so one that is to be mapped is lent without OTTE_LOAN_REVOCABLE,
+	 * and one that is `revocable` after all is not to be mapped, whatever its lender says;
 	 * then only an administrator who releases what a dead lender left behind does that to it.
 	 * -EOPNOTSUPP: not mappable.
 	 */

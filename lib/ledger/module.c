@@ -445,6 +445,7 @@ int otte_module_event(int fd, uint32_t bytes, struct otte_module_event *event)
 		.tag = record->tag,
 		.other = record->other.client,
 		.user = record->other.uid,
+		.flags = record->flags,
 		.level = level_name(record->level),
 		.resource = resource_name(record->resource),
 		.key = record->key,

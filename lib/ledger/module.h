@@ -118,6 +118,7 @@ struct otte_module_event {
 	uint64_t tag;
 	uint64_t other; /* the other side's client */
 	uint32_t user;  /* and its user, as this process's user namespace has it */
+	uint32_t flags; /* of a loan */
 	/* QUOTA */
 	const char *level;
 	const char *resource;

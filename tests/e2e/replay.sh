@@ -89,12 +89,105 @@ test_what_is_made_up_depends_on_the_seed_alone() {
     exits 0 "$OTTE" replay --generate 100 --seed 5 --block-bytes 4K --json
 }
 
+test_a_trace_that_does_not_fit_on_the_disk_is_named_and_not_left() {
+    [ "$(id -u)" -eq 0 ] || fail "needs root to mount a small tmpfs"
+    mkdir "$scratch/mount"
+    mount -t tmpfs -o size=1m none "$scratch/mount" || fail "cannot mount a tmpfs"
+    exits 5 "$OTTE" replay --generate 20000 --write "$scratch/mount/trace"
+    says "$scratch/mount/trace: No space left"
+    [ -z "$(ls -A "$scratch/mount")" ] || fail "left behind: $(ls -A "$scratch/mount")"
+    # Only a file of that name is removed.
+    ln -s "$scratch/mount/file" "$scratch/mount/link"
+    exits 5 "$OTTE" replay --generate 20000 --write "$scratch/mount/link"
+    [ -L "$scratch/mount/link" ] || fail "the link is gone"
+    [ -e /dev/full ] && exits 5 "$OTTE" replay --generate 100 --write /dev/full && says /dev/full
+    [ -c /dev/full ] || fail "the device is gone"
+}
+
 test_time_follows_the_trace() {
     printf '{"timestamp": %s, "input_length": 1, "output_length": 1, "hash_ids": [%s]}\n' \
         1000 1 101000 2 >"$scratch/trace"
     exits 0 "$OTTE" replay "$scratch/trace" --time-scale 200 --json
     jq -e '.seconds >= 0.5 and .seconds < 50' "$scratch/out" >/dev/null ||
         fail "a hundred seconds at 200 times the speed: $(cat "$scratch/out")"
+}
+
+# engine_counts PID FILTER: the counters of its engine are so
+engine_counts() {
+    "$OTTE" stats "$1" --json >"$scratch/counts" 2>/dev/null && jq -e "$2" "$scratch/counts" >/dev/null
+}
+
+# follow_slowly ARGUMENTS...: 5,000 requests in about a hundred seconds: $puller, whose prefill is $prefill
+follow_slowly() {
+    "$OTTE" replay --generate 5000 --seed 11 --write "$scratch/trace" || fail "no trace"
+    "$OTTE" replay "$scratch/trace" --time-scale 1 --cache-blocks 100 --block-bytes 4K "$@" \
+        >"$scratch/out" 2>"$scratch/err" &
+    puller=$!
+    eventually engine_counts "$puller" '.completed > 0' || fail "it does not begin: $(cat "$scratch/err")"
+    prefill=$(pgrep -P "$puller")
+}
+
+# is_interrupted SIGNAL PID: that ends $puller soon, with 2; it says how far it came
+is_interrupted() {
+    local begin status took
+    begin=$(date +%s%N)
+    kill -"$1" "$2"
+    timeout 30 tail --pid="$puller" -f /dev/null || fail "SIG$1 does not end it"
+    took=$((($(date +%s%N) - begin) / 1000000))
+    wait "$puller"
+    status=$?
+    puller=
+    [ "$status" -eq 2 ] || fail "exit status $status on SIG$1; it said: $(cat "$scratch/err")"
+    [ "$took" -le 3000 ] || fail "SIG$1 took $took ms; it said: $(cat "$scratch/err")"
+    grep -qE 'interrupted at request [0-9]+ of 5000$' "$scratch/err" || fail "it said: $(cat "$scratch/err")"
+}
+
+# The requests before are reported as if they had been the whole trace.
+tells_what_was_followed() {
+    local count hits uses blocks
+    count=$(jq '.requests' "$scratch/out")
+    [[ $count -gt 0 && $count -lt 5000 ]] || fail "of $count requests"
+    says "interrupted at request $count of"
+    head -n "$count" "$scratch/trace" >"$scratch/followed"
+    read -r hits uses < <(expected_hits "$scratch/followed" 100)
+    blocks=$(jq '.hash_ids[]' "$scratch/followed" | sort -u | wc -l)
+    jq -e --argjson hits "$hits" --argjson uses "$uses" --argjson blocks "$blocks" \
+        '.interrupted and .hits == $hits and .accesses == $uses and .misses == $uses - $hits and
+         .blocks == $blocks and .routes.tcp == .misses * 4096' "$scratch/out" >/dev/null ||
+        fail "expected $hits hits of $uses, $blocks blocks, got: $(cat "$scratch/out")"
+}
+
+test_a_signal_between_requests_ends_it_and_what_was_followed_is_told() {
+    local puller prefill
+    follow_slowly --json
+    is_interrupted TERM "$puller"
+    tells_what_was_followed
+}
+
+is_stopped() {
+    [ "$(ps -o state= -p "$1")" = T ]
+}
+
+test_a_signal_while_the_other_process_does_not_answer_ends_it_soon() {
+    local puller prefill
+    follow_slowly --json
+    kill -STOP "$prefill"
+    # What is under way now stays so.
+    eventually is_stopped "$prefill" || fail "it goes on"
+    eventually engine_counts "$puller" '.requests > 0' || fail "nothing is under way"
+    is_interrupted INT "$puller"
+    tells_what_was_followed
+    ! kill -0 "$prefill" 2>/dev/null || fail "the second process is left"
+}
+
+# As a terminal does. The other process may be the first to end.
+test_a_signal_to_both_processes_is_an_interruption() {
+    local puller prefill
+    set -m
+    follow_slowly
+    set +m
+    is_interrupted INT "-$puller"
+    grep -q '^requests ' "$scratch/out" || fail "nothing is told: $(cat "$scratch/out")"
 }
 
 test_a_malformed_trace_is_named_with_its_line() {

@@ -561,6 +561,15 @@ test_a_name_of_any_bytes_can_be_asked_for() {
     same_content "$scratch/source" "$scratch/copy"
     exits 0 "$OTTE" pull "$endpoint/$name" -o "$scratch/other"
     same_content "$scratch/source" "$scratch/other"
+    stop_serving
+    # One that looks as if bytes of it were escaped is told from the one of those bytes.
+    serve --file "$scratch/source:a\xff" --anon $'a\xff=4K'
+    exits 0 "$OTTE" ls "$endpoint" --json
+    jq -e '[.regions[].name] == ["a\\x5cxff", "a\\xff"]' "$scratch/out" >/dev/null ||
+        fail "peers see: $(cat "$scratch/out")"
+    grep -qF ' a\x5cxff ' "$scratch/serve.out" || fail "it says: $(cat "$scratch/serve.out")"
+    exits 0 "$OTTE" pull "$endpoint/a\x5cxff" -o "$scratch/third" --json
+    same_content "$scratch/source" "$scratch/third"
     # 20 bytes that become 80.
     exits 1 timeout 10 "$OTTE" serve --anon "$(printf '\xff%.0s' $(seq 20))=4K"
     says 'has 80 bytes where unprintable ones are "\xNN", allowed are 63'

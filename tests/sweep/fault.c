@@ -74,6 +74,11 @@ static bool hits(int kind, const char *name)
 	return true;
 }
 
+bool fault_of_module(const char *call)
+{
+	return hits(FAULT_MODULE, call);
+}
+
 /* Returns true with errno set: the call fails. */
 static bool fails(const char *name, int reset, int scarce)
 {

@@ -19,6 +19,7 @@ enum fault_kind {
 	FAULT_RESET = 2,  /* the n-th system call; a connection that fails is reset for good */
 	FAULT_SCARCE = 3, /* the n-th system call, for lack of something that may be there the next time */
 	FAULT_STORM = 4,  /* one in n calls that may be asked again is, or moves a few bytes only */
+	FAULT_MODULE = 5, /* the n-th call of the simulated module's that is about a loan to a local client */
 };
 
 enum fault_where {
@@ -28,6 +29,8 @@ enum fault_where {
 };
 
 void fault_start(void);
+/* For the simulated module: whether this call fails. */
+bool fault_of_module(const char *call);
 void fault_arm(enum fault_kind kind, enum fault_where where, long nth);
 /* The call that failed since, or NULL. */
 const char *fault_disarm(void);

@@ -22,6 +22,7 @@
 #include <cmocka.h>
 
 #include "fault.h"
+#include "unit/lend/module.h"
 #include "world.h"
 #define SEEN_BY_HAND
 #include "seen.h"
@@ -63,6 +64,63 @@ struct step {
 
 static char config_path[] = "/tmp/otte-sweep-config-XXXXXX";
 static char key_path[] = "/tmp/otte-sweep-key-XXXXXX";
+
+/* ---- Ways to move bytes ---- */
+
+static void use_keys_and_stats(struct otte_config *config)
+{
+	config->stats_socket = 1;
+	config->tcp_workers = 2;
+	strcpy(config->key_file, key_path);
+	strcpy(config->slots_domain, "sweep");
+}
+
+static void use_zerocopy(struct otte_config *config)
+{
+	use_keys_and_stats(config);
+	config->tcp_zerocopy = OTTE_ZEROCOPY_ALWAYS;
+	config->tcp_zerocopy_bytes = 4096;
+}
+
+static void use_local(struct otte_config *config)
+{
+	use_keys_and_stats(config);
+	config->local_trusted = 1;
+}
+
+/*
+ * Through the module, with so few grants and mappings that they come and go with each request: reading and
+ * writing, copied and mapped.
+ */
+static void use_borrowing(struct otte_config *config)
+{
+	use_local(config);
+	config->local_pinned = 1;
+	config->local_maps = 2;
+	config->local_map_entries = 1;
+	config->local_map_repeats = 1;
+	config->local_map_bytes = 4096;
+}
+
+static bool fails_in_module(const char *call)
+{
+	/* A mapping that its borrower does not settle ends with the borrower: here that is this process. */
+	return strcmp(call, "loan_settle, mapped") && fault_of_module(call);
+}
+
+static void have_module(bool framed)
+{
+	module_reset();
+	module_absent = false;
+	module_framed = framed;
+	script.fails = fails_in_module;
+}
+
+static void have_no_module(void)
+{
+	module_absent = true;
+	module_framed = false;
+}
 
 /* ---- Config ---- */
 
@@ -361,6 +419,8 @@ static int submit_some(struct stage *stage)
 
 	for (i = 0; i < 3; i++) {
 		requests[i] = world_request(&stage->world, i == 1 ? OTTE_WRITE : OTTE_READ);
+		if (i == 1)
+			requests[i].remote_region = otte_region_id(stage->world.spare);
 		requests[i].length = 20000;
 		requests[i].local_offset = requests[i].remote_offset = (uint64_t)i * 30000;
 	}
@@ -589,6 +649,159 @@ static int notification_eventfd(struct stage *stage)
 	return ret < 0 ? ret : 0;
 }
 
+/* ---- What is lent through the module ---- */
+
+static bool borrows(struct otte_batch *batch, const struct otte_request *request)
+{
+	struct otte_task task;
+
+	OK(otte_batch_reset(batch));
+	OK(otte_batch_submit(batch, request, 1));
+	OK(otte_batch_wait(batch, PATIENCE));
+	OK(otte_batch_task(batch, 0, &task));
+	return !task.code && task.transport == OTTE_TRANSPORT_LOCAL;
+}
+
+/*
+ * One after the other in the caller's thread, which asks, copies and gives back: what it wrote it reads. Ends with the
+ * first that fails. A fault that costs the lane for loans may cut one that is under way, which is no failure of the call.
+ */
+static int run_some(struct otte_batch *batch, struct otte_request request, uint8_t *bytes)
+{
+	struct otte_task task = { .code = 0 };
+	unsigned i, k;
+	int ret;
+
+	for (i = 0; i < 8 && !task.code; i++) {
+		request.op = i & 1 ? OTTE_READ : OTTE_WRITE;
+		memset(bytes, i & 1 ? 0xee : (int)i, request.length);
+		ret = otte_batch_run(batch, &request, 1, PATIENCE);
+		if (ret < 0)
+			return ret;
+		OK(otte_batch_task(batch, 0, &task));
+		for (k = 0; k < request.length && !task.code; k++)
+			HOLDS(bytes[k] == (i & ~1u), "completed without its bytes");
+	}
+	return task.code == -ECONNRESET || task.code == -EKEYREVOKED ? 0 : task.code;
+}
+
+static int run_batch(struct stage *stage)
+{
+	struct otte_request request = world_request(&stage->world, OTTE_WRITE);
+
+	request.remote_region = otte_region_id(stage->world.spare);
+	return run_some(stage->batch, request, stage->world.to + request.local_offset);
+}
+
+static void after_run(struct stage *stage, int ret)
+{
+	struct otte_task task;
+
+	(void)ret;
+	OK(otte_batch_wait(stage->batch, PATIENCE));
+	if (!otte_batch_task(stage->batch, 0, &task))
+		HOLDS(task.locally_drained, "a request is not drained");
+	OK(otte_batch_destroy(stage->batch));
+}
+
+/* A region of the source's, and a loan of it to the requester. */
+static void lent(struct stage *stage)
+{
+	struct otte_region_desc desc = { .length = 65536, .access = OTTE_REMOTE_READ };
+	struct otte_request request = world_request(&stage->world, OTTE_READ);
+
+	OK(otte_mem_alloc(stage->world.source, desc.length, 0, &stage->mem));
+	desc.mem = stage->mem;
+	OK(otte_region_register(stage->world.source, &desc, 1, stage->regions));
+	request.remote_region = otte_region_id(stage->regions[0]);
+	request.length = desc.length - 64;
+	HOLDS(SOON(borrows(stage->world.batch, &request)), "never lent");
+	OK(otte_batch_reset(stage->world.batch));
+}
+
+static int unregister_lent(struct stage *stage)
+{
+	return otte_region_unregister(stage->regions, 1, PATIENCE, NULL);
+}
+
+static void after_unregister_lent(struct stage *stage, int ret)
+{
+	if (ret)
+		OK(unregister_lent(stage));
+	OK(otte_mem_release(stage->mem));
+}
+
+/* Another requester, which is lent nothing yet. */
+static void ready_to_borrow(struct stage *stage)
+{
+	struct otte_region_desc desc = { .length = AREA };
+
+	world_config(&stage->config);
+	use_borrowing(&stage->config);
+	stage->config.listen_address[0] = '\0';
+	OK(otte_engine_create(&stage->config, &stage->engine));
+	OK(open_segment(stage));
+	OK(otte_mem_alloc(stage->engine, AREA, 0, &stage->mem));
+	desc.mem = stage->mem;
+	OK(otte_region_register(stage->engine, &desc, 1, stage->regions));
+	OK(otte_batch_create(stage->engine, 1, &stage->batch));
+}
+
+static struct otte_request borrower_request(const struct stage *stage)
+{
+	struct otte_request request = world_request(&stage->world, OTTE_READ);
+
+	request.segment = stage->segment;
+	request.local = stage->regions[0];
+	request.remote_region = otte_region_id(stage->world.spare);
+	return request;
+}
+
+static int borrow_first(struct stage *stage)
+{
+	struct otte_request request = borrower_request(stage);
+	uint8_t *bytes = otte_mem_address(stage->mem);
+
+	return run_some(stage->batch, request, bytes + request.local_offset);
+}
+
+static void after_borrow_first(struct stage *stage, int ret)
+{
+	after_run(stage, ret);
+	OK(otte_segment_close(stage->segment));
+	OK(otte_region_unregister(stage->regions, 1, PATIENCE, NULL));
+	OK(otte_mem_release(stage->mem));
+	OK(otte_engine_destroy(stage->engine));
+}
+
+/* One that is lent something. */
+static void borrowed(struct stage *stage)
+{
+	struct otte_request request;
+
+	ready_to_borrow(stage);
+	request = borrower_request(stage);
+	HOLDS(SOON(borrows(stage->batch, &request)), "never lent");
+	OK(otte_batch_destroy(stage->batch));
+	OK(otte_region_unregister(stage->regions, 1, PATIENCE, NULL));
+	OK(otte_mem_release(stage->mem));
+}
+
+static int close_requester(struct stage *stage)
+{
+	struct otte_close_report report = { .size = sizeof(report) };
+
+	return otte_engine_close(stage->engine, OTTE_CLOSE_REQUESTER, PATIENCE, &report);
+}
+
+static void after_close_requester(struct stage *stage, int ret)
+{
+	if (ret)
+		OK(close_requester(stage));
+	OK(otte_segment_close(stage->segment));
+	OK(otte_engine_destroy(stage->engine));
+}
+
 /* ---- The sweep ---- */
 
 #define STEP(call, ...) { #call, "otte_" #call, __VA_ARGS__ }
@@ -633,6 +846,31 @@ static const struct step steps[] = {
 
 #define STEPS (sizeof(steps) / sizeof(steps[0]))
 
+/* The same through the module, over lanes for loans. */
+static const struct step lent_steps[] = {
+	{ "lent_batch_run", "otte_batch_run", made_batch, run_batch, after_run },
+	{ "lent_first_run", "otte_batch_run", ready_to_borrow, borrow_first, after_borrow_first },
+	{ "lent_batch_submit", "otte_batch_submit", made_batch, submit_some, after_submit },
+	{ "lent_batch_wait", "otte_batch_wait", submitted, wait_batch, after_use },
+	{ "lent_batch_poll", "otte_batch_poll", submitted, poll_batch, after_use },
+	{ "lent_batch_cancel", "otte_batch_cancel", submitted, cancel_batch, after_use },
+	{ "lent_region_unregister", "otte_region_unregister", lent, unregister_lent, after_unregister_lent },
+	{ "lent_segment_close", "otte_segment_close", borrowed, close_segment, after_close_segment },
+	{ "lent_engine_close", "otte_engine_close", borrowed, close_requester, after_close_requester },
+};
+
+#define LENT_STEPS (sizeof(lent_steps) / sizeof(lent_steps[0]))
+
+/* What faults have cost does not keep the source from lending. */
+static bool is_lent(struct world *world)
+{
+	struct otte_request request = world_request(world, OTTE_READ);
+	bool is = borrows(world->batch, &request);
+
+	OK(otte_batch_reset(world->batch));
+	return is;
+}
+
 /* True: a fault was met. */
 static bool one_fault(const struct step *step, enum fault_kind kind, long nth, struct stage *stage)
 {
@@ -667,7 +905,7 @@ static bool one_fault(const struct step *step, enum fault_kind kind, long nth, s
 	return met;
 }
 
-static void sweep(const struct step *step, enum fault_kind kind)
+static void sweep(const struct step *step, enum fault_kind kind, void (*adjust)(struct otte_config *config))
 {
 	unsigned fds = count_fds();
 	long live = fault_live(), nth = 1;
@@ -675,9 +913,10 @@ static void sweep(const struct step *step, enum fault_kind kind)
 
 	memset(&stage, 0, sizeof(stage));
 	doing = step->name;
-	world_open(&stage.world);
+	world_open_adjusted(&stage.world, adjust);
 	while (one_fault(step, kind, nth, &stage))
 		nth++;
+	HOLDS(!adjust || SOON(is_lent(&stage.world)), "nothing is lent any more");
 	world_close(&stage.world);
 	HOLDS(fault_live() == live, "%ld allocations are left", fault_live() - live);
 	HOLDS(count_fds() == fds, "%u descriptors, not %u", count_fds(), fds);
@@ -687,20 +926,24 @@ static void no_fault_does_harm(void **state)
 {
 	const struct step *step = *state;
 
-	sweep(step, FAULT_MEMORY);
-	sweep(step, FAULT_RESET);
-	sweep(step, FAULT_SCARCE);
+	sweep(step, FAULT_MEMORY, NULL);
+	sweep(step, FAULT_RESET, NULL);
+	sweep(step, FAULT_SCARCE, NULL);
+}
+
+static void no_fault_does_harm_to_what_is_lent(void **state)
+{
+	const struct step *step = *state;
+
+	have_module(true);
+	sweep(step, FAULT_MEMORY, use_borrowing);
+	sweep(step, FAULT_RESET, use_borrowing);
+	sweep(step, FAULT_SCARCE, use_borrowing);
+	sweep(step, FAULT_MODULE, use_borrowing);
+	have_no_module();
 }
 
 /* ---- In the library's own threads ---- */
-
-static void use_keys_and_stats(struct otte_config *config)
-{
-	config->stats_socket = 1;
-	config->tcp_workers = 2;
-	strcpy(config->key_file, key_path);
-	strcpy(config->slots_domain, "sweep");
-}
 
 /* What a caller may not care for, but has to be told right. */
 static bool right_or_told(int ret)
@@ -779,19 +1022,6 @@ static bool describes(struct world *world)
 	       right_or_told(otte_segment_stats(world->segment, PATIENCE, &stats));
 }
 
-static void use_zerocopy(struct otte_config *config)
-{
-	use_keys_and_stats(config);
-	config->tcp_zerocopy = OTTE_ZEROCOPY_ALWAYS;
-	config->tcp_zerocopy_bytes = 4096;
-}
-
-static void use_local(struct otte_config *config)
-{
-	use_keys_and_stats(config);
-	config->local_trusted = 1;
-}
-
 /* A life with the nth call of the others failing, then everything that ought to work. True: one did. */
 static bool one_fault_elsewhere(enum fault_kind kind, long nth,
 				void (*adjust)(struct otte_config *config))
@@ -816,20 +1046,31 @@ static bool one_fault_elsewhere(enum fault_kind kind, long nth,
 	return met;
 }
 
-static void survives_each_fault_elsewhere(void (*adjust)(struct otte_config *config))
+static bool happens(enum fault_kind kind, void (*adjust)(struct otte_config *config))
 {
-	static const enum fault_kind kinds[] = { FAULT_MEMORY, FAULT_SCARCE, FAULT_RESET };
+	bool lends = adjust == use_borrowing, by_socket = adjust == use_local || (lends && !module_framed);
+
+	if (kind == FAULT_MODULE)
+		return lends;
 	/*
 	 * Nobody resets a UNIX socket between two processes that live. Were one to be, at the end, what was lent
 	 * would stay so until the borrower has ended, as it should: here that is this process.
 	 */
-	unsigned count = adjust == use_local ? 2 : 3;
+	if (by_socket && kind == FAULT_RESET)
+		return false;
+	/* What is said over it is the same for both kinds of grants. */
+	return !lends || !by_socket || kind == FAULT_MEMORY;
+}
+
+static void survives_each_fault_elsewhere(void (*adjust)(struct otte_config *config))
+{
+	static const enum fault_kind kinds[] = { FAULT_MEMORY, FAULT_SCARCE, FAULT_RESET, FAULT_MODULE };
 	unsigned fds = count_fds(), i;
 	long nth, live = fault_live();
 
 	doing = "elsewhere";
-	for (i = 0; i < count; i++)
-		for (nth = 1; one_fault_elsewhere(kinds[i], nth, adjust); nth += STRIDE)
+	for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		for (nth = 1; happens(kinds[i], adjust) && one_fault_elsewhere(kinds[i], nth, adjust); nth += STRIDE)
 			;
 	HOLDS(fault_live() == live, "%ld allocations are left", fault_live() - live);
 	HOLDS(count_fds() == fds, "%u descriptors, not %u", count_fds(), fds);
@@ -851,6 +1092,16 @@ static void a_fault_while_memory_is_lent_within_the_host_is_survived(void **stat
 {
 	(void)state;
 	survives_each_fault_elsewhere(use_local);
+}
+
+static void a_fault_while_the_module_lends_is_survived(void **state)
+{
+	(void)state;
+	have_module(false);
+	survives_each_fault_elsewhere(use_borrowing);
+	have_module(true);
+	survives_each_fault_elsewhere(use_borrowing);
+	have_no_module();
 }
 
 /* ---- Calls that have to be asked again ---- */
@@ -952,6 +1203,7 @@ static int be_fresh(char **argv)
 	int ret;
 
 	strcpy(key_path, argv[2]);
+	have_no_module();
 	fault_start();
 	alarm(WATCHDOG_S);
 	signal(SIGALRM, hang);
@@ -983,6 +1235,7 @@ static void prepare(void)
 
 	signal(SIGALRM, hang);
 	alarm(WATCHDOG_S);
+	have_no_module();
 	fault_start();
 	write_file(config_path, json, sizeof(json) - 1);
 	write_file(key_path, key, sizeof(key) - 1);
@@ -993,38 +1246,47 @@ static void prepare(void)
 }
 
 /* Tests that are no step of steps[]. */
-#define OTHERS 5
+static const struct CMUnitTest others[] = {
+	cmocka_unit_test(what_is_set_up_once_is_tried_again),
+	cmocka_unit_test(a_fault_in_the_librarys_threads_is_survived),
+	cmocka_unit_test(a_fault_while_the_kernel_refers_to_memory_is_survived),
+	cmocka_unit_test(a_fault_while_memory_is_lent_within_the_host_is_survived),
+	cmocka_unit_test(a_fault_while_the_module_lends_is_survived),
+	cmocka_unit_test(calls_that_are_cut_short_move_the_same_bytes),
+	cmocka_unit_test(calls_that_are_cut_short_move_the_same_bytes_without_a_copy),
+};
+
+#define OTHERS (sizeof(others) / sizeof(others[0]))
+
+static struct CMUnitTest test_of(const struct step *step, CMUnitTestFunction run)
+{
+	return (struct CMUnitTest){ .name = step->name, .test_func = run, .initial_state = (void *)step };
+}
+
+/* Of one test alone, where the environment names it. */
+static void add(struct CMUnitTest *tests, size_t *count, struct CMUnitTest test)
+{
+	const char *only = getenv("SWEEP_ONLY");
+
+	if (!only || !strcmp(only, test.name))
+		tests[(*count)++] = test;
+}
 
 int main(int argc, char **argv)
 {
-	struct CMUnitTest tests[STEPS + OTHERS] = {
-		cmocka_unit_test(what_is_set_up_once_is_tried_again),
-		cmocka_unit_test(a_fault_in_the_librarys_threads_is_survived),
-		cmocka_unit_test(a_fault_while_the_kernel_refers_to_memory_is_survived),
-		cmocka_unit_test(a_fault_while_memory_is_lent_within_the_host_is_survived),
-		cmocka_unit_test(calls_that_are_cut_short_move_the_same_bytes),
-		cmocka_unit_test(calls_that_are_cut_short_move_the_same_bytes_without_a_copy),
-	};
-	const char *only = getenv("SWEEP_ONLY");
+	struct CMUnitTest tests[OTHERS + STEPS + LENT_STEPS];
 	size_t i, n = 0;
 	int ret;
 
 	if (argc == 3 && !strcmp(argv[1], "fresh"))
 		return be_fresh(argv);
-	while (n < OTHERS && (!only || strcmp(only, tests[n].name)))
-		n++;
-	if (only && n < OTHERS)
-		tests[0] = tests[n];
-	if (only)
-		n = n < OTHERS;
 	prepare();
+	for (i = 0; i < OTHERS; i++)
+		add(tests, &n, others[i]);
 	for (i = 0; i < STEPS; i++)
-		if (!only || !strcmp(only, steps[i].name))
-			tests[n++] = (struct CMUnitTest){
-				.name = steps[i].name,
-				.test_func = no_fault_does_harm,
-				.initial_state = (void *)&steps[i],
-			};
+		add(tests, &n, test_of(&steps[i], no_fault_does_harm));
+	for (i = 0; i < LENT_STEPS; i++)
+		add(tests, &n, test_of(&lent_steps[i], no_fault_does_harm_to_what_is_lent));
 	ret = _cmocka_run_group_tests("sweep", tests, n, NULL, NULL);
 	unlink(config_path);
 	unlink(key_path);

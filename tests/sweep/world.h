@@ -10,8 +10,9 @@
 
 struct world {
 	struct otte_engine *source, *user;
-	struct otte_mem *there, *here;
-	struct otte_region *shared, *local;
+	struct otte_mem *there, *here, *aside;
+	/* A WRITE that was cut may still come: it goes to the spare one, which nobody looks at later. */
+	struct otte_region *shared, *local, *spare;
 	struct otte_segment *segment;
 	struct otte_batch *batch;
 	char address[OTTE_ADDRESS_MAX];

@@ -147,15 +147,12 @@ const char *output_name(char shown[OUTPUT_NAME_MAX], const char *name)
 json_t *output_string(const char *text)
 {
 	size_t size = 4 * strlen(text) + 1; /* each byte as "\\xNN" */
-	json_t *value = json_string(text);
-	char *escaped;
+	char *escaped = malloc(size);
+	json_t *value;
 
-	if (value)
-		return value;
-	escaped = malloc(size);
 	if (!escaped)
 		return json_null();
-	otte_line_escape(escaped, size, text);
+	otte_name_escape(escaped, size, text);
 	value = json_string(escaped);
 	free(escaped);
 	return value;

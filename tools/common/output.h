@@ -42,8 +42,8 @@ void output_json(json_t *value);
 const char *output_name(char shown[OUTPUT_NAME_MAX], const char *name);
 
 /*
- * A path or a name, which are bytes, as JSON, which takes UTF-8 only: as it is where it is that,
- * else as output_name() shows it.
+ * A path or a name, which are bytes, as JSON, which takes UTF-8 only: by otte_name_escape(), so that
+ * they can be had back. Names of regions that a peer publishes, and its own, are so already.
  */
 json_t *output_string(const char *text);
 

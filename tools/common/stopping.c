@@ -57,11 +57,14 @@ int stopping_begin(void)
 	return 0;
 }
 
-/* A line that is drawn over and over on a terminal makes way, as for any message. */
+/* A line that is drawn over and over on a terminal makes way, as for any message. Said before each write of a pull. */
 void stopping_ends_us(const char *who, int code)
 {
-	snprintf(last_words, sizeof(last_words), "%s%s: interrupted\n",
-		 isatty(STDERR_FILENO) ? "\r\033[K" : "", who);
+	static int terminal = -1; /* not asked yet */
+
+	if (terminal < 0)
+		terminal = isatty(STDERR_FILENO);
+	snprintf(last_words, sizeof(last_words), "%s%s: interrupted\n", terminal ? "\r\033[K" : "", who);
 	exit_code = code;
 	if (count)
 		end_now(code);

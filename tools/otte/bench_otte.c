@@ -365,7 +365,7 @@ void bench_otte_stop(struct bench_otte *bench)
 		otte_mem_release(bench->mem);
 	remote_close(&bench->remote);
 	otte_engine_destroy(bench->engine);
-	child_stop(&bench->child);
+	child_stop(&bench->child, CHILD_STOP_NS);
 	free(bench->lanes);
 	free(bench);
 }

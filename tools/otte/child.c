@@ -17,7 +17,6 @@
 #include "tool.h"
 
 #define READY_TIMEOUT_NS (60 * NSEC_PER_SEC) /* it may fill its memory first */
-#define STOP_TIMEOUT_NS (15 * NSEC_PER_SEC)
 #define STOP_STEP_US 5000
 
 void child_arg(struct child_args *args, const char *arg)
@@ -125,7 +124,7 @@ int child_start(struct child *child, struct child_args *args, int cpu)
 	if (!rc) {
 		rc = read_endpoint(ready[0], child->endpoint, sizeof(child->endpoint));
 		if (rc) {
-			child_stop(child);
+			child_stop(child, CHILD_STOP_NS);
 			rc = complain(EXIT_LOCAL, "the second process did not start: %s",
 				      rc == -EPIPE ? "it ended" : strerror(-rc));
 		}
@@ -134,9 +133,9 @@ int child_start(struct child *child, struct child_args *args, int cpu)
 	return rc;
 }
 
-void child_stop(struct child *child)
+void child_stop(struct child *child, uint64_t limit_ns)
 {
-	uint64_t end = otte_now_ns() + STOP_TIMEOUT_NS;
+	uint64_t end = otte_now_ns() + limit_ns;
 
 	if (child->pid <= 0)
 		return;

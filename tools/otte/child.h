@@ -5,10 +5,12 @@
 
 #include <sys/types.h>
 
+#include "base/clock.h"
 #include "common.h"
 #include "otte/otte.h"
 
 #define CHILD_ARGS_MAX 192
+#define CHILD_STOP_NS (15 * NSEC_PER_SEC) /* for child_stop(), where nobody waits for us */
 
 struct child_args {
 	const char *argv[CHILD_ARGS_MAX + 1];
@@ -30,7 +32,7 @@ void child_common_args(struct child_args *args, const struct common *common);
  */
 int child_start(struct child *child, struct child_args *args, int cpu);
 
-/* SIGTERM, a bounded wait, and SIGKILL if need be. */
-void child_stop(struct child *child);
+/* SIGTERM, a wait of up to `limit_ns`, and SIGKILL if need be. */
+void child_stop(struct child *child, uint64_t limit_ns);
 
 #endif

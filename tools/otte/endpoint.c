@@ -100,7 +100,7 @@ static bool is_named(const struct otte_region_info *row, const char *name)
 	char id[32], shown[OTTE_NAME_MAX + 4];
 
 	if (*name != '@') {
-		otte_line_escape(shown, sizeof(shown), name);
+		otte_name_escape(shown, sizeof(shown), name);
 		return !strcmp(row->name, name) || !strcmp(row->name, shown);
 	}
 	snprintf(id, sizeof(id), "@%" PRIu64, row->id);

@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,9 +30,19 @@
 
 #define BATCH_MAX 1024
 #define BATCH_BYTES_MAX (256 * MIB)
-#define WAIT_LIMIT_NS (120 * (int64_t)NSEC_PER_SEC)
+#define WAIT_LIMIT_NS (120 * NSEC_PER_SEC)
+#define WAIT_STEP_NS (100 * NSEC_PER_MSEC) /* how soon a signal is noticed */
 #define CLOSE_LIMIT_NS (5 * (int64_t)NSEC_PER_SEC)
+#define HURRY_NS (500 * NSEC_PER_MSEC) /* for the second process to end, after a signal */
 #define SAMPLES_MAX (1u << 20)
+
+/* What happened. */
+struct tally {
+	uint64_t requests; /* that were followed to their end */
+	uint64_t hits, misses, checked;
+	uint64_t pull_ns;
+	struct routes routes;
+};
 
 struct decode {
 	const struct replay_options *options;
@@ -51,13 +62,21 @@ struct decode {
 	uint32_t gathered, batch_room;
 	bool *is_gathered; /* of each slot */
 
-	/* What happened. */
-	uint64_t hits, misses, checked;
+	struct tally tally;
 	uint64_t request_ns; /* of the request at hand: submission to arrival */
-	uint64_t pull_ns;
-	struct routes routes;
 	struct samples latencies;
+	bool interrupted;
 };
+
+/* To be asked wherever time may have passed. EXIT_OK, or the exit code after a complaint. */
+static int heed_signals(struct decode *decode)
+{
+	if (!stopping_count())
+		return EXIT_OK;
+	decode->interrupted = true;
+	return complain(EXIT_TRANSFER, "interrupted at request %" PRIu64 " of %zu",
+			decode->tally.requests, decode->trace->request_count);
+}
 
 static char *slot_memory(struct decode *decode, uint32_t slot)
 {
@@ -68,7 +87,7 @@ static int check_block(struct decode *decode, uint32_t slot)
 {
 	uint64_t hash_id = decode->trace->hash_ids[decode->lru.slots[slot].block], where;
 
-	decode->checked++;
+	decode->tally.checked++;
 	if (pattern_check(slot_memory(decode, slot), decode->options->block_bytes, hash_id, &where))
 		return EXIT_OK;
 	return complain(EXIT_MISMATCH, "block %" PRIu64 ": wrong content at byte %" PRIu64, hash_id,
@@ -88,6 +107,17 @@ static int complain_pull(struct decode *decode, int rc)
 			*text ? text : otte_strerror(rc));
 }
 
+static int wait_for_gathered(struct decode *decode)
+{
+	uint64_t end = otte_now_ns() + WAIT_LIMIT_NS;
+	int rc;
+
+	do {
+		rc = otte_batch_wait(decode->batch, WAIT_STEP_NS);
+	} while (rc == -ETIMEDOUT && !stopping_count() && otte_now_ns() < end);
+	return rc;
+}
+
 static int move_gathered(struct decode *decode)
 {
 	struct otte_batch_status status = { 0 };
@@ -97,14 +127,17 @@ static int move_gathered(struct decode *decode)
 
 	rc = otte_batch_submit(decode->batch, decode->requests, decode->gathered);
 	if (!rc)
-		rc = otte_batch_wait(decode->batch, WAIT_LIMIT_NS);
+		rc = wait_for_gathered(decode);
 	decode->request_ns += otte_now_ns() - begin;
+	/* Of a signal to both processes the other one may have ended first: what fails by that is no news. */
+	if (stopping_count())
+		return heed_signals(decode);
 	if (!rc)
 		rc = otte_batch_poll(decode->batch, &status);
 	if (rc || status.failed)
 		return complain_pull(decode, rc);
 	for (i = 0; i < decode->gathered; i++)
-		routes_add(&decode->routes, decode->batch, i, decode->options->block_bytes);
+		routes_add(&decode->tally.routes, decode->batch, i, decode->options->block_bytes);
 	rc = otte_batch_reset(decode->batch);
 	return rc ? complain_pull(decode, rc) : EXIT_OK;
 }
@@ -157,11 +190,11 @@ static int use_block(struct decode *decode, uint32_t block)
 	if (rc)
 		return rc;
 	if (!lru_use(&decode->lru, block, &slot)) {
-		decode->misses++;
+		decode->tally.misses++;
 		gather(decode, block, slot);
 		return EXIT_OK;
 	}
-	decode->hits++;
+	decode->tally.hits++;
 	return decode->is_gathered[slot] ? EXIT_OK : check_block(decode, slot);
 }
 
@@ -170,36 +203,53 @@ static int use_block(struct decode *decode, uint32_t block)
 static void wait_until_due(const struct decode *decode, const struct trace_request *request,
 			   uint64_t begin_ns)
 {
+	struct pollfd stopped = { .fd = stopping_descriptor(), .events = POLLIN };
+	struct timespec left;
+	uint64_t at, now;
 	double due_ns;
-	struct timespec ts;
-	uint64_t at;
 
 	if (decode->options->time_scale <= 0)
 		return;
 	due_ns = (double)(request->timestamp_ms - decode->trace->requests[0].timestamp_ms) * 1e6 /
 		 decode->options->time_scale;
 	at = begin_ns + (uint64_t)due_ns;
-	ts = (struct timespec){ (time_t)(at / NSEC_PER_SEC), (long)(at % NSEC_PER_SEC) };
-	while (!stopping_count() &&
-	       clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
-		;
+	while (!stopping_count() && (now = otte_now_ns()) < at) {
+		left = (struct timespec){ (time_t)((at - now) / NSEC_PER_SEC),
+					  (long)((at - now) % NSEC_PER_SEC) };
+		ppoll(&stopped, 1, &left, NULL);
+	}
 }
 
-static int follow_request(struct decode *decode, const struct trace_request *request)
+static int use_blocks(struct decode *decode, const struct trace_request *request)
 {
-	uint64_t misses = decode->misses;
 	size_t i;
 	int rc = EXIT_OK;
 
+	for (i = 0; i < request->count && !rc; i++) {
+		rc = heed_signals(decode);
+		if (!rc)
+			rc = use_block(decode, decode->trace->accesses[request->first + i]);
+	}
+	return rc ? rc : pull_gathered(decode);
+}
+
+/* All of the request, or it is as if it had not begun. */
+static int follow_request(struct decode *decode, const struct trace_request *request)
+{
+	struct tally before = decode->tally;
+	int rc;
+
 	decode->request_ns = 0;
-	for (i = 0; i < request->count && !rc; i++)
-		rc = use_block(decode, decode->trace->accesses[request->first + i]);
-	if (!rc)
-		rc = pull_gathered(decode);
-	decode->pull_ns += decode->request_ns;
-	if (decode->misses != misses)
+	rc = use_blocks(decode, request);
+	if (rc) {
+		decode->tally = before;
+		return rc;
+	}
+	decode->tally.requests++;
+	decode->tally.pull_ns += decode->request_ns;
+	if (decode->tally.misses != before.misses)
 		samples_add(&decode->latencies, decode->request_ns);
-	return rc;
+	return EXIT_OK;
 }
 
 static int follow(struct decode *decode, uint64_t *elapsed_ns)
@@ -213,9 +263,8 @@ static int follow(struct decode *decode, uint64_t *elapsed_ns)
 	progress_begin(&bar, "requests", trace->request_count);
 	for (i = 0; i < trace->request_count && !rc; i++) {
 		wait_until_due(decode, &trace->requests[i], begin);
-		if (stopping_count())
-			rc = complain(EXIT_TRANSFER, "interrupted at request %zu", i);
-		else
+		rc = heed_signals(decode);
+		if (!rc)
 			rc = follow_request(decode, &trace->requests[i]);
 	}
 	progress_end(&bar);
@@ -225,30 +274,44 @@ static int follow(struct decode *decode, uint64_t *elapsed_ns)
 
 /* ---- Report ---------------------------------------------------------------------------------- */
 
+/* Blocks are numbered as they appear. */
+static uint64_t count_blocks(const struct decode *decode)
+{
+	const struct trace *trace = decode->trace;
+	const struct trace_request *last = &trace->requests[decode->tally.requests - 1];
+	uint64_t count = 0;
+	size_t i;
+
+	for (i = 0; i < last->first + last->count; i++)
+		count = max_u64(count, trace->accesses[i] + 1);
+	return count;
+}
+
 static json_t *make_report(struct decode *decode, uint64_t elapsed_ns)
 {
-	uint64_t accesses = decode->hits + decode->misses;
-	uint64_t bytes = decode->misses * decode->options->block_bytes;
+	const struct tally *tally = &decode->tally;
+	uint64_t accesses = tally->hits + tally->misses;
+	uint64_t bytes = tally->misses * decode->options->block_bytes;
 	struct samples *latencies = &decode->latencies;
 
 	samples_sort(latencies);
 	return json_pack(
 		"{s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:I, s:f, s:f, s:f, "
-		"s:f, s:o}",
-		"requests", (json_int_t)decode->trace->request_count, "blocks",
-		(json_int_t)decode->trace->block_count, "accesses", (json_int_t)accesses, "hits",
-		(json_int_t)decode->hits, "misses", (json_int_t)decode->misses, "hit_rate",
-		(double)decode->hits / (double)accesses, "cache_blocks",
+		"s:f, s:b, s:o}",
+		"requests", (json_int_t)tally->requests, "blocks", (json_int_t)count_blocks(decode),
+		"accesses", (json_int_t)accesses, "hits", (json_int_t)tally->hits, "misses",
+		(json_int_t)tally->misses, "hit_rate",
+		accesses ? (double)tally->hits / (double)accesses : 0.0, "cache_blocks",
 		(json_int_t)decode->options->cache_blocks, "block_bytes",
 		(json_int_t)decode->options->block_bytes, "verified_blocks",
-		(json_int_t)decode->checked, "gb_moved", (double)bytes / 1e9, "seconds",
-		(double)elapsed_ns / 1e9, "pull_seconds", (double)decode->pull_ns / 1e9, "gbps",
-		decode->pull_ns ? (double)bytes / (double)decode->pull_ns : 0.0, "pulling_requests",
+		(json_int_t)tally->checked, "gb_moved", (double)bytes / 1e9, "seconds",
+		(double)elapsed_ns / 1e9, "pull_seconds", (double)tally->pull_ns / 1e9, "gbps",
+		tally->pull_ns ? (double)bytes / (double)tally->pull_ns : 0.0, "pulling_requests",
 		(json_int_t)latencies->seen, "mean_us", samples_mean(latencies) / 1e3, "p50_us",
 		(double)samples_quantile(latencies, 0.5) / 1e3, "p99_us",
 		(double)samples_quantile(latencies, 0.99) / 1e3, "max_us",
-		(double)samples_quantile(latencies, 1) / 1e3, "routes",
-		routes_json(&decode->routes));
+		(double)samples_quantile(latencies, 1) / 1e3, "interrupted",
+		decode->interrupted, "routes", routes_json(&tally->routes));
 }
 
 static double real_of(const json_t *report, const char *key)
@@ -276,7 +339,7 @@ static void print_report(struct decode *decode, uint64_t elapsed_ns)
 	       real_of(report, "misses"));
 	printf("moved         %.3f GB in %.3f s of pulling, %.2f GB/s by %s; %.3f s in all\n",
 	       real_of(report, "gb_moved"), real_of(report, "pull_seconds"),
-	       real_of(report, "gbps"), routes_text(&decode->routes, by),
+	       real_of(report, "gbps"), routes_text(&decode->tally.routes, by),
 	       real_of(report, "seconds"));
 	printf("each request  p50 %.1f us, p99 %.1f us, longest %.1f us (of the %.0f that pulled)\n",
 	       real_of(report, "p50_us"), real_of(report, "p99_us"), real_of(report, "max_us"),
@@ -358,7 +421,7 @@ static void end(struct decode *decode)
 		otte_mem_release(decode->mem);
 	remote_close(&decode->remote);
 	otte_engine_destroy(decode->engine);
-	child_stop(&decode->prefill);
+	child_stop(&decode->prefill, decode->interrupted ? HURRY_NS : CHILD_STOP_NS);
 	lru_free(&decode->lru);
 	samples_free(&decode->latencies);
 	free(decode->is_gathered);
@@ -367,7 +430,7 @@ static void end(struct decode *decode)
 int replay_decode(const struct replay_options *options, const struct trace *trace)
 {
 	static struct decode decode; /* large */
-	uint64_t elapsed_ns;
+	uint64_t elapsed_ns = 0;
 	int rc;
 
 	decode.options = options;
@@ -388,7 +451,8 @@ int replay_decode(const struct replay_options *options, const struct trace *trac
 	stopping_is_noted();
 	if (!rc)
 		rc = follow(&decode, &elapsed_ns);
-	if (!rc)
+	/* Of what was followed until then, too. */
+	if (!rc || (decode.interrupted && decode.tally.requests))
 		print_report(&decode, elapsed_ns);
 	end(&decode);
 	return rc;

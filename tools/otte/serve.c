@@ -68,7 +68,7 @@ static const struct option long_options[] = {
 /* One thing to publish. `path` is NULL for anonymous memory. */
 struct share {
 	char *path;
-	char name[OTTE_NAME_MAX];
+	char name[OTTE_NAME_MAX], shown[OTTE_NAME_MAX]; /* as it was given, and as peers see it */
 	uint64_t length;
 	struct otte_mem *mem;
 	struct otte_region *region;
@@ -88,29 +88,26 @@ struct serve {
 
 /* ---- Command line ---------------------------------------------------------------------------- */
 
-/*
- * A region's name is printable UTF-8, and a file's is any bytes: those that cannot stand in it are published as
- * "\xNN", which peers can give back to us. The library would make a "?" of each.
- */
+/* The library says the same, but of a view. */
 static bool set_name(struct share *share, const char *option, const char *name, size_t length)
 {
-	char bytes[OTTE_NAME_MAX], shown[4 * OTTE_NAME_MAX];
+	char shown[4 * OTTE_NAME_MAX];
 
 	if (!length || length >= sizeof(share->name)) {
 		complain(EXIT_USAGE, "%s: the name \"%.*s\" must have 1 to %zu bytes", option,
 			 (int)length, name, sizeof(share->name) - 1);
 		return false;
 	}
-	memcpy(bytes, name, length);
-	bytes[length] = '\0';
-	length = otte_line_escape(shown, sizeof(shown), bytes);
-	if (length >= sizeof(share->name)) {
+	memcpy(share->name, name, length);
+	share->name[length] = '\0';
+	length = otte_name_escape(shown, sizeof(shown), share->name);
+	if (length >= sizeof(share->shown)) {
 		complain(EXIT_USAGE,
 			 "%s: the name \"%s\" has %zu bytes where unprintable ones are \"\\xNN\", allowed are %zu",
-			 option, shown, length, sizeof(share->name) - 1);
+			 option, shown, length, sizeof(share->shown) - 1);
 		return false;
 	}
-	memcpy(share->name, shown, length + 1);
+	memcpy(share->shown, shown, length + 1);
 	return true;
 }
 
@@ -329,7 +326,7 @@ static void announce_json(const struct serve *serve, const char *endpoint)
 		json_array_append_new(regions,
 				      json_pack("{s:I, s:o, s:I, s:b}", "id",
 						(json_int_t)otte_region_id(serve->shares[i].region),
-						"name", output_string(serve->shares[i].name),
+						"name", json_string(serve->shares[i].shown),
 						"length", (json_int_t)serve->shares[i].length,
 						"writable", serve->writable));
 	output_json(json_pack("{s:s, s:i, s:o}", "endpoint", endpoint, "pid", (int)getpid(),
@@ -338,13 +335,13 @@ static void announce_json(const struct serve *serve, const char *endpoint)
 
 static void announce_text(const struct serve *serve, const char *endpoint)
 {
-	char bytes[32], name[OUTPUT_NAME_MAX];
+	char bytes[32];
 	size_t i;
 
 	printf("endpoint %s\n", endpoint);
 	for (i = 0; i < serve->count; i++)
 		printf("region %" PRIu64 " %s %s (%s)\n", otte_region_id(serve->shares[i].region),
-		       output_name(name, serve->shares[i].name), format_bytes(serve->shares[i].length, bytes),
+		       serve->shares[i].shown, format_bytes(serve->shares[i].length, bytes),
 		       serve->writable ? "read, write" : "read");
 	fflush(stdout);
 }

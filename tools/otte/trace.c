@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <uthash.h>
 
 #include "tool.h"
@@ -179,33 +181,61 @@ int trace_load(struct trace *trace, const char *path)
 	return rc;
 }
 
-static void write_request(FILE *file, const struct trace *trace,
+/* Each call is asked: a stream forgets what it could not write, and its end may well succeed. */
+static bool write_request(FILE *file, const struct trace *trace,
 			  const struct trace_request *request)
 {
 	size_t i;
 
-	fprintf(file,
-		"{\"timestamp\": %" PRIu64 ", \"input_length\": %" PRIu64
-		", \"output_length\": %" PRIu64 ", \"hash_ids\": [",
-		request->timestamp_ms, request->input_length, request->output_length);
+	if (fprintf(file,
+		    "{\"timestamp\": %" PRIu64 ", \"input_length\": %" PRIu64
+		    ", \"output_length\": %" PRIu64 ", \"hash_ids\": [",
+		    request->timestamp_ms, request->input_length, request->output_length) < 0)
+		return false;
 	for (i = 0; i < request->count; i++)
-		fprintf(file, "%s%" PRIu64, i ? ", " : "",
-			trace->hash_ids[trace->accesses[request->first + i]]);
-	fputs("]}\n", file);
+		if (fprintf(file, "%s%" PRIu64, i ? ", " : "",
+			    trace->hash_ids[trace->accesses[request->first + i]]) < 0)
+			return false;
+	return fputs("]}\n", file) >= 0;
+}
+
+/* errno says why not. */
+static bool write_requests(FILE *file, const struct trace *trace)
+{
+	size_t i;
+
+	for (i = 0; i < trace->request_count; i++)
+		if (!write_request(file, trace, &trace->requests[i]))
+			return false;
+	return fflush(file) == 0;
+}
+
+/* Half a trace reads like a whole one. What is no file of that name, such as /dev/stdout, stays. */
+static void remove_half(const struct stat *opened, const char *path)
+{
+	struct stat named;
+
+	if (!lstat(path, &named) && S_ISREG(named.st_mode) && opened->st_dev == named.st_dev &&
+	    opened->st_ino == named.st_ino)
+		unlink(path);
 }
 
 int trace_write(const struct trace *trace, const char *path)
 {
 	FILE *file = fopen(path, "we");
-	size_t i;
+	struct stat opened = { 0 };
+	int error;
 
 	if (!file)
 		return complain(EXIT_LOCAL, "%s: %s", path, strerror(errno));
-	for (i = 0; i < trace->request_count; i++)
-		write_request(file, trace, &trace->requests[i]);
-	if (fclose(file))
-		return complain(EXIT_LOCAL, "%s: %s", path, strerror(errno));
-	return EXIT_OK;
+	fstat(fileno(file), &opened); /* else it is nothing that is there */
+	error = write_requests(file, trace) ? 0 : errno;
+	if (fclose(file) && !error)
+		error = errno;
+	if (!error)
+		return EXIT_OK;
+	remove_half(&opened, path);
+	return complain(EXIT_LOCAL, "%s: %s", path, strerror(error));
 }
 
 /* ---- Making one up --------------------------------------------------------------------------- */

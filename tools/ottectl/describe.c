@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/line.h"
 #include "base/names.h"
 #include "base/util.h"
+#include "../common/output.h"
 
 #define RESOURCE(id, name) [OTTE_RES_##id] = (name),
 #define LEVEL(id, name) [OTTE_LEVEL_##id] = (name),
@@ -110,17 +110,6 @@ static json_t *hexadecimal(const uint8_t *bytes, size_t length)
 	return json_string(text);
 }
 
-json_t *describe_text(const char *from)
-{
-	char clean[2 * OTTE_NAME_LEN];
-	json_t *value = json_string(from);
-
-	if (value)
-		return value;
-	otte_line_clean(clean, sizeof(clean), from);
-	return json_string(clean);
-}
-
 static void put(json_t *object, const char *key, json_t *value)
 {
 	json_object_set_new(object, key, value);
@@ -176,7 +165,7 @@ static void describe_person(json_t *object, const struct message *message)
 {
 	put_number(object, "pid", message, OTTE_A_TGID);
 	put_number(object, "uid", message, OTTE_A_UID);
-	put(object, "comm", describe_text(message->comm));
+	put(object, "comm", output_string(message->comm));
 	put_number(object, "cgroup", message, OTTE_A_CGROUP);
 }
 
@@ -280,9 +269,9 @@ static void describe_domain(json_t *object, const struct message *message)
 	unsigned i;
 
 	for (i = 0; i < message->nics; i++)
-		json_array_append_new(nics, describe_text(message->nic[i]));
+		json_array_append_new(nics, output_string(message->nic[i]));
 	put_number(object, "id", message, OTTE_A_ID);
-	put(object, "name", describe_text(message->name));
+	put(object, "name", output_string(message->name));
 	put_number(object, "uid", message, OTTE_A_UID);
 	put_number(object, "gid", message, OTTE_A_GID);
 	put(object, "mode", json_sprintf("%04o", (unsigned)message->number[OTTE_A_MODE]));

@@ -28,9 +28,6 @@ json_t *describe(const struct message *message);
 /* { resource: number } of one account; for limits null is none. */
 json_t *describe_amounts(const uint64_t amounts[OTTE_RES_COUNT], bool limits);
 
-/* A name, which is bytes of another process: JSON takes UTF-8 only. */
-json_t *describe_text(const char *from);
-
 /* A number above what JSON has room for is null. */
 json_t *describe_limit(uint64_t limit);
 

@@ -8,6 +8,7 @@
 #include <uthash.h>
 
 #include "base/util.h"
+#include "../common/output.h"
 #include "describe.h"
 
 /* Whom an entry is of. One that is not known is another user's, or went between two dumps. */
@@ -203,7 +204,7 @@ static json_t *entry_json(const struct entry *entry)
 {
 	json_t *object = json_pack("{s:I, s:i, s:I, s:o, s:b}", "id", (json_int_t)entry->id, "pid",
 				   (int)entry->pid, "uid", (json_int_t)entry->uid, "comm",
-				   describe_text(entry->comm), "gone", entry->whom == WHOM_GONE);
+				   output_string(entry->comm), "gone", entry->whom == WHOM_GONE);
 	static const struct {
 		const char *name;
 		size_t offset;

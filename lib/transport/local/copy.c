@@ -80,6 +80,12 @@ static void hand_on(struct local_peer *peer, struct otte_work *work, int code)
 		peer->next->ops->start(peer->next, work);
 }
 
+static void end_use(struct local_grant *grant, int use)
+{
+	if (local_way_has_uses(grant))
+		otte_uses_end(grant->uses, use);
+}
+
 /* Under lock: the work lets go of what it had begun with. */
 static int settle(struct local_peer *peer, struct otte_work *work)
 {
@@ -87,7 +93,7 @@ static int settle(struct local_peer *peer, struct otte_work *work)
 	bool complete = work->own.moved == work->length;
 	int code = complete ? 0 : atomic_load(&work->own.abandon);
 
-	otte_uses_end(grant->uses, work->own.slot);
+	end_use(grant, work->own.slot);
 	if (complete)
 		local_peer_count(peer, work);
 	if (code == -EKEYREVOKED)
@@ -127,6 +133,10 @@ static int enter(struct local_peer *peer, struct otte_work *work, struct local_g
 	ret = local_peer_find(peer, work, &grant);
 	if (ret)
 		return ret;
+	if (!local_way_has_uses(grant)) {
+		local_grant_spoil(peer, grant);
+		return -EKEYREVOKED;
+	}
 	start = grant->offset + work->offset;
 	work->own.slot = otte_uses_begin(grant->uses, grant->owner, start, start + work->length,
 					 work->op == OTTE_WRITE);
@@ -166,7 +176,8 @@ static bool step(struct otte_work *work)
 
 	if (atomic_load(&work->own.abandon))
 		return true;
-	otte_uses_beat(grant->uses, work->own.slot);
+	if (local_way_has_uses(grant))
+		otte_uses_beat(grant->uses, work->own.slot);
 	ret = local_way_move(grant, work, n);
 	if (ret) {
 		atomic_store(&work->own.abandon, ret);
@@ -277,7 +288,7 @@ static bool direct_borrowed(struct local_peer *peer, struct otte_work *work, str
 {
 	int code = local_way_move(grant, work, work->length);
 
-	otte_uses_end(grant->uses, work->own.slot);
+	end_use(grant, work->own.slot);
 	if (!code)
 		local_peer_count(peer, work);
 	if (code == -EKEYREVOKED)

@@ -45,7 +45,12 @@
 
 /* ---- What is said over the socket; both ends are of one host ---- */
 
-#define LOCAL_MAGIC 0x4d54544fu /* "OTTM" */
+/*
+ * Another layout of a message or of the table of uses is another magic, and another name to listen on (LOCAL_NAME): who
+ * takes one table for the other sees nothing of its uses.
+ */
+#define LOCAL_MAGIC 0x324d544fu /* "OTM2" */
+#define LOCAL_NAME "otte-local2"
 #define LOCAL_FDS 2
 
 /* Of an op that is said: OTTE_READ or OTTE_WRITE; and that it is to be mapped, of the module's loans. */
@@ -77,7 +82,8 @@ struct local_message {
 	uint64_t loan;
 	uint64_t uses; /* in frames: the loan of the table */
 };
-_Static_assert(sizeof(struct local_message) == 64, "a message has 64 bytes");
+_Static_assert(sizeof(struct local_message) == 64 && sizeof(struct otte_uses) == 64 + 1024 * 32,
+	       "what LOCAL_MAGIC stands for");
 
 /* 0, -EAGAIN: no room; else the connection is dead. */
 int local_send(int fd, const struct local_message *message, const int *fds);
@@ -93,6 +99,8 @@ int local_receive(int fd, struct local_message *message, int fds[LOCAL_FDS]);
  */
 int local_say(int fd, struct otte_stream *frames, const struct local_message *message, const int *fds);
 int local_hear(int fd, struct otte_stream *frames, struct local_message *message, int fds[LOCAL_FDS]);
+/* Those that came with a message. */
+void local_close_fds(int fds[LOCAL_FDS]);
 
 /* Whether the process at the other end is of our user, or root's. -EPERM names it. */
 int local_check_user(int fd);
@@ -150,7 +158,7 @@ struct local_grant {
 	enum local_grant_state state;
 	uint32_t users;
 	uint32_t owner;
-	bool leaving;
+	_Atomic bool leaving;   /* set under lock */
 	uint64_t used;          /* the peer's count of uses at the last one */
 	uint32_t repeats;       /* borrowed: short requests since then it was not mapped */
 	uint64_t epoch;         /* of the source that gave it */
@@ -159,6 +167,7 @@ struct local_grant {
 	struct otte_uses *uses;
 	uint64_t uses_length;   /* of its mapping */
 	uint64_t uses_loan;     /* it is the module's; 0: of a descriptor */
+	_Atomic uint64_t looked_ns; /* when it was seen to be there */
 	int fd;                 /* of the allocation */
 	struct otte_ledger_client *client; /* who borrowed `loan` of the module; NULL: it is mapped itself */
 	uint64_t loan;
@@ -198,6 +207,7 @@ struct local_peer {
 	uint32_t mapped;        /* grants of LOCAL_OP_MAPPED, in every state */
 	uint32_t leaving;       /* grants that are; with none left and DOWN the connection is closed */
 	uint64_t lender;        /* READY: the peer's client of our module, attested; 0: not known */
+	bool unwelcome;         /* that it could not be made welcome was logged */
 	uint64_t since_ns;      /* HELLO: begun; DOWN: tried again from then on */
 	bool framed;            /* the connection is a lane of LEND frames, not a UNIX socket */
 	bool welcomed;          /* and has been READY */
@@ -238,6 +248,13 @@ void local_way_unmap(const struct local_peer *peer, struct local_grant *grant);
  * away; -EKEYREVOKED: it is lent no longer.
  */
 int local_way_move(const struct local_grant *grant, struct otte_work *work, uint64_t length);
+/* Whether the table of uses, which is a loan, is still lent: 0, -EKEYREVOKED. */
+int local_way_look_uses(struct local_grant *grant);
+/* To be asked before each touch of the table: one that was taken away ends who touches it. */
+static inline bool local_way_has_uses(struct local_grant *grant)
+{
+	return !grant->uses_loan || local_way_look_uses(grant) == 0;
+}
 /* Whether what was lent stays good when the peer is gone, so that a READ goes on. */
 static inline bool local_way_outlives(const struct local_grant *grant)
 {

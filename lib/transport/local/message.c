@@ -42,7 +42,7 @@ int local_send(int fd, const struct local_message *message, const int *fds)
 	return n < 0 ? -errno : -EPROTO;
 }
 
-static void close_all(int fds[LOCAL_FDS])
+void local_close_fds(int fds[LOCAL_FDS])
 {
 	int i;
 
@@ -68,7 +68,7 @@ static void take_fds(struct msghdr *header, int fds[LOCAL_FDS])
 			memcpy(&fds[i], CMSG_DATA(each) + i * sizeof(int), sizeof(int));
 	}
 	if (fds[LOCAL_FDS - 1] < 0)
-		close_all(fds);
+		local_close_fds(fds);
 }
 
 int local_receive(int fd, struct local_message *message, int fds[LOCAL_FDS])
@@ -96,7 +96,7 @@ int local_receive(int fd, struct local_message *message, int fds[LOCAL_FDS])
 	take_fds(&header, fds);
 	if (n == (ssize_t)sizeof(*message) && message->magic == LOCAL_MAGIC)
 		return 1;
-	close_all(fds);
+	local_close_fds(fds);
 	if (n == 0)
 		return otte_fail(-ECONNRESET, "a peer of this host has closed its connection");
 	return otte_fail(-EPROTO, "a message of a peer of this host has %zd bytes or another magic", n);
@@ -205,7 +205,7 @@ unsigned local_address(const struct otte_identity *identity, struct sockaddr_un 
 		snprintf(hex + 2 * i, 3, "%02x", identity->incarnation[i]);
 	memset(address, 0, sizeof(*address));
 	address->sun_family = AF_UNIX;
-	n = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, "otte-local/%s/%016lx", hex,
+	n = snprintf(address->sun_path + 1, sizeof(address->sun_path) - 1, LOCAL_NAME "/%s/%016lx", hex,
 		     (unsigned long)identity->epoch);
 	return (unsigned)offsetof(struct sockaddr_un, sun_path) + 1 + (unsigned)n;
 }

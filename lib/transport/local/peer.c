@@ -17,7 +17,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 #include <utlist.h>
 
 #include "base/clock.h"
@@ -209,12 +208,40 @@ static void take_down(struct local_peer *peer)
 	local_copy_kick(peer);
 }
 
+/* ---- Who may lend to us ---- */
+
+/*
+ * Under lock. Whether the peer's client may offer us loans. Another peer that is the same client may have said that it
+ * may not any more, so it is said each time. Where it is not to be had the offer is refused.
+ */
+static void welcome(struct local_peer *peer, bool is_welcome)
+{
+	struct otte_ledger_client *client = peer->local->env.client;
+	int ret;
+
+	if (!client || !peer->lender)
+		return;
+	ret = client->ledger->ops->welcome(client, peer->lender, is_welcome);
+	if (!ret || !is_welcome || peer->unwelcome)
+		return;
+	peer->unwelcome = true;
+	otte_log(OTTE_LOG_WARNING, "a peer of this host cannot lend to us: %s", otte_error_text());
+}
+
+/* Under lock. One that was started anew is another client, and the module keeps a place for each that is welcome. */
+static void set_lender(struct local_peer *peer, uint64_t lender)
+{
+	if (peer->lender != lender)
+		welcome(peer, false);
+	peer->lender = lender;
+}
+
 /* ---- Connecting ---- */
 
 /* Under lock: the error is what keeps the peer from being reached. */
 static void note_why(struct local_peer *peer)
 {
-	otte_line_clean(peer->why, sizeof(peer->why), otte_error_text());
+	otte_line_escape(peer->why, sizeof(peer->why), otte_error_text());
 }
 
 /* Which of both it is, only the peer's log says. */
@@ -361,23 +388,23 @@ static void begin(struct local_peer *peer)
 	const struct otte_transport_env *env = &peer->local->env;
 	uint64_t lender = env->client ? peer->control->attested : 0;
 	bool lends = lender && peer->control->lends;
-	bool trusted = env->config->local_trusted &&
-		       !memcmp(theirs->boot_id, env->identity->boot_id, sizeof(theirs->boot_id));
+	bool here = !memcmp(theirs->boot_id, env->identity->boot_id, sizeof(theirs->boot_id));
+	bool trusted = env->config->local_trusted && here;
 	bool say = false;
 	int ret = 0;
 
 	if (!lends && !trusted) {
 		pthread_mutex_lock(&peer->lock);
+		set_lender(peer, lender);
 		snprintf(peer->why, sizeof(peer->why), "%s",
-			 memcmp(theirs->boot_id, env->identity->boot_id, sizeof(theirs->boot_id)) ?
-				 "the peer is of another host" :
-				 "neither local.trusted nor the module's ledger at both sides");
+			 here ? "neither local.trusted nor the module's ledger at both sides" :
+				"the peer is of another host");
 		pthread_mutex_unlock(&peer->lock);
 		return;
 	}
 	pthread_mutex_lock(&peer->lock);
 	peer->stopped = false;
-	peer->lender = lender;
+	set_lender(peer, lender);
 	if (peer->state == LOCAL_DOWN && peer->lane.fd < 0) {
 		peer->since_ns = otte_now_ns();
 		ret = open_kick(peer);
@@ -460,7 +487,7 @@ static void take_recall(struct local_peer *peer, uint64_t id)
 static int take_message(struct local_peer *peer)
 {
 	struct local_message message;
-	int fds[LOCAL_FDS], ret, i;
+	int fds[LOCAL_FDS], ret;
 
 	ret = local_hear(peer->lane.fd, local_peer_frames(peer), &message, fds);
 	if (ret <= 0)
@@ -471,9 +498,7 @@ static int take_message(struct local_peer *peer)
 		take_recall(peer, message.id);
 	else
 		ret = otte_fail(-EPROTO, "message type %u of a source", message.type);
-	for (i = 0; i < LOCAL_FDS; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
+	local_close_fds(fds);
 	return ret < 0 ? ret : 1;
 }
 
@@ -568,18 +593,6 @@ static int make_room(struct local_peer *peer, bool mapped)
 	if (HASH_COUNT(peer->grants) + peer->leaving >= config->local_maps && !leave_oldest(peer, false))
 		return otte_fail(-EDQUOT, "local.maps (%u) is full", config->local_maps);
 	return 0;
-}
-
-/*
- * Whether the peer's client may offer us loans. Another peer that is the same client may have said that it may not any
- * more, so it is said each time. Where it is not to be had the offer is refused.
- */
-static void welcome(struct local_peer *peer, bool is_welcome)
-{
-	struct otte_ledger_client *client = peer->local->env.client;
-
-	if (client && peer->lender)
-		client->ledger->ops->welcome(client, peer->lender, is_welcome);
 }
 
 /* Under lock. */

@@ -13,7 +13,8 @@
  * comes back nor is heard of for control.timeout_ms is recorded as retained, until it does.
  *
  * A lane of LEND frames has no process to be watched, which may be of another namespace. DYING it waits for what the
- * module says of its loans, which is not a matter of lanes.
+ * module says of its loans, which is not a matter of lanes. Nor is a connection kept for that: who leaves it open
+ * without its session for control.timeout_ms makes its lane DYING.
  *
  * Locks: local.lock > lane.lock > source_peer.lock and below. An ASK is answered under lane.lock, so that who asks
  * back finds every grant whose region was still to be found when it was made.
@@ -24,7 +25,6 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 #include <utlist.h>
 
 #include "base/clock.h"
@@ -95,10 +95,15 @@ static void free_lane(struct otte_retired *retired)
 	free(lane);
 }
 
+static struct otte_stream *frames_of(struct local_lane *lane)
+{
+	return lane->framed ? &lane->stream : NULL;
+}
+
 /* Under lane.lock. */
 static int say(struct local_lane *lane, const struct local_message *message, const int *fds)
 {
-	return local_say(lane->watch.fd, lane->framed ? &lane->stream : NULL, message, fds);
+	return local_say(lane->watch.fd, frames_of(lane), message, fds);
 }
 
 /* ---- Grants ---- */
@@ -365,7 +370,7 @@ static void lane_ready(struct otte_watch *watch, uint32_t events)
 {
 	struct local_lane *lane = container_of(watch, struct local_lane, watch);
 	struct local_message message;
-	int fds[LOCAL_FDS], ret = 1, i;
+	int fds[LOCAL_FDS], ret = 1;
 	unsigned messages;
 	bool idle;
 
@@ -373,11 +378,10 @@ static void lane_ready(struct otte_watch *watch, uint32_t events)
 	if (lane->state >= LANE_DYING)
 		return;
 	pthread_mutex_lock(&lane->lock);
-	for (messages = 0; messages < ROUND_MESSAGES && ret == 1; messages++) {
-		ret = local_hear(watch->fd, lane->framed ? &lane->stream : NULL, &message, fds);
-		for (i = 0; i < LOCAL_FDS; i++)
-			if (fds[i] >= 0)
-				close(fds[i]);
+	/* What is asked for after all was returned is not to find earlier lanes' still counted. */
+	for (messages = 0; messages < ROUND_MESSAGES && ret == 1 && !lane->returned_all; messages++) {
+		ret = local_hear(watch->fd, frames_of(lane), &message, fds);
+		local_close_fds(fds);
 		if (ret == 1 && take_message(lane, &message))
 			ret = -EPROTO;
 	}
@@ -573,10 +577,17 @@ static void revoke_overdue(struct local_lane *lane, uint64_t now_ns)
 		retain_all(lane);
 }
 
+/* Under lane.lock: its session has ended, and what would still come over it the module says as well. */
+static bool is_kept_in_vain(const struct local_lane *lane, uint64_t now_ns)
+{
+	return lane->framed && lane->state == LANE_CLOSING &&
+	       passed(lane->silent_ns, now_ns, lane->local->env.config->control_timeout_ns);
+}
+
 /* True: there is nothing left to wait for. */
 static bool look_at(struct local_lane *lane, uint64_t now_ns)
 {
-	bool over;
+	bool over, in_vain;
 
 	pthread_mutex_lock(&lane->lock);
 	if (lane->framed && lane->state < LANE_DYING)
@@ -586,7 +597,10 @@ static bool look_at(struct local_lane *lane, uint64_t now_ns)
 	say_recalls(lane);
 	revoke_overdue(lane, now_ns);
 	over = lane->state != LANE_OPEN && is_idle(lane);
+	in_vain = !over && is_kept_in_vain(lane, now_ns);
 	pthread_mutex_unlock(&lane->lock);
+	if (in_vain)
+		begin_to_die(lane);
 	if (!over && lane->state == LANE_DYING && !lane->watched)
 		watch_process(lane);
 	return over;

@@ -18,6 +18,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -61,6 +62,16 @@ static int map(int fd, uint64_t offset, uint64_t length, int protection, void **
 	return 0;
 }
 
+static void settle_loan(struct otte_ledger_client *client, uint64_t loan)
+{
+	int ret = client->ledger->ops->loan_settle(client, loan, OTTE_EVIDENCE_RETURNED);
+
+	/* Revoked meanwhile: it is settled. */
+	if (ret && ret != -ENOENT)
+		otte_log(OTTE_LOG_ERROR, "loan %lu cannot be given back: %s", (unsigned long)loan,
+			 otte_error_text());
+}
+
 /*
  * Under peer->lock. A loan of the peer's, of at least `length` bytes. What another client offers is not what the peer
  * has lent us, whoever says so.
@@ -80,37 +91,52 @@ static int take_loan(const struct local_peer *peer, uint64_t loan, uint64_t leng
 		return ret;
 	if (borrowed->length >= length && borrowed->right == right)
 		return 0;
-	ops->loan_settle(client, loan, OTTE_EVIDENCE_RETURNED);
+	settle_loan(client, loan);
 	return otte_fail(-EPROTO, "loan %lu is another than its grant", (unsigned long)loan);
+}
+
+/*
+ * One that cannot be mapped is given back. Nor is one mapped that its lender could take away: it would end us with SIGBUS,
+ * at the moment of its choice.
+ */
+static int map_loan(struct otte_ledger_client *client, uint64_t loan, const struct otte_borrowed *borrowed, void **map)
+{
+	void *address = NULL;
+	int ret;
+
+	if (borrowed->revocable)
+		ret = otte_fail(-EPROTO, "loan %lu can be taken away while it is mapped", (unsigned long)loan);
+	else
+		ret = client->ledger->ops->loan_map(client, loan, &address);
+	if (ret)
+		settle_loan(client, loan);
+	else
+		*map = address;
+	return ret;
 }
 
 static int borrow(const struct local_peer *peer, struct local_grant *grant, const struct local_message *message)
 {
 	struct otte_ledger_client *client = peer->local->env.client;
-	const struct otte_ledger_ops *ops;
 	struct otte_borrowed borrowed;
 	int ret;
 
 	ret = take_loan(peer, message->loan, message->length, grant->key.op & LOCAL_OP, &borrowed);
 	if (ret)
 		return ret;
-	ops = client->ledger->ops;
 	if (borrowed.length != message->length) {
-		ops->loan_settle(client, message->loan, OTTE_EVIDENCE_RETURNED);
+		settle_loan(client, message->loan);
 		return otte_fail(-EPROTO, "loan %lu is longer than its grant", (unsigned long)message->loan);
+	}
+	if (grant->key.op & LOCAL_OP_MAPPED) {
+		ret = map_loan(client, message->loan, &borrowed, &grant->map);
+		if (ret)
+			return ret;
+		grant->map_length = message->length;
+		grant->bytes = grant->map;
 	}
 	grant->client = client;
 	grant->loan = message->loan;
-	if (!(grant->key.op & LOCAL_OP_MAPPED))
-		return 0;
-	ret = ops->loan_map(client, message->loan, &grant->map);
-	if (ret) {
-		ops->loan_settle(client, message->loan, OTTE_EVIDENCE_RETURNED);
-		grant->map = NULL;
-		return ret;
-	}
-	grant->map_length = message->length;
-	grant->bytes = grant->map;
 	return 0;
 }
 
@@ -141,32 +167,18 @@ static int map_memory(const struct local_peer *peer, struct local_grant *grant,
 	return 0;
 }
 
-static void settle_loan(struct otte_ledger_client *client, uint64_t loan)
-{
-	int ret = client->ledger->ops->loan_settle(client, loan, OTTE_EVIDENCE_RETURNED);
-
-	/* Revoked meanwhile: it is settled. */
-	if (ret && ret != -ENOENT)
-		otte_log(OTTE_LOG_ERROR, "loan %lu cannot be given back: %s", (unsigned long)loan,
-			 otte_error_text());
-}
-
 /* The lender's pages, which stay as long as they are mapped, whatever becomes of it. */
 static int borrow_uses(const struct local_peer *peer, struct local_grant *grant, uint64_t loan)
 {
-	struct otte_ledger_client *client = peer->local->env.client;
 	struct otte_borrowed borrowed;
 	void *uses = NULL;
 	int ret;
 
 	ret = take_loan(peer, loan, sizeof(*grant->uses), OTTE_LOAN_WRITE, &borrowed);
+	if (!ret)
+		ret = map_loan(peer->local->env.client, loan, &borrowed, &uses);
 	if (ret)
 		return ret;
-	ret = client->ledger->ops->loan_map(client, loan, &uses);
-	if (ret) {
-		settle_loan(client, loan);
-		return ret;
-	}
 	grant->uses = uses;
 	grant->uses_length = borrowed.length;
 	grant->uses_loan = loan;
@@ -240,6 +252,23 @@ static int look(const struct local_grant *grant, const struct otte_work *work)
 	uint64_t none;
 
 	return grant->client->ledger->ops->loan_copy(grant->client, grant->loan, 0, work->local, 0, &none);
+}
+
+/*
+ * Like a mapped loan it can be taken away by an administrator alone, who releases what a dead owner has left behind.
+ * That is looked for once in each tick of the coarse clock, some milliseconds, for it costs a system call.
+ */
+int local_way_look_uses(struct local_grant *grant)
+{
+	uint64_t now_ns = otte_coarse_ns(), none;
+
+	if (atomic_load_explicit(&grant->looked_ns, memory_order_relaxed) == now_ns)
+		return 0;
+	if (grant->client->ledger->ops->loan_copy(grant->client, grant->uses_loan, 0, NULL, 0, &none))
+		return otte_fail(-EKEYREVOKED, "the table of uses of region %lu was taken away",
+				 (unsigned long)grant->key.region);
+	atomic_store_explicit(&grant->looked_ns, now_ns, memory_order_relaxed);
+	return 0;
 }
 
 static int move_by_module(const struct local_grant *grant, struct otte_work *work, uint64_t length)
@@ -317,9 +346,15 @@ static int move_mapped(const struct local_grant *grant, struct otte_work *work, 
 	return ret;
 }
 
+/* A mapping that leaves is of a peer that may be gone, and then an administrator's to take away: it is left alone. */
+static bool maps(const struct local_grant *grant)
+{
+	return grant->bytes && !atomic_load_explicit(&grant->leaving, memory_order_relaxed);
+}
+
 int local_way_move(const struct local_grant *grant, struct otte_work *work, uint64_t length)
 {
-	if (grant->client && (!grant->bytes || !work->firm))
+	if (grant->client && (!work->firm || !maps(grant)))
 		return move_by_module(grant, work, length);
 	if (grant->client)
 		return move_mapped(grant, work, length);

@@ -7,7 +7,7 @@
  *   tcp_lane      one payload connection that we opened; a queue of slices, answered in order
  *   tcp_plan      a work cut into slices; lives until the last slice has left its lane
  *   tcp_slice     one request on the wire
- *   source_lane   one payload connection that a peer opened (source.c)
+ *   source_lane   one payload connection that a peer opened (source.h)
  *   zerocopy      what the kernel still refers to of one connection (zerocopy.h)
  *
  * Lock order: tcp_peer.lock > tcp_lane.rx_lock > tcp_lane.lock. No callback is called under any.
@@ -53,7 +53,7 @@ struct tcp {
 	struct otte_transport_env env;
 	struct otte_transport_counters counters;
 	pthread_mutex_t lock;            /* source lanes: the list and the life of their descriptors */
-	/* Of each thread that serves: odd while it sends an answer and ends its use (source.c). */
+	/* Of each thread that serves: odd while it sends an answer and ends its use (source_step.c). */
 	_Atomic uint32_t sending[OTTE_WORKERS_MAX + 1];
 	struct source_lane *lanes;
 	struct source_sent *unproven;    /* answers that are sent, their use waits for the kernel */

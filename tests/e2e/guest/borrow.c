@@ -3,6 +3,7 @@
  * Transport local through the module, between processes: what is lent is copied and mapped, comes back, is taken back,
  * and outlives who lent it. In a guest with the module loaded.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <setjmp.h>
@@ -15,9 +16,13 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "engine/engine.h"
+#include "forged.h"
+#include "ledger/module.h"
 #include "../side.h"
 
 #define BYTES (4u << 20)
+#define LONG (64u << 20)
 #define KILLS 16u
 /* Each grant is two loans: the region, and the table of its uses, of so many bytes. */
 #define GRANT 2u
@@ -27,6 +32,38 @@
 #define MAPS "deaf ledger=kernel local.map_repeats=1"
 
 static const char *const ways[] = { COPIES, MAPS };
+
+/* A lender that keeps the right to take away what it lends to be mapped; the last such loan of it. */
+static bool keeps_rights;
+static int lender_fd = -1;
+static uint64_t revocable;
+
+/* >= 0: who it is takes what is lent to be copied before its lender has told it anything. */
+static int thief = -1;
+static uint64_t stolen;
+
+int __real_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan);
+int __wrap_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan);
+
+/* The thief's turn is as if it had guessed the id, which is the last one's and one more. */
+int __wrap_otte_module_loan_offer(int fd, const struct otte_module_terms *terms, uint64_t *loan)
+{
+	bool mappable = terms->flags & OTTE_MODULE_MAPPABLE;
+	struct otte_module_terms own = *terms;
+	struct otte_module_accepted accepted;
+	int ret;
+
+	if (keeps_rights && mappable)
+		own.flags |= OTTE_MODULE_REVOCABLE;
+	ret = __real_otte_module_loan_offer(fd, &own, loan);
+	if (!ret && keeps_rights && mappable) {
+		lender_fd = fd;
+		revocable = *loan;
+	}
+	if (!ret && thief >= 0 && !mappable && !otte_module_loan_accept(thief, *loan, &accepted))
+		stolen = *loan;
+	return ret;
+}
 
 static uint64_t usage(const char *resource)
 {
@@ -269,6 +306,102 @@ static void a_requester_that_is_stopped_is_revoked(void **state)
 	assert_true(EVENTUALLY(nothing_left()));
 }
 
+/* What is mapped and revoked is the end of who touches it next: so it is not mapped, and all goes over TCP. */
+static void a_lender_cannot_kill_its_borrower(void **state)
+{
+	struct remote requester;
+	struct side source;
+	bool draining;
+	unsigned i;
+
+	(void)state;
+	for (i = 0; i < 2; i++) {
+		keeps_rights = true;
+		revocable = 0;
+		OK(side_open(&source, LENDS, -1, BYTES));
+		remote_start(&requester, ways[i], -1, BYTES);
+		child_ask(&requester.child, "open %s %lu", source.address,
+			  (unsigned long)otte_region_id(source.region));
+		assert_string_equal(requester.child.line, "code 0");
+		child_ask(&requester.child, "run %d 0 0 4096 1", OTTE_READ);
+		assert_int_not_equal(revocable, 0);
+		otte_module_loan_revoke(lender_fd, revocable, &draining);
+		keeps_rights = false;
+		child_ask(&requester.child, "run %d 0 0 4096 1", OTTE_READ);
+		assert_int_equal(child_number(&requester.child, "prefix"), 1);
+		child_end(&requester.child);
+		OK(side_close(&source));
+		assert_true(EVENTUALLY(nothing_left()));
+	}
+}
+
+static bool read_number(const char *path, unsigned long long *number)
+{
+	FILE *file = fopen(path, "r");
+	bool read = file && fscanf(file, "%llu", number) == 1;
+
+	if (file)
+		fclose(file);
+	return read;
+}
+
+/* As an administrator does, of what dead owners left behind; how many there were. */
+static unsigned release_tables(void)
+{
+	DIR *dir = opendir("/sys/class/misc/otte/retained");
+	const struct dirent *entry;
+	unsigned long long bytes;
+	unsigned count = 0;
+	char path[512];
+	FILE *file;
+
+	assert_non_null(dir);
+	while ((entry = readdir(dir))) {
+		snprintf(path, sizeof(path), "/sys/class/misc/otte/retained/%s/bytes", entry->d_name);
+		if (entry->d_name[0] == '.' || !read_number(path, &bytes) || bytes != TABLE)
+			continue;
+		snprintf(path, sizeof(path), "/sys/class/misc/otte/retained/%s/release", entry->d_name);
+		file = fopen(path, "w");
+		assert_non_null(file);
+		fputs("1", file);
+		assert_int_equal(fclose(file), 0);
+		count++;
+	}
+	closedir(dir);
+	return count;
+}
+
+static bool have_released(unsigned *count)
+{
+	*count += release_tables();
+	return *count > 0;
+}
+
+/* A READ outlives its source, and the table that it stands in. */
+static void releasing_a_table_ends_nobody_who_copies(void **state)
+{
+	struct remote source, requester;
+	unsigned released = 0;
+
+	(void)state;
+	remote_start(&source, LENDS, -1, LONG);
+	remote_start(&requester, COPIES, -1, LONG);
+	child_ask(&requester.child, "open %s %lu", source.address, (unsigned long)source.region);
+	assert_string_equal(requester.child.line, "code 0");
+	child_ask(&requester.child, "run %d 0 0 4096 1", OTTE_READ);
+	child_tell(&requester.child, "run %d 0 0 %u 1", OTTE_READ, LONG);
+	usleep(8000);
+	child_signal(&requester.child, SIGSTOP);
+	child_kill(&source.child);
+	assert_true(EVENTUALLY(have_released(&released)));
+	child_signal(&requester.child, SIGCONT);
+	/* Done, or not even begun. */
+	assert_non_null(child_hear(&requester.child));
+	assert_int_equal(child_number(&requester.child, "drained"), child_number(&requester.child, "failed"));
+	child_end(&requester.child);
+	assert_true(EVENTUALLY(nothing_left()));
+}
+
 struct adopted {
 	struct otte_engine *engine;
 	struct otte_mem *mem;
@@ -411,6 +544,118 @@ static void mappings_are_bounded_and_closed_by_receipts(void **state)
 	assert_true(EVENTUALLY(nothing_left()));
 }
 
+/* ---- Borrowers that do not mean well ---- */
+
+/* More than a source lets a borrower keep. */
+#define TABLES 264
+
+/* Accepts and maps what is offered of tables until nothing more is lent; how many it has. */
+static unsigned keep_tables(int fd, int module, uint64_t region, void **maps)
+{
+	struct otte_module_accepted accepted;
+	struct otte_lend lend;
+	unsigned count;
+
+	for (count = 0; count < TABLES; count++) {
+		lend = forged_ask(fd, region, OTTE_WRITE);
+		if (lend.status)
+			break;
+		assert_int_equal(otte_module_loan_accept(module, lend.uses, &accepted), 0);
+		assert_int_equal(otte_module_loan_map(module, &accepted, &maps[count]), 0);
+		forged_return(fd, lend.id);
+	}
+	assert_int_equal(lend.status, -EDQUOT);
+	return count;
+}
+
+static void unmap_tables(void **maps, unsigned count)
+{
+	while (count)
+		munmap(maps[--count], TABLE);
+}
+
+static void cannot_write(const struct side *source, int module, uint64_t loan)
+{
+	uint8_t byte = 0x66;
+	uint64_t done = 0;
+
+	source->bytes[0] = 0;
+	assert_int_not_equal(otte_module_loan_copy(module, loan, 0, &byte, 1, &done), 0);
+	assert_int_equal(source->bytes[0], 0);
+}
+
+/* Whether it was granted, or not since its table could not be lent. */
+static void what_is_unregistered_is_reached_by_nobody(void **state)
+{
+	struct side source, side;
+	void *maps[TABLES];
+	unsigned granted, count;
+	struct otte_lend lend;
+	int fd, module;
+
+	(void)state;
+	for (granted = 0; granted < 2; granted++) {
+		OK(side_open(&source, LENDS, -1, BYTES));
+		OK(side_open(&side, COPIES, -1, BYTES));
+		OK(side_connect(&side, source.address, OTTE_EPOCH_ANY, otte_region_id(source.region)));
+		fd = forged_lane(&side, &module);
+		count = granted ? 0 : keep_tables(fd, module, otte_region_id(source.region), maps);
+		stolen = 0;
+		thief = module;
+		lend = forged_ask(fd, otte_region_id(source.region), OTTE_WRITE);
+		thief = -1;
+		assert_int_equal(lend.status, granted ? 0 : -EDQUOT);
+		assert_int_equal(otte_region_unregister(&source.region, 1, 20 * SECOND, NULL), 0);
+		cannot_write(&source, module, stolen);
+		assert_int_equal(stolen, granted ? lend.loan : 0);
+		close(fd);
+		unmap_tables(maps, count);
+		OK(side_close(&side));
+		OK(otte_batch_destroy(source.batch));
+		OK(otte_mem_release(source.mem));
+		OK(otte_engine_destroy(source.engine));
+		assert_true(EVENTUALLY(nothing_left()));
+	}
+}
+
+/*
+ * It says that it gave a mapping back, and keeps it; its lender dies, and what is in its reach is retained, once; and
+ * no longer than that is so.
+ */
+static void what_the_module_has_settled_is_retained_no_longer(void **state)
+{
+	struct otte_module_accepted region, table;
+	void *map, *map_table;
+	struct remote source;
+	struct otte_lend lend;
+	struct side side;
+	int fd, module;
+
+	(void)state;
+	remote_start(&source, LENDS, -1, BYTES);
+	OK(side_open(&side, COPIES, -1, BYTES));
+	OK(side_connect(&side, source.address, OTTE_EPOCH_ANY, source.region));
+	fd = forged_lane(&side, &module);
+	lend = forged_ask(fd, source.region, OTTE_READ | OTTE_LEND_MAPPED);
+	assert_int_equal(lend.status, 0);
+	assert_int_equal(otte_module_loan_accept(module, lend.uses, &table), 0);
+	assert_int_equal(otte_module_loan_map(module, &table, &map_table), 0);
+	assert_int_equal(otte_module_loan_accept(module, lend.loan, &region), 0);
+	assert_int_equal(otte_module_loan_map(module, &region, &map), 0);
+	forged_return(fd, lend.id);
+	/* Its owner says so, and the module has no record of that beside the loan. */
+	assert_true(EVENTUALLY((child_ask(&source.child, "stats"), child_number(&source.child, "retained") == 1)));
+	assert_int_equal(usage("holds"), 0);
+	child_kill(&source.child);
+	assert_true(EVENTUALLY(usage("retained_bytes") == BYTES + TABLE));
+	munmap(map, BYTES);
+	munmap(map_table, TABLE);
+	close(fd);
+	OK(side_close(&side));
+	assert_true(EVENTUALLY(nothing_left()));
+	assert_int_equal(usage("holds"), 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -420,13 +665,18 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_source_that_is_killed_is_not_the_requesters_end),
 		cmocka_unit_test(a_requester_that_is_killed_leaves_nothing_behind),
 		cmocka_unit_test(a_requester_that_is_stopped_is_revoked),
+		cmocka_unit_test(a_lender_cannot_kill_its_borrower),
+		cmocka_unit_test(releasing_a_table_ends_nobody_who_copies),
 		cmocka_unit_test(what_the_source_unmapped_is_stale_at_once),
 		cmocka_unit_test(without_quota_for_loans_it_is_told_or_goes_over_tcp),
 		cmocka_unit_test(mappings_are_bounded_and_closed_by_receipts),
+		cmocka_unit_test(what_is_unregistered_is_reached_by_nobody),
+		cmocka_unit_test(what_the_module_has_settled_is_retained_no_longer),
 	};
 	int status;
 
 	if (side_role(argc, argv, &status))
 		return status;
+	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
 	return cmocka_run_group_tests_name("borrow", tests, NULL, NULL);
 }

@@ -957,6 +957,7 @@ static void be_refused(struct pair *pair)
 static void after_many_lone_reads_payloads_come_alone(void **state)
 {
 	static const uint64_t lengths[] = { HEADER + 1, 2 * HEADER, BLOCK, SIZE - 1, SIZE };
+	uint64_t begun_ns;
 	struct pair pair;
 	unsigned i;
 
@@ -969,8 +970,12 @@ static void after_many_lone_reads_payloads_come_alone(void **state)
 	read_and_compare(&pair, 5, HEADER); /* no longer than a refusal: it has a header */
 	read_and_compare(&pair, 5, 1);
 	assert_int_equal(atomic_load(&bare), 0);
-	read_and_compare(&pair, 5, HEADER + 1);
-	assert_int_not_equal(atomic_load(&bare), 0);
+	/* One byte longer. Where somebody else has the lane just then, it has a header, too. */
+	begun_ns = otte_now_ns();
+	do {
+		assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
+		read_and_compare(&pair, 5, HEADER + 1);
+	} while (!atomic_load(&bare));
 	pair_close(&pair);
 }
 
@@ -1296,6 +1301,7 @@ static void a_source_may_lose_memory_inside_a_bare_answer(void **state)
 	atomic_store(&hole_in, pair.remote_bytes);
 	for (i = 0; i < ARRAY_SIZE(holes); i++) {
 		do {
+			atomic_store(&hole, -1); /* an answer with a header went past it */
 			read_until_bare(&pair);
 			pair_fill(pair.local_bytes, BLOCK, 77);
 			atomic_store(&bare, 0);

@@ -112,6 +112,44 @@ static void expect_text(const char *part)
 		fail_msg("\"%s\" is not in \"%s\"", part, otte_error_text());
 }
 
+/* The last line in which a source says whom it cut off. Written by its thread before the peer hears of it. */
+static char cut_off[OTTE_TEXT_MAX];
+
+static void note_cut_off(void *arg, enum otte_log_level level, const char *line)
+{
+	(void)arg;
+	(void)level;
+	if (strstr(line, "cut off"))
+		snprintf(cut_off, sizeof(cut_off), "%s", line);
+}
+
+/* In the words of both sides: what the source says of who connects is true where it connected from, too. */
+static void expect_source_refused(uint64_t claimed, const char *why)
+{
+	char said[OTTE_TEXT_MAX], text[2 * OTTE_TEXT_MAX];
+
+	snprintf(said, sizeof(said), "who connects claims to be client %lu of this host's module, which %s",
+		 (unsigned long)claimed, why);
+	snprintf(text, sizeof(text), "the peer refuses: %s", said);
+	expect_text(text);
+	snprintf(text, sizeof(text), "a peer is cut off: %s", said);
+	if (!strstr(cut_off, text))
+		fail_msg("\"%s\" is not in \"%s\"", text, cut_off);
+	cut_off[0] = '\0';
+}
+
+/* And what who connects says of the source stays with it. */
+static void expect_requester_refused(uint64_t claimed, const char *why)
+{
+	char text[OTTE_TEXT_MAX];
+
+	snprintf(text, sizeof(text), "the peer claims to be client %lu of this host's module, which %s",
+		 (unsigned long)claimed, why);
+	expect_text(text);
+	assert_null(strstr(otte_error_text(), "refuses"));
+	assert_string_equal(cut_off, "");
+}
+
 /* ---- Engines ---- */
 
 static void each_side_learns_which_client_the_other_one_is(void **state)
@@ -172,6 +210,7 @@ static void a_requester_that_claims_anothers_id_is_refused(void **state)
 	char text[64];
 
 	(void)state;
+	otte_log_set(note_cut_off, NULL, OTTE_LOG_WARNING);
 	source = make();
 	other = make();
 	other_id = module_last_client();
@@ -179,21 +218,20 @@ static void a_requester_that_claims_anothers_id_is_refused(void **state)
 	user = make();
 	user_id = module_last_client();
 	assert_int_equal(opens(user, source, &client), -EKEYREJECTED);
-	snprintf(text, sizeof(text), "claims to be client %lu of", (unsigned long)other_id);
-	expect_text(text);
 	snprintf(text, sizeof(text), "says that it is %lu", (unsigned long)user_id);
-	expect_text(text);
+	expect_source_refused(other_id, text);
 	assert_int_equal(atomic_load(&let_in), UINT64_MAX);
 	destroy(user);
 	/* One whose proof never came. */
 	twist.mute = true;
 	user = make();
 	assert_int_equal(opens(user, source, &client), -EKEYREJECTED);
-	expect_text("which did not attest that");
+	expect_source_refused(module_last_client(), "did not attest that");
 	assert_int_equal(atomic_load(&let_in), UINT64_MAX);
 	destroy(user);
 	destroy(other);
 	destroy(source);
+	otte_log_set(NULL, NULL, OTTE_LOG_WARNING);
 }
 
 static void a_source_that_claims_anothers_id_is_refused(void **state)
@@ -203,45 +241,46 @@ static void a_source_that_claims_anothers_id_is_refused(void **state)
 	char text[64];
 
 	(void)state;
+	otte_log_set(note_cut_off, NULL, OTTE_LOG_WARNING);
 	user = make();
 	user_id = module_last_client();
 	other = make();
 	other_id = module_last_client();
-	snprintf(text, sizeof(text), "claims to be client %lu of", (unsigned long)other_id);
 	/* It gets no proof of ours: that goes to whom it claims to be. */
 	twist.claims = other_id;
 	source = make();
 	assert_int_equal(opens(user, source, &client), -EKEYREJECTED);
-	expect_text("the peer refuses: the peer claims");
+	expect_source_refused(user_id, "did not attest that");
 	destroy(source);
 	/* It does not look, and gives its own. */
 	twist.claims = other_id;
 	twist.hears = user_id;
 	source = make();
 	assert_int_equal(opens(user, source, &client), -EKEYREJECTED);
-	expect_text(text);
-	expect_text("says that it is");
+	snprintf(text, sizeof(text), "says that it is %lu", (unsigned long)module_last_client());
+	expect_requester_refused(other_id, text);
 	destroy(source);
 	twist.mute = true;
 	source = make();
 	assert_int_equal(opens(user, source, &client), -EKEYREJECTED);
-	expect_text("which did not attest that");
+	expect_requester_refused(module_last_client(), "did not attest that");
 	destroy(source);
 	/* It shows us our own proof. */
 	twist.claims = twist.hears = user_id;
 	twist.mute = true;
 	source = make();
 	assert_int_equal(opens(user, source, &client), -EKEYREJECTED);
-	expect_text("which did not attest that");
+	expect_requester_refused(user_id, "did not attest that");
 	destroy(source);
 	/* The id of nobody, or of one that has died meanwhile. */
 	twist.claims = UINT64_MAX;
 	source = make();
 	assert_int_equal(opens(user, source, &client), -ECONNRESET);
-	expect_text("which has left or never was");
+	expect_requester_refused(UINT64_MAX, "has left or never was");
 	destroy(source);
 	destroy(other);
 	destroy(user);
+	otte_log_set(NULL, NULL, OTTE_LOG_WARNING);
 }
 
 /* The module has no word on it: not known, and let in. */

@@ -214,7 +214,7 @@ static void each_refusal_names_its_key_and_changes_nothing(void **state)
 		{ "{\"lanes\":1}", "lanes: unknown key" },
 		{ "{\"tcp.lanes\":1}",
 		  "tcp.lanes: unknown key; a dot stands for an object in an object" },
-		{ "{\"a\\nb\":1}", "a?b: unknown key" },
+		{ "{\"a\\nb\":1}", "a\\x0ab: unknown key" },
 		{ "{\"\":1}", ": unknown key" },
 		{ "{\"tcp\":1}", "tcp: an object is wanted, not an integer" },
 		{ "{\"tcp\":{\"lanes\":\"2\"}}",
@@ -429,7 +429,7 @@ static void a_bad_variable_is_named_with_its_key_and_changes_nothing(void **stat
 		  "OTTE_TCP_LANES: tcp.lanes: 99999999999999999999 is out of range, allowed are 1 "
 		  "to 16" },
 		{ "OTTE_LEDGER", "k\n",
-		  "OTTE_LEDGER: ledger: 'k?' is none of auto, kernel, process" },
+		  "OTTE_LEDGER: ledger: 'k\\x0a' is none of auto, kernel, process" },
 		{ "OTTE_STATS_SOCKET", "yes",
 		  "OTTE_STATS_SOCKET: stats.socket: 'yes' is none of true, false, 1, 0" },
 		{ "OTTE_TCP_CONGESTION", "0123456789abcdef",

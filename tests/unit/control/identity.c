@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -102,6 +103,11 @@ static void without_a_name_it_is_the_process_name(void **state)
 	comm[strcspn(comm, "\n")] = '\0';
 	assert_int_equal(otte_identity_init(&identity, ""), 0);
 	assert_string_equal(identity.name, comm);
+	/* Which is of any bytes. */
+	assert_int_equal(prctl(PR_SET_NAME, "a\xff\t\\x41"), 0);
+	assert_int_equal(otte_identity_init(&identity, ""), 0);
+	assert_string_equal(identity.name, "a\\xff\\x09\\x5cx41");
+	assert_int_equal(prctl(PR_SET_NAME, comm), 0);
 }
 
 static void a_name_fits_and_can_be_printed(void **state)

@@ -2,6 +2,7 @@
 /* Rules that tie fields together, the exact bytes of a header, and the texts of refusals. */
 #include "suites.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -244,7 +245,7 @@ static void an_encoder_makes_a_bad_string_fit(void **state)
 	(void)state;
 	otte_hello_encode(&hello, bytes, sizeof(bytes));
 	assert_int_equal(otte_hello_decode(bytes, sizeof(bytes), &hello), 0);
-	assert_string_equal(hello.identity.name, "a?[2J?\xc3\xa9");
+	assert_string_equal(hello.identity.name, "a\\x1b[2J\\xff\xc3\xa9");
 }
 
 static void a_text_is_cut_between_characters(void **state)
@@ -574,12 +575,14 @@ static void a_line_is_valid_utf8_without_control_characters(void **state)
 				 otte_line_fault(lines[i].text, strlen(lines[i].text)));
 }
 
-static void a_cleaned_line_fits_and_is_terminated_at_every_size(void **state)
+static void an_escaped_line_fits_and_is_terminated_at_every_size(void **state)
 {
 	static const char text[] = "x\xf0\x9f\x98\x80\ny\xc3\xa9";
 	static const char *const expected[] = {
-		"", "x", "x", "x", "x", "x\xf0\x9f\x98\x80", "x\xf0\x9f\x98\x80?",
-		"x\xf0\x9f\x98\x80?y", "x\xf0\x9f\x98\x80?y", "x\xf0\x9f\x98\x80?y\xc3\xa9",
+		"", "x", "x", "x", "x", "x\xf0\x9f\x98\x80", "x\xf0\x9f\x98\x80",
+		"x\xf0\x9f\x98\x80", "x\xf0\x9f\x98\x80", "x\xf0\x9f\x98\x80\\x0a",
+		"x\xf0\x9f\x98\x80\\x0ay", "x\xf0\x9f\x98\x80\\x0ay",
+		"x\xf0\x9f\x98\x80\\x0ay\xc3\xa9",
 	};
 	size_t i;
 
@@ -587,7 +590,7 @@ static void a_cleaned_line_fits_and_is_terminated_at_every_size(void **state)
 	for (i = 0; i < ARRAY_SIZE(expected); i++) {
 		char *out = malloc(i + 1);
 
-		assert_int_equal(otte_line_clean(out, i + 1, text), strlen(expected[i]));
+		assert_int_equal(otte_line_escape(out, i + 1, text), strlen(expected[i]));
 		assert_string_equal(out, expected[i]);
 		free(out);
 	}
@@ -620,6 +623,59 @@ static void an_escaped_line_shows_what_it_cannot_have(void **state)
 	assert_string_equal(out, "a\\x0a");
 }
 
+static int digit_of(char digit)
+{
+	return digit <= '9' ? digit - '0' : digit - 'a' + 10;
+}
+
+/* What the man page has a reader do. */
+static void read_back(char *name)
+{
+	char *to = name;
+	const char *from;
+
+	for (from = name; *from; to++)
+		if (from[0] == '\\' && from[1] == 'x' && isxdigit((unsigned char)from[2]) &&
+		    isxdigit((unsigned char)from[3])) {
+			*to = (char)(digit_of(from[2]) << 4 | digit_of(from[3]));
+			from += 4;
+		} else {
+			*to = *from++;
+		}
+	*to = '\0';
+}
+
+/* Each of up to six bytes of these. */
+static void an_escaped_name_is_a_line_and_can_be_had_back(void **state)
+{
+	static const char bytes[] = { '\\', 'x', '5', 'c', 'g', '\n', '\xc3', '\xa9' };
+	enum { BYTES = sizeof(bytes), LONGEST = 6 };
+	char name[LONGEST + 1], shown[4 * LONGEST + 1], again[sizeof(shown)];
+	size_t length, i, left, number, all = 1;
+
+	(void)state;
+	assert_int_equal(otte_name_escape(shown, sizeof(shown), "\\\\x4"), 4);
+	assert_string_equal(shown, "\\\\x4");
+	assert_int_equal(otte_name_escape(shown, sizeof(shown), "\\xAf\xff"), 11);
+	assert_string_equal(shown, "\\x5cxAf\\xff");
+	for (length = 1; length <= LONGEST; length++) {
+		all *= BYTES;
+		for (number = 0; number < all; number++) {
+			for (i = 0, left = number; i < length; i++, left /= BYTES)
+				name[i] = bytes[left % BYTES];
+			name[length] = '\0';
+			left = otte_name_escape(shown, sizeof(shown), name);
+			assert_int_equal(left, strlen(shown));
+			if (otte_line_fault(shown, strlen(shown)) >= 0)
+				fail_msg("\"%s\" is no line", shown);
+			otte_line_escape(again, sizeof(again), shown);
+			assert_string_equal(again, shown);
+			read_back(shown);
+			assert_string_equal(shown, name);
+		}
+	}
+}
+
 int run_wire_rule_tests(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -647,8 +703,9 @@ int run_wire_rule_tests(void)
 		cmocka_unit_test(only_a_read_longer_than_its_refusal_has_a_mark),
 		cmocka_unit_test(only_a_refused_read_has_a_mark),
 		cmocka_unit_test(a_line_is_valid_utf8_without_control_characters),
-		cmocka_unit_test(a_cleaned_line_fits_and_is_terminated_at_every_size),
+		cmocka_unit_test(an_escaped_line_fits_and_is_terminated_at_every_size),
 		cmocka_unit_test(an_escaped_line_shows_what_it_cannot_have),
+		cmocka_unit_test(an_escaped_name_is_a_line_and_can_be_had_back),
 	};
 
 	return cmocka_run_group_tests_name("wire rules", tests, NULL, NULL);

@@ -60,6 +60,17 @@ void pair_open(struct pair *pair, uint64_t size, void (*adjust)(struct otte_conf
 	open_requester(pair, &config);
 }
 
+void pair_join(struct pair *pair, const struct pair *first, void (*adjust)(struct otte_config *config))
+{
+	struct otte_config config;
+
+	*pair = *first;
+	OK(otte_config_init(&config, sizeof(config)));
+	if (adjust)
+		adjust(&config);
+	open_requester(pair, &config);
+}
+
 void pair_close_requester(struct pair *pair)
 {
 	OK(otte_batch_destroy(pair->batch));

@@ -21,6 +21,8 @@ struct pair {
 
 /* `adjust` (may be NULL) changes both configs. Fails the test on any error. */
 void pair_open(struct pair *pair, uint64_t size, void (*adjust)(struct otte_config *config));
+/* Another requester of the first one's source. */
+void pair_join(struct pair *pair, const struct pair *first, void (*adjust)(struct otte_config *config));
 void pair_close(struct pair *pair);
 /* Gives back what belongs to one side, so that a test can lose the other. */
 void pair_close_requester(struct pair *pair);

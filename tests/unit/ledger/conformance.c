@@ -5,6 +5,9 @@
  */
 #include "suite.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "ledger/module.h"
 
 static const struct backend backends[] = {
@@ -221,6 +224,18 @@ void expect_same(struct world *w, const struct picture *before)
 
 	take_picture(w, &now);
 	assert_memory_equal(&now, before, sizeof(now));
+}
+
+int in_a_child(int (*body)(void))
+{
+	pid_t child = fork();
+	int status;
+
+	assert_true(child >= 0);
+	if (!child)
+		_exit(body());
+	assert_int_equal(waitpid(child, &status, 0), child);
+	return status;
 }
 
 int is_small(void)

@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -161,6 +162,69 @@ static void who_is_at_its_limit_keeps_no_neighbour_from_anything(void **unused)
 	close_side(&other);
 }
 
+/* ---- Cgroups ---- */
+
+#define CGROUP_FULL "/sys/fs/cgroup/full"
+#define CGROUP_OTHER "/sys/fs/cgroup/other"
+
+static int enter_cgroup(const char *path)
+{
+	char procs[64];
+	int fd, rc;
+
+	snprintf(procs, sizeof(procs), "%s/cgroup.procs", path);
+	fd = open(procs, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	rc = write(fd, "0", 1) == 1 ? 0 : -errno;
+	close(fd);
+	return rc;
+}
+
+/* An engine of a cgroup that has room for one region, then one of another cgroup; 0: as it must. */
+static int fill_a_cgroup(void)
+{
+	struct otte_region *region;
+	struct side full, other;
+	struct stat cgroup;
+	char text[128];
+
+	if (enter_cgroup(CGROUP_FULL) || stat(CGROUP_FULL, &cgroup))
+		return 1;
+	open_side(&full);
+	if (add(&full, &full.region))
+		return 2;
+	snprintf(text, sizeof(text),
+		 "the module's limit_cgroup/regions (cgroup %llu): 1 of 1 charged, 1 more",
+		 (unsigned long long)cgroup.st_ino);
+	if (add(&full, &region) != -EDQUOT || !strstr(otte_error_text(), text))
+		return 3;
+	if (enter_cgroup(CGROUP_OTHER))
+		return 4;
+	open_side(&other);
+	if (add(&other, &other.region))
+		return 5;
+	close_side(&other);
+	close_side(&full);
+	return 0;
+}
+
+static void a_cgroup_at_its_limit_is_named_and_keeps_no_other_from_anything(void **unused)
+{
+	struct limit limit;
+	int status;
+
+	(void)unused;
+	assert_int_equal(mkdir(CGROUP_FULL, 0755), 0);
+	assert_int_equal(mkdir(CGROUP_OTHER, 0755), 0);
+	lower(&limit, "cgroup", "regions", "1");
+	status = in_a_child(fill_a_cgroup);
+	set(&limit, limit.before);
+	assert_int_equal(status, 0);
+	assert_int_equal(rmdir(CGROUP_FULL), 0);
+	assert_int_equal(rmdir(CGROUP_OTHER), 0);
+}
+
 static void an_engine_for_which_there_is_no_client_says_whose_limits_those_are(void **unused)
 {
 	struct otte_engine *engine;
@@ -282,6 +346,7 @@ const struct CMUnitTest engine_tests[] = {
 	cmocka_unit_test(an_engine_takes_no_offers),
 	cmocka_unit_test(a_region_over_a_limit_is_refused_by_level_and_resource),
 	cmocka_unit_test(who_is_at_its_limit_keeps_no_neighbour_from_anything),
+	cmocka_unit_test(a_cgroup_at_its_limit_is_named_and_keeps_no_other_from_anything),
 	cmocka_unit_test(an_engine_for_which_there_is_no_client_says_whose_limits_those_are),
 	cmocka_unit_test(adopted_memory_that_was_copied_on_write_is_read_by_a_new_peer),
 	cmocka_unit_test(a_source_at_its_limit_of_loans_refuses_its_peer_and_says_which_once_a_second),

@@ -18,6 +18,7 @@
 
 #include "base/log.h"
 #include "engine/fork.h"
+#include "ledger/kernel.h"
 #include "ledger/module.h"
 #include "ledger/open.h"
 
@@ -395,19 +396,6 @@ static pid_t fork_idler(const int *hold, int out)
 		_exit(1);
 	nodes = count_nodes();
 	_exit(read(hold[0], &byte, 1) < 0 || nodes);
-}
-
-/* The status that waitpid() tells of a child that does that, and exits with what it returns. */
-static int in_a_child(int (*body)(void))
-{
-	pid_t child = fork();
-	int status;
-
-	assert_true(child >= 0);
-	if (!child)
-		_exit(body());
-	assert_int_equal(waitpid(child, &status, 0), child);
-	return status;
 }
 
 /* In a child, since who has asked to be told of forks is told of all of them. */
@@ -884,6 +872,32 @@ static void a_revoked_loan_cannot_be_accepted_again(void **unused)
 	close_world(&w);
 }
 
+/* A lender cannot have its borrower keep what it does not let go of. */
+static void what_is_to_be_given_back_in_vain_is_not_kept(void **unused)
+{
+	const struct kernel_client *borrower;
+	struct otte_loan_terms terms;
+	struct world w;
+	uint64_t loan;
+
+	(void)unused;
+	open_world(&w, NULL);
+	borrower = (const struct kernel_client *)w.client[BORROWER];
+	terms = usual_terms(&w, local(&w, BORROWER));
+	terms.accepted = OTTE_EVIDENCE_BIT(OTTE_EVIDENCE_REVOKED);
+	loan = expose(&w, &terms);
+	assert_int_equal(HASH_COUNT(borrower->accepted), 1);
+	expect_refused(w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED), -EPERM,
+		       "do not accept RETURNED");
+	assert_null(borrower->accepted);
+	expect_refused(w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED), -EPERM,
+		       "do not accept RETURNED");
+	assert_int_equal(state_of(&w, loan), OTTE_LOAN_EXPOSED);
+	assert_int_equal(w.ops->loan_revoke(w.client[LENDER], loan), 0);
+	expect_event(&w, BORROWER, OTTE_EVENT_REVOKED, OTTE_EVIDENCE_REVOKED, loan);
+	close_world(&w);
+}
+
 /* ---- Standing ------------------------------------------------------------------------------- */
 
 /* The lender orders what it does as it orders a peer's requests. */
@@ -988,6 +1002,7 @@ static void only_the_lender_that_was_meant_is_borrowed_of(void **unused)
 	assert_int_equal(borrowed.length, LENT);
 	assert_int_equal(borrowed.right, OTTE_LOAN_READ);
 	assert_false(borrowed.mappable);
+	assert_false(borrowed.revocable);
 	assert_int_equal(w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED), 0);
 	/* One that was withdrawn is of nobody. */
 	loan = offer_pinned(&w, region, OTTE_LOAN_READ, 0);
@@ -1130,12 +1145,20 @@ static void what_is_mapped_is_settled_once_it_is_unmapped(void **unused)
 	loan = offer_pinned(&w, region, OTTE_LOAN_READ, OTTE_LOAN_STANDING | OTTE_LOAN_MAPPABLE);
 	assert_int_equal(w.ops->loan_borrow(w.client[BORROWER], loan, w.id[LENDER], &borrowed), 0);
 	assert_true(borrowed.mappable);
+	assert_false(borrowed.revocable);
 	assert_int_equal(w.ops->loan_map(w.client[BORROWER], loan, &address), 0);
 	assert_memory_equal(address, memory, LENT);
 	expect_refused(w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED), -EBUSY,
 		       "a mapping or a copy");
 	expect_refused(w.ops->loan_revoke(w.client[LENDER], loan), -EPERM, "not offered as revocable");
 	assert_int_equal(munmap(address, LENT), 0);
+	assert_int_equal(w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED), 0);
+	/* Whoever would map it is told that it may be taken away. */
+	loan = offer_pinned(&w, region, OTTE_LOAN_READ,
+			    OTTE_LOAN_STANDING | OTTE_LOAN_MAPPABLE | OTTE_LOAN_REVOCABLE);
+	assert_int_equal(w.ops->loan_borrow(w.client[BORROWER], loan, w.id[LENDER], &borrowed), 0);
+	assert_true(borrowed.mappable);
+	assert_true(borrowed.revocable);
 	assert_int_equal(w.ops->loan_settle(w.client[BORROWER], loan, OTTE_EVIDENCE_RETURNED), 0);
 	close_world(&w);
 	munmap(memory, LENT);
@@ -1380,6 +1403,7 @@ const struct CMUnitTest kernel_tests[] = {
 	cmocka_unit_test(an_end_that_the_module_refuses_can_be_asked_for_again),
 	cmocka_unit_test(a_client_that_the_module_refuses_leaves_nothing),
 	cmocka_unit_test(a_revoked_loan_cannot_be_accepted_again),
+	cmocka_unit_test(what_is_to_be_given_back_in_vain_is_not_kept),
 	cmocka_unit_test(a_standing_loan_of_a_local_borrower_stands_beside_a_peers),
 	cmocka_unit_test(a_module_without_standing_offers_has_nothing_to_borrow),
 	cmocka_unit_test(only_the_lender_that_was_meant_is_borrowed_of),

@@ -103,6 +103,9 @@ struct picture {
 void take_picture(struct world *w, struct picture *picture);
 void expect_same(struct world *w, const struct picture *before);
 
+/* The status that waitpid() tells of a child that does that, and exits with what it returns. */
+int in_a_child(int (*body)(void));
+
 /* OTTE_TEST_SMALL is set: tests that take long do a part of their work, for valgrind. */
 int is_small(void);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Transport local through the module, between two engines of one process, over a simulated one. */
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +16,9 @@
 
 #include "engine/engine.h"
 #include "engine/segment.h"
+#include "engine/source.h"
 #include "module.h"
+#include "transport/local/local.h"
 #include "transport/tcp/tcp.h"
 #include "unit/engine/pair.h"
 
@@ -70,6 +74,16 @@ static struct otte_task last_task(struct pair *pair)
 
 	assert_int_equal(otte_batch_task(pair->batch, 0, &task), 0);
 	return task;
+}
+
+static int run_local(struct pair *pair)
+{
+	struct otte_request request = pair_request(pair, OTTE_READ, 0, 0, 4096);
+
+	request.transport = OTTE_TRANSPORT_LOCAL;
+	assert_int_equal(otte_batch_reset(pair->batch), 0);
+	otte_batch_run(pair->batch, &request, 1, 10 * SECOND);
+	return last_task(pair).code;
 }
 
 static uint64_t loans(struct pair *pair)
@@ -392,6 +406,81 @@ static void a_read_that_has_begun_goes_on_without_its_peer(void **state)
 	}
 }
 
+/* Once a look, which is taken each time that the coarse clock ticks, can tell. */
+static void release_tables(struct pair *pair)
+{
+	(void)pair;
+	module_release_tables();
+	usleep(50000);
+}
+
+/* Nor does anything begin with it, and what has begun goes on by the memory's own loan. */
+static void a_table_that_was_released_is_touched_no_more(void **state)
+{
+	struct pair pair;
+	unsigned op, w;
+
+	(void)state;
+	for (w = 0; w < 2; w++) {
+		for (op = OTTE_READ; op <= OTTE_WRITE; op++) {
+			struct moment moment = { &pair, 1, release_tables, false };
+			struct otte_task task;
+
+			module_reset();
+			pair_open(&pair, BYTES, ways[w]);
+			assert_int_equal(pair_run(&pair, (uint8_t)op, 0, 0, 4096), 0);
+			while (w && script.mapped < 1)
+				assert_int_equal(pair_run(&pair, (uint8_t)op, 0, 0, 4096), 0);
+			release_tables(&pair);
+			assert_int_equal(pair_run(&pair, (uint8_t)op, 0, 0, 4096), 0);
+			assert_int_equal(route(&pair), module_framed ? OTTE_TRANSPORT_TCP : OTTE_TRANSPORT_LOCAL);
+			/* Each grant has a table of its own to lose. */
+			do {
+				assert_int_equal(pair_run(&pair, (uint8_t)op, 0, 0, BYTES), 0);
+			} while (route(&pair) != OTTE_TRANSPORT_LOCAL);
+			task = run_with(&pair, &moment, (uint8_t)op);
+			assert_true(moment.done);
+			assert_int_equal(task.code, 0);
+			assert_int_equal(task.transport, OTTE_TRANSPORT_LOCAL);
+			assert_memory_equal(pair.local_bytes, pair.remote_bytes, BYTES);
+			pair_close(&pair);
+		}
+	}
+}
+
+/* Until it is known. */
+static void lose_for_good(struct pair *pair)
+{
+	const struct otte_transport_peer *base = pair->segment->peer->transport;
+	const struct local_peer *peer = container_of(base, struct local_peer, base);
+
+	lose(pair);
+	while (peer->state != LOCAL_DOWN)
+		usleep(1000);
+}
+
+/* An administrator may take it away, and who touches it then ends. */
+static void a_mapping_is_not_touched_once_its_peer_is_lost(void **state)
+{
+	struct otte_task task;
+	struct moment moment;
+	struct pair pair;
+
+	(void)state;
+	moment = (struct moment){ &pair, 0, lose_for_good, false };
+	module_reset();
+	pair_open(&pair, BYTES, maps);
+	while (script.mapped < 1)
+		assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
+	task = run_with(&pair, &moment, OTTE_READ);
+	assert_int_equal(task.code, 0);
+	assert_int_equal(task.transport, OTTE_TRANSPORT_LOCAL);
+	assert_memory_equal(pair.local_bytes, pair.remote_bytes, BYTES);
+	/* All but the step within which it was lost. */
+	assert_int_equal(script.copied, (BYTES - MIB_) / PIECE);
+	pair_close(&pair);
+}
+
 static void a_write_that_has_begun_ends_with_its_peer(void **state)
 {
 	struct moment moment;
@@ -481,6 +570,7 @@ static void what_does_not_come_back_is_revoked_and_waited_for(void **state)
 static void what_cannot_be_had_back_is_retained(void **state)
 {
 	struct otte_close_report report = { .size = sizeof(report) };
+	struct otte_ledger_counters counters;
 	struct moment moment;
 	struct pair pair;
 
@@ -490,11 +580,41 @@ static void what_cannot_be_had_back_is_retained(void **state)
 	assert_int_equal(report.retained, 1);
 	assert_int_equal(report.retained_bytes, BYTES);
 	assert_int_equal(report.loans, 1 + module_tables());
+	assert_int_equal(pair_stats(pair.source).retained_bytes, BYTES);
+	/* The module has the loan in its books, and needs no record beside that. */
+	pair.source->ledger->ops->counters(pair.source->ledger, &counters);
+	assert_int_equal(counters.retained, 0);
 	script.drains = false;
 	assert_true(settles(&pair, 0));
 	assert_int_equal(otte_engine_close(pair.source, OTTE_CLOSE_SOURCE, 10 * SECOND, &report), 0);
 	assert_int_equal(report.retained, 0);
 	stand_no_longer(&pair);
+	pair_close_source(&pair);
+}
+
+static bool fail_mapped(const char *call)
+{
+	return !strcmp(call, "loan_settle, mapped");
+}
+
+/* Nobody but its borrower can end what is mapped: so it stays, and is told, until that has ended. */
+static void a_mapping_that_is_not_settled_is_retained_until_its_borrower_ends(void **state)
+{
+	struct otte_close_report report = { .size = sizeof(report) };
+	struct pair pair;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, maps);
+	while (script.mapped < 1)
+		assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
+	script.fails = fail_mapped;
+	assert_int_equal(otte_engine_close(pair.source, OTTE_CLOSE_SOURCE, 10 * SECOND, &report), -EUCLEAN);
+	assert_int_equal(report.retained, 1);
+	assert_int_equal(report.retained_bytes, BYTES);
+	assert_int_equal(loans(&pair), 1);
+	pair_close_requester(&pair);
+	assert_true(settles(&pair, 0));
 	pair_close_source(&pair);
 }
 
@@ -540,6 +660,78 @@ static void a_use_that_stands_still_is_freed_once_its_loan_is_revoked(void **sta
 	pair_close(&pair);
 }
 
+static bool is_refused(struct pair *pair, uint8_t op)
+{
+	int use = otte_uses_begin(pair->remote_mem->uses, 99, 0, 4096, op == OTTE_WRITE);
+
+	if (use >= 0)
+		otte_uses_end(pair->remote_mem->uses, use);
+	return use == OTTE_USES_CONFLICT;
+}
+
+/* What a borrower wrote into the table as if it were the lender's. What is the lender's stays as long as that takes. */
+static void forged_uses_of_the_lender_end(void **state)
+{
+	struct otte_access access;
+	struct otte_uses_own forged = { 0 };
+	struct otte_uses *uses;
+	struct pair pair;
+	int i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
+	uses = pair.remote_mem->uses;
+	assert_int_equal(otte_access_begin(&pair.remote_mem->access, &access, 0, 4096, false), 0);
+	assert_true(otte_uses_lend(uses, &forged, 0, UINT64_MAX, true, false) >= 0);
+	atomic_fetch_add(&uses->coarse_writers, 1);
+	assert_true(is_refused(&pair, OTTE_READ));
+	for (i = 0; i < 10000 && is_refused(&pair, OTTE_READ); i++)
+		usleep(1000);
+	assert_int_equal(run_local(&pair), 0);
+	for (i = 0; i < 30; i++) {
+		assert_true(is_refused(&pair, OTTE_WRITE));
+		usleep(100000);
+	}
+	otte_access_end(&pair.remote_mem->access, &access);
+	assert_false(is_refused(&pair, OTTE_WRITE));
+	pair_close(&pair);
+}
+
+/* Where no slot is left the lender's uses are counted; a borrower that changes the count does so for a while only. */
+static void uses_without_a_slot_are_counted_by_the_lender(void **state)
+{
+	struct otte_access access;
+	struct otte_uses *uses;
+	struct pair pair;
+	unsigned n;
+	int i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	uses = pair.remote_mem->uses;
+	for (n = 0; otte_uses_begin(uses, 98, BYTES + n, BYTES + n + 1, false) >= 0; n++)
+		;
+	assert_int_equal(n, OTTE_USES_SLOTS);
+	assert_false(otte_access_begin_alone(&pair.remote_mem->access, &access, 0, 4096, true));
+	assert_int_equal(otte_access_begin(&pair.remote_mem->access, &access, 0, 4096, true), 0);
+	assert_int_equal(access.slot, OTTE_USES_COARSE);
+	assert_int_equal(atomic_load(&uses->coarse_writers), 1);
+	atomic_store(&uses->coarse_writers, 0);
+	for (i = 0; i < 10000 && !atomic_load(&uses->coarse_writers); i++)
+		usleep(1000);
+	assert_int_equal(atomic_load(&uses->coarse_writers), 1);
+	otte_access_end(&pair.remote_mem->access, &access);
+	assert_int_equal(atomic_load(&uses->coarse_writers), 0);
+	otte_uses_clear(uses, 98);
+	assert_false(is_refused(&pair, OTTE_WRITE));
+	pair_close(&pair);
+}
+
 static void dawdle(void *arg)
 {
 	(void)arg;
@@ -559,6 +751,30 @@ static void a_use_that_is_slow_is_left_alone(void **state)
 	assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
 	script.before = NULL;
 	pair_close(&pair);
+}
+
+/* Of a lender that can take away what it lends to be mapped: it is copied, or takes TCP where the table is lent so. */
+static void what_can_be_taken_away_is_never_mapped(void **state)
+{
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, maps);
+	script.keeps_rights = true;
+	for (i = 0; i < 20; i++) {
+		assert_int_equal(pair_run(&pair, (uint8_t)(i % 2), 0, 0, BYTES), 0);
+		assert_int_equal(route(&pair), module_framed ? OTTE_TRANSPORT_TCP : OTTE_TRANSPORT_LOCAL);
+		usleep(1000);
+	}
+	assert_int_equal(run_local(&pair), module_framed ? -EPROTO : 0);
+	assert_int_equal(script.mapped, 0);
+	assert_int_equal(script.mapped_tables, 0);
+	pair_close_requester(&pair);
+	assert_true(settles(&pair, 0));
+	assert_int_equal(module_tables(), 0);
+	pair_close_source(&pair);
 }
 
 static void what_is_mapped_is_bounded(void **state)
@@ -592,6 +808,82 @@ static void what_is_mapped_is_bounded(void **state)
 	pair_close_requester(&pair);
 	assert_int_equal(otte_region_unregister(views, 8, 10 * SECOND, NULL), 0);
 	pair_close_source(&pair);
+}
+
+/* ---- Who may lend ---- */
+
+static uint64_t lender_of(struct local_peer *peer)
+{
+	uint64_t lender;
+
+	pthread_mutex_lock(&peer->lock);
+	lender = peer->lender;
+	pthread_mutex_unlock(&peer->lock);
+	return lender;
+}
+
+static bool goes_locally(struct pair *pair)
+{
+	return pair_run(pair, OTTE_READ, 0, 0, 4096) == 0 && route(pair) == OTTE_TRANSPORT_LOCAL;
+}
+
+/* A source that was started anew is another client; the module keeps a place for each that is welcome. */
+static void who_was_a_peer_is_not_welcome_for_ever(void **state)
+{
+	struct local_peer *peer;
+	struct pair pair;
+	uint64_t lender;
+	int i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	peer = (struct local_peer *)pair.segment->peer->transport;
+	lender = lender_of(peer);
+	assert_int_not_equal(lender, 0);
+	pthread_mutex_lock(&peer->lock);
+	peer->lender = 4711; /* in its former life */
+	pthread_mutex_unlock(&peer->lock);
+	lose(&pair);
+	for (i = 0; i < 10000 && lender_of(peer) == 4711; i++)
+		usleep(1000);
+	assert_int_equal(lender_of(peer), lender);
+	assert_int_equal(script.unwelcome, 4711);
+	for (i = 0; i < 10000 && !goes_locally(&pair); i++)
+		usleep(1000);
+	assert_true(goes_locally(&pair));
+	assert_int_equal(script.unwelcome, 4711);
+	pair_close_requester(&pair);
+	assert_int_equal(script.unwelcome, lender);
+	pair_close_source(&pair);
+}
+
+static _Atomic unsigned unwelcome_said;
+
+static void note_unwelcome(void *arg, enum otte_log_level level, const char *line)
+{
+	(void)arg;
+	if (level == OTTE_LOG_WARNING && strstr(line, "cannot lend to us: no more lenders"))
+		unwelcome_said++;
+}
+
+static void who_cannot_be_made_welcome_is_logged_once(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	module_reset();
+	script.refuses_lenders = true;
+	unwelcome_said = 0;
+	otte_log_set(note_unwelcome, NULL, OTTE_LOG_WARNING);
+	pair_open(&pair, BYTES, copies);
+	/* One grant is asked for each. */
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(pair_run(&pair, OTTE_WRITE, 0, 0, 4096), 0);
+	otte_log_set(NULL, NULL, OTTE_LOG_ERROR);
+	assert_int_equal(unwelcome_said, 1);
+	pair_close(&pair);
 }
 
 /* ---- All at once ---- */
@@ -726,7 +1018,7 @@ static void a_mark_of_another_user_ends_with_its_loan(void **state)
 	module_reset();
 	script.user = getuid() + 1;
 	pair_open(&pair, BYTES, copies);
-	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
+	assert_int_equal(pair_run(&pair, OTTE_WRITE, 0, 0, BYTES), 0);
 	assert_true(otte_uses_begin(pair.remote_mem->guests[0].uses, 77, 0, BYTES, true) >= 0);
 	request = pair_request(&pair, OTTE_READ, 0, 0, 4096);
 	request.transport = OTTE_TRANSPORT_TCP;
@@ -787,6 +1079,54 @@ static void users_are_lent_nothing_that_conflicts(void **state)
 	pair_close(&pair);
 }
 
+static int begin_access(const struct pair *pair, uint64_t offset, uint64_t length, bool write)
+{
+	struct otte_access access;
+	int ret = otte_access_begin(&pair->remote_mem->access, &access, offset, length, write);
+
+	if (!ret)
+		otte_access_end(&pair->remote_mem->access, &access);
+	return ret;
+}
+
+/* Of what a peer of another user says in its table: where it is lent something, and what it may do there. */
+static void a_mark_matters_only_within_what_is_lent(void **state)
+{
+	struct otte_mem_lent reader = { .client = 5, .start = 4096, .end = 8192 };
+	struct otte_mem_lent writer = { .client = 5, .start = 16384, .end = 20480, .write = true };
+	struct otte_request request;
+	struct pair pair;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(otte_mem_lend(pair.remote_mem, &reader, true), 0);
+	assert_true(otte_uses_begin(reader.guest->uses, 9, 0, UINT64_MAX, true) >= 0);
+	assert_int_equal(begin_access(&pair, 0, 4096, true), 0);
+	assert_int_equal(begin_access(&pair, 8192, BYTES - 8192, true), 0);
+	assert_int_equal(begin_access(&pair, 4096, 4096, false), 0);
+	assert_int_equal(begin_access(&pair, 8191, 1, true), -EBUSY);
+	assert_int_equal(begin_access(&pair, 0, 4097, true), -EBUSY);
+	/* Nor does it keep other peers from it, by either way. */
+	request = pair_request(&pair, OTTE_READ, 0, 0, 65536);
+	request.transport = OTTE_TRANSPORT_TCP;
+	assert_int_equal(otte_batch_reset(pair.batch), 0);
+	assert_int_equal(otte_batch_run(pair.batch, &request, 1, 10 * SECOND), 0);
+	assert_int_equal(run_local(&pair), 0);
+	/* Where it may write its word keeps readers out, too. */
+	assert_int_equal(otte_mem_lend(pair.remote_mem, &writer, true), -EBUSY);
+	pair_close_requester(&pair);
+	assert_true(settles(&pair, 0));
+	assert_int_equal(otte_mem_lend(pair.remote_mem, &writer, true), 0);
+	assert_int_equal(begin_access(&pair, 20479, 1, false), -EBUSY);
+	assert_int_equal(begin_access(&pair, 4096, 4096, false), 0);
+	otte_mem_unlend(pair.remote_mem, &writer);
+	assert_int_equal(begin_access(&pair, 16384, 4096, true), 0);
+	otte_mem_unlend(pair.remote_mem, &reader);
+	assert_int_equal(begin_access(&pair, 0, BYTES, true), 0);
+	pair_close_source(&pair);
+}
+
 /* A connection that says it is a lane for loans of the pair's session; *answer is what it is told. */
 static int forge_lane(struct pair *pair, struct otte_frame *answer)
 {
@@ -795,17 +1135,119 @@ static int forge_lane(struct pair *pair, struct otte_frame *answer)
 	uint8_t bytes[OTTE_FRAME_HEADER + OTTE_LANE_HELLO_BYTES];
 	struct otte_client_address to;
 	struct otte_lane_hello hello;
-	int fd;
+	int fd, one = 1;
 
 	assert_int_equal(otte_control_client_lane(control, true, &hello, &to), 0);
 	otte_frame_encode(&frame, bytes);
 	otte_lane_hello_encode(&hello, bytes + OTTE_FRAME_HEADER, OTTE_LANE_HELLO_BYTES);
 	fd = socket(to.address.ss_family, SOCK_STREAM, 0);
 	assert_int_equal(connect(fd, (struct sockaddr *)&to.address, to.length), 0);
+	/* What it says is small, and no answer is waited for now and then. */
+	assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)), 0);
 	assert_int_equal(send(fd, bytes, sizeof(bytes), 0), sizeof(bytes));
 	assert_int_equal(recv(fd, bytes, OTTE_FRAME_HEADER, MSG_WAITALL), OTTE_FRAME_HEADER);
 	assert_int_equal(otte_frame_decode(bytes, 4096, answer), 0);
 	return fd;
+}
+
+#define SAID (OTTE_FRAME_HEADER + OTTE_LEND_BYTES)
+
+static uint8_t *encode_lend(uint8_t *at, const struct otte_lend *lend)
+{
+	const struct otte_frame header = { .type = OTTE_FRAME_LEND, .length = OTTE_LEND_BYTES };
+
+	otte_frame_encode(&header, at);
+	otte_lend_encode(lend, at + OTTE_FRAME_HEADER, OTTE_LEND_BYTES);
+	return at + SAID;
+}
+
+/*
+ * Asks for the pair's region over a forged lane, where all was given back before that in the same breath; the status of
+ * the answer.
+ */
+static int ask_after(const struct pair *pair, int fd, bool returned)
+{
+	const struct otte_lend give_back = { .type = OTTE_LEND_RETURN };
+	struct otte_lend lend = { .type = OTTE_LEND_ASK, .region = otte_region_id(pair->remote) };
+	uint8_t bytes[2 * SAID], *end = bytes;
+
+	if (returned)
+		end = encode_lend(end, &give_back);
+	end = encode_lend(end, &lend);
+	assert_int_equal(send(fd, bytes, (size_t)(end - bytes), MSG_NOSIGNAL), end - bytes);
+	assert_int_equal(recv(fd, bytes, SAID, MSG_WAITALL), SAID);
+	assert_int_equal(otte_lend_decode(bytes + OTTE_FRAME_HEADER, OTTE_LEND_BYTES, &lend), 0);
+	assert_int_equal(lend.type, OTTE_LEND_GRANT);
+	return lend.status;
+}
+
+static int ask(const struct pair *pair, int fd)
+{
+	return ask_after(pair, fd, false);
+}
+
+static void few_at_a_time(struct otte_config *config)
+{
+	copies(config);
+	config->local_maps = 3;
+}
+
+/* It is told so, and has all else over TCP; others are lent as ever, also while it goes on asking. */
+static void what_one_peer_is_lent_is_bounded_and_no_other_peers_loss(void **state)
+{
+	struct otte_frame answer;
+	struct pair pair, other;
+	unsigned i;
+	int fd;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, few_at_a_time);
+	pair_join(&other, &pair, few_at_a_time);
+	fd = forge_lane(&pair, &answer);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(ask(&pair, fd), 0);
+	for (i = 0; i < 300; i++) {
+		assert_int_equal(ask(&pair, fd), -EDQUOT);
+		assert_int_equal(pair_run(&other, OTTE_READ, 0, 0, 4096), 0);
+		assert_int_equal(route(&other), OTTE_TRANSPORT_LOCAL);
+	}
+	assert_int_equal(loans(&pair), 4);
+	assert_int_equal(module_tables(), 4);
+	/* Of the same session. */
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(route(&pair), OTTE_TRANSPORT_TCP);
+	assert_int_equal(run_local(&pair), -EDQUOT);
+	close(fd);
+	/* The other's, and TCP's. */
+	assert_true(settles(&pair, 2));
+	/* A refusal is believed for a second. */
+	for (i = 0; i < 3000 && run_local(&pair); i++)
+		usleep(1000);
+	assert_int_equal(last_task(&pair).code, 0);
+	pair_close_requester(&other);
+	pair_close(&pair);
+}
+
+/* Over a lane that it lost, too. */
+static void what_a_peer_gave_back_counts_no_more_when_it_asks_next(void **state)
+{
+	struct otte_frame answer;
+	struct pair pair;
+	int i, fd;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, few_at_a_time);
+	fd = forge_lane(&pair, &answer);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(ask(&pair, fd), 0);
+	close(fd);
+	fd = forge_lane(&pair, &answer);
+	assert_int_equal(ask_after(&pair, fd, true), 0);
+	assert_int_equal(loans(&pair), 1);
+	close(fd);
+	pair_close(&pair);
 }
 
 /* Frames of random bytes, nearly right ones, and ones that are cut off. */
@@ -871,6 +1313,356 @@ static void without_lanes_for_loans_it_goes_over_tcp(void **state)
 	pair_close(&pair);
 }
 
+static bool awaits(struct otte_engine *engine)
+{
+	bool any;
+
+	pthread_mutex_lock(&engine->awaited_lock);
+	any = engine->awaited != NULL;
+	pthread_mutex_unlock(&engine->awaited_lock);
+	return any;
+}
+
+static bool has_lanes(const struct pair *pair)
+{
+	struct local *local = (struct local *)pair->source->transport;
+	bool any;
+
+	pthread_mutex_lock(&local->lock);
+	any = local->lanes != NULL;
+	pthread_mutex_unlock(&local->lock);
+	return any;
+}
+
+static bool lanes_end(const struct pair *pair)
+{
+	int i;
+
+	for (i = 0; i < 10000 && has_lanes(pair); i++)
+		usleep(1000);
+	return !has_lanes(pair);
+}
+
+/* Who is lent something, ends its session and keeps the connection of its lane costs its source nothing for good. */
+static void a_lane_without_its_session_ends(void **state)
+{
+	struct otte_frame answer;
+	struct pair pair;
+	int fd, again;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	fd = forge_lane(&pair, &answer);
+	again = forge_lane(&pair, &answer);
+	assert_int_equal(ask(&pair, fd), 0);
+	assert_int_equal(ask(&pair, again), 0);
+	pair_close_requester(&pair);
+	assert_true(lanes_end(&pair));
+	assert_false(awaits(pair.source));
+	close(fd);
+	close(again);
+	pair_close_source(&pair);
+}
+
+static struct otte_lend granted(const struct pair *pair, int fd)
+{
+	struct otte_lend lend = { .type = OTTE_LEND_ASK, .region = otte_region_id(pair->remote) };
+	uint8_t bytes[SAID];
+
+	encode_lend(bytes, &lend);
+	assert_int_equal(send(fd, bytes, SAID, MSG_NOSIGNAL), SAID);
+	assert_int_equal(recv(fd, bytes, SAID, MSG_WAITALL), SAID);
+	assert_int_equal(otte_lend_decode(bytes + OTTE_FRAME_HEADER, OTTE_LEND_BYTES, &lend), 0);
+	assert_int_equal(lend.status, 0);
+	return lend;
+}
+
+static void accept_loan(const struct pair *pair, uint64_t loan)
+{
+	assert_int_equal(pair->requester->ledger->ops->loan_accept(pair->requester->client, loan), 0);
+}
+
+static void end_loan(const struct pair *pair, uint64_t loan)
+{
+	const struct otte_ledger_ops *ops = pair->requester->ledger->ops;
+
+	assert_int_equal(ops->loan_settle(pair->requester->client, loan, OTTE_EVIDENCE_RETURNED), 0);
+}
+
+/* The borrower takes it, and has ended. */
+static void take_and_end(const struct pair *pair, uint64_t loan)
+{
+	accept_loan(pair, loan);
+	end_loan(pair, loan);
+}
+
+static void tell_settled(const struct pair *pair, uint64_t loan)
+{
+	const struct otte_event event = {
+		.kind = OTTE_EVENT_SETTLED, .loan = loan, .evidence = OTTE_EVIDENCE_UNMAPPED,
+	};
+
+	otte_source_told(pair->source, &event);
+}
+
+/* A look for an unknown loan goes through all that there are, in the thread that serves everybody. */
+static void a_borrower_that_is_gone_costs_no_look_at_the_ledger(void **state)
+{
+	struct otte_frame answer;
+	struct otte_lend lend;
+	struct pair pair;
+	int fd, i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	fd = forge_lane(&pair, &answer);
+	for (i = 0; i < 3; i++) {
+		lend = granted(&pair, fd);
+		take_and_end(&pair, lend.loan);
+		take_and_end(&pair, lend.uses);
+		tell_settled(&pair, lend.loan);
+		tell_settled(&pair, lend.uses);
+	}
+	close(fd);
+	pair_close_requester(&pair);
+	assert_true(lanes_end(&pair));
+	assert_int_equal(script.in_vain, 0);
+	assert_false(awaits(pair.source));
+	pair_close_source(&pair);
+}
+
+static void tell_missed(const struct pair *pair)
+{
+	const struct otte_event missed = { .kind = OTTE_EVENT_MISSED, .missed = 1 };
+
+	otte_source_told(pair->source, &missed);
+}
+
+/* Events were lost, of others: whoever ends a thousand loans at once sees to that. */
+static void what_is_on_offer_is_not_withdrawn_by_a_look(void **state)
+{
+	const struct otte_ledger_ops *ops;
+	struct otte_borrowed borrowed;
+	struct otte_frame answer;
+	struct otte_lend lend;
+	struct pair pair;
+	int fd;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	fd = forge_lane(&pair, &answer);
+	lend = granted(&pair, fd);
+	tell_missed(&pair);
+	ops = pair.requester->ledger->ops;
+	assert_int_equal(ops->loan_borrow(pair.requester->client, lend.uses,
+					  pair.source->ledger->ops->client_id(pair.source->client), &borrowed), 0);
+	close(fd);
+	pair_close(&pair);
+}
+
+static bool awaits_soon(const struct pair *pair, bool any)
+{
+	int i;
+
+	for (i = 0; i < 10000 && awaits(pair->source) != any; i++)
+		usleep(1000);
+	return awaits(pair->source) == any;
+}
+
+/* Before its grant is over, or after that: it is asked for then. */
+static void a_table_that_ended_unheard_is_awaited_no_longer(void **state)
+{
+	struct otte_lend lend, give_back = { .type = OTTE_LEND_RETURN };
+	struct otte_frame answer;
+	uint8_t bytes[SAID];
+	struct pair pair;
+	int fd, i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	fd = forge_lane(&pair, &answer);
+	script.forgetful = true;
+	encode_lend(bytes, &give_back);
+	for (i = 0; i < 2; i++) {
+		lend = granted(&pair, fd);
+		if (i == 0)
+			take_and_end(&pair, lend.uses);
+		else
+			accept_loan(&pair, lend.uses);
+		tell_missed(&pair);
+		assert_int_equal(send(fd, bytes, SAID, MSG_NOSIGNAL), SAID);
+		assert_true(settles(&pair, 0));
+		assert_true(awaits_soon(&pair, i == 1));
+	}
+	tell_missed(&pair);
+	assert_true(awaits(pair.source));
+	end_loan(&pair, lend.uses);
+	tell_missed(&pair);
+	assert_true(awaits_soon(&pair, false));
+	close(fd);
+	pair_close(&pair);
+}
+
+/* Accepts so many tables, as far as it gets, and gives back the grants alone; the loan of the last, or 0: none. */
+static uint64_t keep_tables(const struct pair *pair, int fd, unsigned count)
+{
+	struct otte_lend lend, give_back = { .type = OTTE_LEND_RETURN };
+	uint8_t bytes[SAID];
+	uint64_t last = 0;
+
+	while (count--) {
+		lend = granted(pair, fd);
+		accept_loan(pair, lend.uses);
+		last = lend.uses;
+		give_back.id = lend.id;
+		encode_lend(bytes, &give_back);
+		assert_int_equal(send(fd, bytes, SAID, MSG_NOSIGNAL), SAID);
+	}
+	return last;
+}
+
+/* They cost their lender pages, whose number is not left to that of the clients which a user has. */
+static void tables_that_another_user_keeps_are_bounded_whatever_clients_it_has(void **state)
+{
+	struct pair pair, other, ours;
+	struct otte_frame answer;
+	uint64_t last;
+	int fd, second;
+
+	(void)state;
+	module_reset();
+	script.user = getuid() + 1;
+	pair_open(&pair, BYTES, copies);
+	pair_join(&other, &pair, copies);
+	script.user = getuid();
+	pair_join(&ours, &pair, copies);
+	fd = forge_lane(&pair, &answer);
+	second = forge_lane(&other, &answer);
+	keep_tables(&pair, fd, 100);
+	last = keep_tables(&other, second, 28);
+	assert_int_equal(ask(&pair, fd), -EDQUOT);
+	assert_int_equal(ask(&other, second), -EDQUOT);
+	assert_int_equal(pair_run(&ours, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(route(&ours), OTTE_TRANSPORT_LOCAL);
+	end_loan(&other, last);
+	tell_settled(&pair, last);
+	assert_int_equal(ask(&pair, fd), 0);
+	close(fd);
+	close(second);
+	pair_close_requester(&ours);
+	pair_close_requester(&other);
+	pair_close(&pair);
+}
+
+#define KEEPERS 4
+
+static void tables_that_all_keep_are_bounded(void **state)
+{
+	struct pair pair, keepers[KEEPERS];
+	struct otte_frame answer;
+	int fds[KEEPERS], fd, i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	fd = forge_lane(&pair, &answer);
+	for (i = 0; i < KEEPERS; i++) {
+		pair_join(&keepers[i], &pair, copies);
+		fds[i] = forge_lane(&keepers[i], &answer);
+		assert_int_equal(ask(&pair, fd), 0);
+		keep_tables(&keepers[i], fds[i], 256);
+		assert_int_equal(ask(&keepers[i], fds[i]), -EDQUOT);
+	}
+	assert_int_equal(ask(&pair, fd), -EDQUOT);
+	for (i = 0; i < KEEPERS; i++) {
+		close(fds[i]);
+		pair_close_requester(&keepers[i]);
+	}
+	close(fd);
+	pair_close(&pair);
+}
+
+/* ---- Peers that do not mean well ---- */
+
+struct thief {
+	struct pair *pair;
+	bool wants_table; /* and not what it is of */
+	uint64_t loan;
+};
+
+/* Told by the module, or guessing its id, it need not wait for the GRANT. */
+static void take_at_once(void *arg, uint64_t loan, bool table)
+{
+	struct thief *thief = arg;
+	const struct otte_engine *engine = thief->pair->requester;
+	struct otte_ledger_client *client = engine->client;
+
+	if (table != thief->wants_table)
+		return;
+	assert_int_equal(engine->ledger->ops->loan_accept(client, loan), 0);
+	thief->loan = loan;
+}
+
+static void watch_offers(struct thief *thief, struct pair *pair, bool wants_table)
+{
+	*thief = (struct thief){ .pair = pair, .wants_table = wants_table };
+	script.offered_arg = thief;
+	script.offered = take_at_once;
+}
+
+/* It could be accepted before it is withdrawn: who has no table, since it keeps too many, would have the memory. */
+static void nothing_is_on_offer_before_its_table_is(void **state)
+{
+	struct otte_frame answer;
+	struct thief thief;
+	struct pair pair;
+	int fd;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	fd = forge_lane(&pair, &answer);
+	script.refuses_tables = true;
+	watch_offers(&thief, &pair, false);
+	assert_int_equal(ask(&pair, fd), -EDQUOT);
+	script.offered = NULL;
+	assert_int_equal(thief.loan, 0);
+	assert_int_equal(loans(&pair), 0);
+	assert_int_equal(module_tables(), 0);
+	close(fd);
+	pair_close(&pair);
+}
+
+/* What is not lent after all leaves no table on offer; one that was taken is known until its end. */
+static void a_table_that_was_taken_without_its_grant_is_awaited(void **state)
+{
+	struct otte_frame answer;
+	struct thief thief;
+	struct pair pair;
+	int fd;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	fd = forge_lane(&pair, &answer);
+	script.refuses_memory = true;
+	assert_int_equal(ask(&pair, fd), -EDQUOT);
+	assert_int_equal(module_tables(), 0);
+	assert_false(awaits(pair.source));
+	watch_offers(&thief, &pair, true);
+	assert_int_equal(ask(&pair, fd), -EDQUOT);
+	script.offered = NULL;
+	assert_int_not_equal(thief.loan, 0);
+	assert_int_equal(module_tables(), 1);
+	assert_true(awaits(pair.source));
+	close(fd);
+	pair_close(&pair);
+}
+
 static int over_a_socket(void **state)
 {
 	(void)state;
@@ -897,12 +1689,20 @@ int main(void)
 		cmocka_unit_test(what_its_owner_unmapped_is_stale),
 		cmocka_unit_test(what_may_be_other_pages_is_asked_for_back),
 		cmocka_unit_test(a_read_that_has_begun_goes_on_without_its_peer),
+		cmocka_unit_test(a_table_that_was_released_is_touched_no_more),
+		cmocka_unit_test(a_mapping_is_not_touched_once_its_peer_is_lost),
 		cmocka_unit_test(a_write_that_has_begun_ends_with_its_peer),
 		cmocka_unit_test(what_does_not_come_back_is_revoked_and_waited_for),
 		cmocka_unit_test(what_cannot_be_had_back_is_retained),
+		cmocka_unit_test(a_mapping_that_is_not_settled_is_retained_until_its_borrower_ends),
 		cmocka_unit_test(a_use_that_stands_still_is_freed_once_its_loan_is_revoked),
+		cmocka_unit_test(forged_uses_of_the_lender_end),
+		cmocka_unit_test(uses_without_a_slot_are_counted_by_the_lender),
 		cmocka_unit_test(a_use_that_is_slow_is_left_alone),
+		cmocka_unit_test(what_can_be_taken_away_is_never_mapped),
 		cmocka_unit_test(what_is_mapped_is_bounded),
+		cmocka_unit_test(who_was_a_peer_is_not_welcome_for_ever),
+		cmocka_unit_test(who_cannot_be_made_welcome_is_logged_once),
 		cmocka_unit_test(loans_that_come_and_go_harm_no_request),
 	};
 
@@ -910,10 +1710,22 @@ int main(void)
 		cmocka_unit_test(another_user_is_lent_copies_alone),
 		cmocka_unit_test(a_mark_of_another_user_ends_with_its_loan),
 		cmocka_unit_test(users_are_lent_nothing_that_conflicts),
+		cmocka_unit_test(a_mark_matters_only_within_what_is_lent),
+		cmocka_unit_test(what_one_peer_is_lent_is_bounded_and_no_other_peers_loss),
+		cmocka_unit_test(what_a_peer_gave_back_counts_no_more_when_it_asks_next),
 		cmocka_unit_test(garbage_on_a_lane_harms_nobody),
 		cmocka_unit_test(without_lanes_for_loans_it_goes_over_tcp),
+		cmocka_unit_test(nothing_is_on_offer_before_its_table_is),
+		cmocka_unit_test(a_table_that_was_taken_without_its_grant_is_awaited),
+		cmocka_unit_test(a_lane_without_its_session_ends),
+		cmocka_unit_test(a_borrower_that_is_gone_costs_no_look_at_the_ledger),
+		cmocka_unit_test(what_is_on_offer_is_not_withdrawn_by_a_look),
+		cmocka_unit_test(a_table_that_ended_unheard_is_awaited_no_longer),
+		cmocka_unit_test(tables_that_another_user_keeps_are_bounded_whatever_clients_it_has),
+		cmocka_unit_test(tables_that_all_keep_are_bounded),
 	};
 
+	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
 	return cmocka_run_group_tests_name("lend", tests, over_a_socket, NULL) +
 	       cmocka_run_group_tests_name("lanes for loans", lanes, over_a_lane, NULL) +
 	       cmocka_run_group_tests_name("lend over a lane", tests, over_a_lane, NULL);

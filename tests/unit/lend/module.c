@@ -18,14 +18,16 @@
 
 enum { STALE = 1, SUSPECT = 2 };
 
+int __real_otte_ledger_open(uint32_t kind, const struct otte_ledger_limits *limits, struct otte_ledger **out);
 int __wrap_otte_ledger_open(uint32_t kind, const struct otte_ledger_limits *limits, struct otte_ledger **out);
+void __real_otte_attestor_fill(struct otte_engine *engine, struct otte_attestor *attestor);
 void __wrap_otte_attestor_fill(struct otte_engine *engine, struct otte_attestor *attestor);
 
 int __real_otte_engine_create(const struct otte_config *config, struct otte_engine **out);
 int __wrap_otte_engine_create(const struct otte_config *config, struct otte_engine **out);
 
 struct script script;
-bool module_framed;
+bool module_framed, module_absent;
 
 /* One that asks only. */
 int __wrap_otte_engine_create(const struct otte_config *config, struct otte_engine **out)
@@ -45,10 +47,12 @@ struct region {
 
 struct loan {
 	uint64_t id, lender, borrower, length, offset;
+	void *map; /* last */
 	struct otte_ledger_client *owner;
 	struct region *region;
 	uint32_t right, flags;
 	bool over;
+	_Atomic bool kept; /* its borrower has failed to settle it */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -99,6 +103,14 @@ static void end(uint64_t id)
 	pthread_mutex_unlock(&lock);
 }
 
+/* `ret` of what was to end a loan: it has, or is not known any more. */
+static int ended(uint64_t id, int ret)
+{
+	if (!ret || ret == -ENOENT)
+		end(id);
+	return ret;
+}
+
 static bool is_over(const struct loan *loan)
 {
 	bool over;
@@ -122,6 +134,21 @@ void module_revoke_all(void)
 			end(loans[i].id);
 }
 
+void module_release_tables(void)
+{
+	unsigned i;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < loan_count; i++) {
+		if (!loans[i].region->table || loans[i].over)
+			continue;
+		loans[i].over = true;
+		if (loans[i].map && mprotect(loans[i].map, loans[i].length, PROT_NONE))
+			abort();
+	}
+	pthread_mutex_unlock(&lock);
+}
+
 unsigned module_tables(void)
 {
 	unsigned i, count = 0;
@@ -133,6 +160,23 @@ unsigned module_tables(void)
 	return count;
 }
 
+unsigned module_loans(bool kept)
+{
+	unsigned i, count = 0;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < loan_count; i++)
+		count += !loans[i].over && (kept || !loans[i].kept);
+	pthread_mutex_unlock(&lock);
+	return count;
+}
+
+/* The call that is to fail does. */
+static int try(const char *call)
+{
+	return script.fails && script.fails(call) ? otte_fail(-ENOMEM, "%s: no memory", call) : 0;
+}
+
 /* ---- Clients ---- */
 
 /* Those that are welcome, welcome() says; here all are. */
@@ -140,6 +184,19 @@ static int client_open(struct otte_ledger *shared, const char *comm, uint32_t fl
 		       struct otte_ledger_client **client)
 {
 	return real->client_open(shared, comm, flags & ~OTTE_CLIENT_NO_OFFERS, client);
+}
+
+/* What it has borrowed ends with it, and so do offers to it. */
+static void client_close(struct otte_ledger_client *client)
+{
+	uint64_t id = real->client_id(client);
+	unsigned i;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < loan_count; i++)
+		loans[i].over |= loans[i].borrower == id;
+	real->client_close(client);
+	pthread_mutex_unlock(&lock);
 }
 
 /* ---- Regions ---- */
@@ -199,21 +256,37 @@ static int loan_offer(struct otte_ledger_client *lender, const struct otte_loan_
 
 	if (terms->borrower.client && atomic_load(&script.refuses))
 		return otte_fail(-EDQUOT, "no more loans");
+	if (region->table && atomic_load(&script.refuses_tables))
+		return otte_fail(-EDQUOT, "no more tables");
+	if (terms->borrower.client && !region->table && atomic_load(&script.refuses_memory))
+		return otte_fail(-EDQUOT, "no more of this memory");
+	if (atomic_load(&script.keeps_rights))
+		plain.flags |= OTTE_LOAN_REVOCABLE;
 	plain.flags &= ~OTTE_LOAN_MAPPABLE;
-	ret = real->loan_offer(lender, &plain, id);
-	if (ret || !terms->borrower.client)
+	/* Of pages that only the module lets be touched: it says UNMAPPED. */
+	if (terms->borrower.client)
+		plain.accepted = OTTE_EVIDENCE_DEFAULT | OTTE_EVIDENCE_BIT(OTTE_EVIDENCE_BORROWER_EXITED);
+	ret = terms->borrower.client ? try("loan_offer") : 0;
+	if (ret)
 		return ret;
 	pthread_mutex_lock(&lock);
+	ret = real->loan_offer(lender, &plain, id);
+	if (ret || !terms->borrower.client)
+		goto unlock;
 	if (loan_count == OBJECTS)
 		abort();
 	loan = &loans[loan_count++];
 	*loan = (struct loan){
 		.id = *id, .lender = real->client_id(lender), .owner = lender,
 		.borrower = terms->borrower.client, .offset = terms->offset, .length = terms->length,
-		.right = terms->right, .flags = terms->flags, .region = region,
+		.right = terms->right, .flags = terms->flags | (plain.flags & OTTE_LOAN_REVOCABLE),
+		.region = region,
 	};
+unlock:
 	pthread_mutex_unlock(&lock);
-	return 0;
+	if (!ret && terms->borrower.client && script.offered)
+		script.offered(script.offered_arg, *id, region->table);
+	return ret;
 }
 
 static int loan_borrow(struct otte_ledger_client *borrower, uint64_t id, uint64_t lender,
@@ -224,9 +297,12 @@ static int loan_borrow(struct otte_ledger_client *borrower, uint64_t id, uint64_
 
 	if (!loan || loan->lender != lender)
 		return otte_fail(-EPERM, "loan %lu is not of client %lu", (unsigned long)id, (unsigned long)lender);
-	ret = real->loan_accept(borrower, id);
+	ret = try("loan_borrow");
+	if (!ret)
+		ret = real->loan_accept(borrower, id);
 	*borrowed = (struct otte_borrowed){
 		.length = loan->length, .right = loan->right, .mappable = loan->flags & OTTE_LOAN_MAPPABLE,
+		.revocable = loan->flags & OTTE_LOAN_REVOCABLE,
 	};
 	return ret;
 }
@@ -235,8 +311,13 @@ static int loan_copy(struct otte_ledger_client *borrower, uint64_t id, uint64_t 
 		     uint64_t length, uint64_t *done)
 {
 	const struct loan *loan = find_loan(id);
+	int ret = try("loan_copy");
 	uint8_t *lent;
 
+	if (ret)
+		return ret;
+	if (loan && loan->region->table && loan->borrower == real->client_id(borrower) && !length)
+		return is_over(loan) ? otte_fail(-EKEYREVOKED, "the table was released") : 0;
 	if (script.before)
 		script.before(script.arg);
 	if (length)
@@ -262,17 +343,22 @@ static int loan_copy(struct otte_ledger_client *borrower, uint64_t id, uint64_t 
 static int welcome(struct otte_ledger_client *client, uint64_t lender, bool is_welcome)
 {
 	(void)client;
-	(void)lender;
-	(void)is_welcome;
+	if (!is_welcome)
+		atomic_store(&script.unwelcome, lender);
+	else if (atomic_load(&script.refuses_lenders))
+		return otte_fail(-EDQUOT, "no more lenders");
 	return 0;
 }
 
 /* An alias of the owner's shared mapping. */
 static int loan_map(struct otte_ledger_client *borrower, uint64_t id, void **address)
 {
-	const struct loan *loan = find_loan(id);
+	struct loan *loan = find_loan(id);
+	int ret = try("loan_map");
 
 	(void)borrower;
+	if (ret)
+		return ret;
 	if (!(loan->flags & OTTE_LOAN_MAPPABLE))
 		return otte_fail(-EOPNOTSUPP, "not lent to be mapped");
 	/* NOLINTNEXTLINE(performance-no-int-to-ptr): as the owner claimed it */
@@ -280,27 +366,42 @@ static int loan_map(struct otte_ledger_client *borrower, uint64_t id, void **add
 			  MREMAP_MAYMOVE);
 	if (*address == MAP_FAILED)
 		return otte_fail(-errno, "mremap: %m");
-	if (!loan->region->table)
-		atomic_fetch_add(&script.mapped, 1);
+	pthread_mutex_lock(&lock);
+	loan->map = *address;
+	pthread_mutex_unlock(&lock);
+	atomic_fetch_add(loan->region->table ? &script.mapped_tables : &script.mapped, 1);
 	return 0;
+}
+
+/* Of loans to local clients alone. What is mapped, and no table, nobody else can end. */
+static int fail_settle(struct loan *loan)
+{
+	bool mapping = loan && loan->flags & OTTE_LOAN_MAPPABLE && !loan->region->table;
+	int ret = loan ? try(mapping ? "loan_settle, mapped" : "loan_settle") : 0;
+
+	if (ret)
+		loan->kept = true;
+	return ret;
 }
 
 static int loan_settle(struct otte_ledger_client *client, uint64_t id, enum otte_evidence evidence)
 {
-	int ret = real->loan_settle(client, id, evidence);
+	int ret = fail_settle(find_loan(id));
 
 	if (!ret)
-		end(id);
-	return ret;
+		ret = real->loan_settle(client, id, evidence);
+	return ended(id, ret);
 }
 
 static int loan_withdraw(struct otte_ledger_client *client, uint64_t id)
 {
-	int ret = real->loan_withdraw(client, id);
+	int ret = find_loan(id) ? try("loan_withdraw") : 0;
 
 	if (!ret)
-		end(id);
-	return ret;
+		ret = real->loan_withdraw(client, id);
+	if (ret == -ENOENT)
+		atomic_fetch_add(&script.in_vain, 1);
+	return ended(id, ret);
 }
 
 static int loan_revoke(struct otte_ledger_client *client, uint64_t id)
@@ -311,9 +412,18 @@ static int loan_revoke(struct otte_ledger_client *client, uint64_t id)
 		end(id);
 		return otte_fail(-EINPROGRESS, "a copy is on its way");
 	}
-	ret = real->loan_revoke(client, id);
+	ret = try("loan_revoke");
 	if (!ret)
-		end(id);
+		ret = real->loan_revoke(client, id);
+	return ended(id, ret);
+}
+
+static int event_next(struct otte_ledger_client *client, struct otte_event *event)
+{
+	int ret = real->event_next(client, event);
+
+	while (!ret && atomic_load(&script.forgetful))
+		ret = real->event_next(client, event);
 	return ret;
 }
 
@@ -340,6 +450,7 @@ static int open_shared(const struct otte_ledger_limits *limits)
 	ops = *real;
 	ops.close = close_ledger;
 	ops.client_open = client_open;
+	ops.client_close = client_close;
 	ops.region_add = region_add;
 	ops.region_watch = region_watch;
 	ops.loan_offer = loan_offer;
@@ -350,6 +461,7 @@ static int open_shared(const struct otte_ledger_limits *limits)
 	ops.loan_settle = loan_settle;
 	ops.loan_withdraw = loan_withdraw;
 	ops.loan_revoke = loan_revoke;
+	ops.event_next = event_next;
 	ledger->ops = &ops;
 	return 0;
 }
@@ -358,7 +470,8 @@ int __wrap_otte_ledger_open(uint32_t kind, const struct otte_ledger_limits *limi
 {
 	int ret = 0;
 
-	(void)kind;
+	if (module_absent)
+		return __real_otte_ledger_open(kind, limits, out);
 	pthread_mutex_lock(&lock);
 	if (!ledger)
 		ret = open_shared(limits);
@@ -436,6 +549,10 @@ static int send_nonce(void *arg, uint64_t to, const uint8_t nonce[OTTE_NONCE_BYT
 
 void __wrap_otte_attestor_fill(struct otte_engine *engine, struct otte_attestor *attestor)
 {
+	if (module_absent) {
+		__real_otte_attestor_fill(engine, attestor);
+		return;
+	}
 	*attestor = (struct otte_attestor){
 		.arg = engine,
 		.client = real->client_id(engine->client),

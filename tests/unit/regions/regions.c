@@ -17,6 +17,7 @@
 #include <time.h>
 #include <cmocka.h>
 
+#include "engine/engine.h"
 #include "engine/region.h"
 #include "otte/otte.h"
 #include "seen.h"
@@ -222,6 +223,43 @@ static void a_full_budget_names_itself_and_takes_nothing(void **state)
 	assert_int_equal(otte_engine_destroy(engine), 0);
 }
 
+static void a_name_of_any_bytes_is_described_so_that_it_can_be_had_back(void **state)
+{
+	struct otte_engine *source = make_engine(NULL), *user = make_engine(NULL);
+	struct otte_region_desc desc = { .length = PAGE, .access = OTTE_REMOTE_READ };
+	char address[OTTE_ADDRESS_MAX], name[OTTE_NAME_MAX] = "";
+	struct otte_region_info row;
+	struct otte_segment *segment;
+	struct otte_region *region;
+	size_t count;
+
+	(void)state;
+	assert_int_equal(otte_mem_alloc(source, PAGE, 0, &desc.mem), 0);
+	assert_int_equal(otte_engine_address(source, address, sizeof(address)), 0);
+	assert_int_equal(otte_segment_open(user, address, OTTE_EPOCH_ANY, 5 * SECOND, &segment), 0);
+	desc.name = "y\xc3\xa9\xff\n\\x0ab\\";
+	assert_int_equal(otte_region_register(source, &desc, 1, &region), 0);
+	assert_int_equal(otte_segment_describe(segment, 10 * SECOND, &row, 1, &count), 0);
+	assert_string_equal(row.name, "y\xc3\xa9\\xff\\x0a\\x5cx0ab\\");
+	assert_int_equal(otte_region_unregister(&region, 1, 5 * SECOND, NULL), 0);
+
+	/* 15 bytes become 60, 16 one more than there is room for. */
+	desc.name = memset(name, 0xff, 15);
+	assert_int_equal(otte_region_register(source, &desc, 1, &region), 0);
+	assert_int_equal(otte_segment_describe(segment, 10 * SECOND, &row, 1, &count), 0);
+	assert_int_equal(strlen(row.name), 60);
+	assert_int_equal(otte_region_unregister(&region, 1, 5 * SECOND, NULL), 0);
+	desc.name = memset(name, 0xff, 16);
+	assert_int_equal(otte_region_register(source, &desc, 1, &region), -EINVAL);
+	assert_string_equal(otte_error_text(), "view 0: the name has 64 bytes where unprintable ones are"
+			    " \"\\xNN\", allowed are 63");
+
+	assert_int_equal(otte_segment_close(segment), 0);
+	assert_int_equal(otte_mem_release(desc.mem), 0);
+	assert_int_equal(otte_engine_destroy(user), 0);
+	assert_int_equal(otte_engine_destroy(source), 0);
+}
+
 static void ten_thousand_regions_are_described_in_the_order_of_their_ids(void **state)
 {
 	static struct otte_region_info rows[MANY];
@@ -330,14 +368,49 @@ static void who_is_refused_a_region_never_counts_as_its_user(void **state)
 	assert_int_equal(otte_engine_destroy(engine), 0);
 }
 
+/* By whoever it was lent: 0 says that nobody reaches the memory any more. */
+static void what_the_ledger_still_lends_is_not_gone(void **state)
+{
+	struct otte_region_desc desc = { .length = PAGE, .access = OTTE_REMOTE_READ };
+	struct otte_loan_terms terms = {
+		.length = PAGE, .right = OTTE_LOAN_READ, .borrower = { .incarnation = { 1 }, .epoch = 1 },
+	};
+	struct otte_engine *engine = make_engine(NULL);
+	const struct otte_ledger_ops *ops = engine->ledger->ops;
+	struct otte_region *region;
+	struct otte_mem *mem;
+	size_t pending = 99;
+	uint64_t loan;
+
+	(void)state;
+	assert_int_equal(otte_mem_alloc(engine, PAGE, 0, &mem), 0);
+	desc.mem = mem;
+	assert_int_equal(otte_region_register(engine, &desc, 1, &region), 0);
+	terms.region = otte_region_id(region);
+	assert_int_equal(ops->loan_offer(engine->client, &terms, &loan), 0);
+	assert_int_equal(ops->loan_expose(engine->client, loan), 0);
+	assert_int_equal(otte_region_unregister(&region, 1, 0, &pending), -ETIMEDOUT);
+	assert_int_equal(pending, 1);
+	assert_int_equal(otte_region_unregister(&region, 1, SECOND / 20, &pending), -ETIMEDOUT);
+	assert_int_equal(pending, 1);
+	assert_int_equal(otte_mem_release(mem), -EBUSY);
+	assert_int_equal(ops->loan_settle(engine->client, loan, OTTE_EVIDENCE_RETURNED), 0);
+	assert_int_equal(otte_region_unregister(&region, 1, SECOND, &pending), 0);
+	assert_int_equal(pending, 0);
+	assert_int_equal(otte_mem_release(mem), 0);
+	assert_int_equal(otte_engine_destroy(engine), 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ten_thousand_regions_come_and_go_and_leave_nothing),
 		cmocka_unit_test(what_stands_twice_in_a_list_is_dropped_once),
 		cmocka_unit_test(a_full_budget_names_itself_and_takes_nothing),
+		cmocka_unit_test(a_name_of_any_bytes_is_described_so_that_it_can_be_had_back),
 		cmocka_unit_test(ten_thousand_regions_are_described_in_the_order_of_their_ids),
 		cmocka_unit_test(who_is_refused_a_region_never_counts_as_its_user),
+		cmocka_unit_test(what_the_ledger_still_lends_is_not_gone),
 	};
 	const struct CMUnitTest bench[] = {
 		cmocka_unit_test(the_last_rounds_cost_what_the_first_ones_did),

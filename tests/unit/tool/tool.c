@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "../../../tools/otte/args.h"
@@ -13,13 +15,19 @@
 #include "../../../tools/otte/routes.h"
 #include "../../../tools/otte/samples.h"
 #include "../../../tools/otte/tool.h"
+#include "../../../tools/otte/trace.h"
 
 static unsigned complaints;
+static char complaint[512]; /* the last one */
 
 /* Stands for the one in main.c. */
 int complain(int code, const char *format, ...)
 {
-	(void)format;
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(complaint, sizeof(complaint), format, args);
+	va_end(args);
 	complaints++;
 	return code;
 }
@@ -232,6 +240,51 @@ static void the_least_recently_used_block_goes(void **state)
 	lru_free(&lru);
 }
 
+/* ---- Trace ----------------------------------------------------------------------------------- */
+
+FILE *__real_fopen(const char *path, const char *mode);
+FILE *__wrap_fopen(const char *path, const char *mode);
+
+/* A disk on which the so-manieth write finds no room, and those after it do. */
+static unsigned full_at, writes;
+
+static ssize_t write_on(void *cookie, const char *bytes, size_t length)
+{
+	(void)cookie;
+	(void)bytes;
+	if (++writes != full_at)
+		return (ssize_t)length;
+	errno = ENOSPC;
+	return 0; /* is an error, of a cookie */
+}
+
+FILE *__wrap_fopen(const char *path, const char *mode)
+{
+	const cookie_io_functions_t disk = { .write = write_on };
+
+	return strcmp(path, "the disk") == 0 ? fopencookie(NULL, "w", disk) : __real_fopen(path, mode);
+}
+
+static void a_trace_is_written_whole_or_it_is_said(void **state)
+{
+	struct trace trace;
+	unsigned all;
+
+	(void)state;
+	assert_int_equal(trace_generate(&trace, 200, 1), EXIT_OK);
+	full_at = writes = 0;
+	assert_int_equal(trace_write(&trace, "the disk"), EXIT_OK);
+	all = writes;
+	assert_true(all > 3);
+	for (full_at = 1; full_at <= all; full_at++) {
+		writes = 0;
+		complaint[0] = '\0';
+		assert_int_equal(trace_write(&trace, "the disk"), EXIT_LOCAL);
+		assert_string_equal(complaint, "the disk: No space left on device");
+	}
+	trace_free(&trace);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -247,6 +300,7 @@ int main(void)
 		cmocka_unit_test(every_changed_byte_is_found),
 		cmocka_unit_test(seeds_differ_in_every_word),
 		cmocka_unit_test(the_least_recently_used_block_goes),
+		cmocka_unit_test(a_trace_is_written_whole_or_it_is_said),
 	};
 
 	return cmocka_run_group_tests_name("tool", tests, NULL, NULL);
