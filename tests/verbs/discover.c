@@ -114,6 +114,22 @@ static void look_at_what_is_permitted(void)
 	      "a configured rate counts");
 }
 
+/* One that says nothing of the types of GIDs: the kernel's own files do. */
+static void look_through_an_older_library(void)
+{
+	struct otte_rdma_select select = OTTE_RDMA_SELECT_DEFAULTS;
+	const struct otte_verbs *newer = verbs;
+	struct otte_verbs older = *verbs;
+
+	older.query_gid_ex = NULL;
+	verbs = &older;
+	check(!discover(&select) && nics.count == 2, "an older library shows two NICs, too");
+	describe();
+	check(has_gid(0, "192.0.2.1") && has_gid(1, "198.51.100.1"), "with the same addresses");
+	otte_rdma_nics_close(verbs, &nics);
+	verbs = newer;
+}
+
 static void look_at_one_that_goes_down(void)
 {
 	struct otte_rdma_select select = OTTE_RDMA_SELECT_DEFAULTS;
@@ -140,6 +156,7 @@ int main(void)
 	look_at_all();
 	look_at_one();
 	look_at_what_is_permitted();
+	look_through_an_older_library();
 	look_at_one_that_goes_down();
 	otte_rdma_nics_close(verbs, &nics);
 	return checked();
