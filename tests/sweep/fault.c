@@ -48,6 +48,11 @@ const char *fault_disarm(void)
 	return atomic_load(&failed);
 }
 
+bool fault_struck(void)
+{
+	return atomic_load(&failed) || atomic_load(&touched);
+}
+
 uint64_t fault_count(void)
 {
 	return atomic_load(&touched);

@@ -34,6 +34,8 @@ bool fault_of_module(const char *call);
 void fault_arm(enum fault_kind kind, enum fault_where where, long nth);
 /* The call that failed since, or NULL. */
 const char *fault_disarm(void);
+/* Whether a call has failed, or was touched by a storm, since it was armed. */
+bool fault_struck(void);
 /* How many calls a storm has touched. */
 uint64_t fault_count(void);
 /* Allocations of the library and of jansson that nobody has freed. */

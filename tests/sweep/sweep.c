@@ -663,8 +663,9 @@ static bool borrows(struct otte_batch *batch, const struct otte_request *request
 }
 
 /*
- * One after the other in the caller's thread, which asks, copies and gives back: what it wrote it reads. Ends with the
- * first that fails. A fault that costs the lane for loans may cut one that is under way, which is no failure of the call.
+ * One after the other in the caller's thread, which asks, copies and gives back: what it wrote it reads. Ends
+ * with the first that fails. A fault that costs the lane for loans may cut one that is under way, which is no
+ * failure of the call.
  */
 static int run_some(struct otte_batch *batch, struct otte_request request, uint8_t *bytes)
 {
@@ -682,7 +683,7 @@ static int run_some(struct otte_batch *batch, struct otte_request request, uint8
 		for (k = 0; k < request.length && !task.code; k++)
 			HOLDS(bytes[k] == (i & ~1u), "completed without its bytes");
 	}
-	return task.code == -ECONNRESET || task.code == -EKEYREVOKED ? 0 : task.code;
+	return fault_struck() && (task.code == -ECONNRESET || task.code == -EKEYREVOKED) ? 0 : task.code;
 }
 
 static int run_batch(struct stage *stage)
