@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the programs of this folder have in common: rules that are counted, and what they need first. */
+/*
+ * What the programs of this folder have in common: rules that are counted, and what they need
+ * first.
+ */
 #ifndef OTTE_TESTS_VERBS_CHECK_H
 #define OTTE_TESTS_VERBS_CHECK_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What discovery finds of two rxe devices, through the real libibverbs: rxe0 over dummy0 with 192.0.2.1 and
- * rxe1 over dummy1 with 198.51.100.1 and large frames, both with link-local addresses, too. Runs in a
- * guest; see tests/verbs/guest.
+ * What discovery finds of two rxe devices, through the real libibverbs: rxe0 over dummy0 with
+ * 192.0.2.1 and rxe1 over dummy1 with 198.51.100.1 and large frames, both with link-local
+ * addresses, too. Runs in a guest; see tests/verbs/guest.
  */
 #include "transport/rdma/discovery.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * otte topo: memory nodes, NICs and GPUs of this machine, and how near they are to each other; and what
- * RDMA would use of its verbs devices.
+ * otte topo: memory nodes, NICs and GPUs of this machine, and how near they are to each other; and
+ * what RDMA would use of its verbs devices.
  */
 #include "topo/topo.h"
 

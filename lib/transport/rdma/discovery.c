@@ -26,7 +26,7 @@ struct search {
 	struct otte_rdma_nics *nics;
 };
 
-/* ---- What sysfs says of a device -------------------------------------------------------------- */
+/* ---- What sysfs says of a device ------------------------------------------------------------- */
 
 static bool is_pci_address(const char *text)
 {
@@ -87,7 +87,7 @@ static unsigned int count_ports(const char *sysfs)
 	return count ? count : 1;
 }
 
-/* ---- One NIC ---------------------------------------------------------------------------------- */
+/* ---- One NIC --------------------------------------------------------------------------------- */
 
 static int call_failed(const struct otte_rdma_nic *nic, const char *call, int error)
 {
@@ -226,7 +226,7 @@ static void add_device(const struct search *search, struct ibv_device *device)
 		add_nic(search, device, port, &ports);
 }
 
-/* ---- Which devices ---------------------------------------------------------------------------- */
+/* ---- Which devices --------------------------------------------------------------------------- */
 
 static bool is_listed(const char *const *list, size_t count, const char *name)
 {
@@ -320,7 +320,7 @@ static int check_pinned(const struct search *search)
 	return otte_fail(nics->list[0].code, "rdma: %s", nics->list[0].why);
 }
 
-/* ---- All of it -------------------------------------------------------------------------------- */
+/* ---- All of it ------------------------------------------------------------------------------- */
 
 int otte_rdma_discover(const struct otte_verbs *verbs, const struct otte_rdma_select *select,
 		       struct otte_rdma_nics *nics)
@@ -357,7 +357,7 @@ void otte_rdma_nics_close(const struct otte_verbs *verbs, struct otte_rdma_nics 
 	nics->count = 0;
 }
 
-/* ---- Words ------------------------------------------------------------------------------------ */
+/* ---- Words ----------------------------------------------------------------------------------- */
 
 const char *otte_rdma_state_text(enum otte_rdma_state state)
 {

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Which NICs a process may use: each port of each verbs device that is permitted, with the address that
- * stands for it. A snapshot, taken once; who keeps it looks at changes. No lock: one thread at a time.
+ * Which NICs a process may use: each port of each verbs device that is permitted, with the address
+ * that stands for it. A snapshot, taken once; who keeps it looks at changes. No lock: one thread at
+ * a time.
  *
- * A NIC is a port, and its id is its place in the list: devices by name (mlx5_2 before mlx5_10), ports
- * by number. One that cannot be used keeps its place, with the reason, so no id means another NIC because
- * something failed. A device that is not permitted has none, and is never opened.
+ * A NIC is a port, and its id is its place in the list: devices by name (mlx5_2 before mlx5_10),
+ * ports by number. One that cannot be used keeps its place, with the reason, so no id means another
+ * NIC because something failed. A device that is not permitted has none, and is never opened.
  */
 #ifndef OTTE_TRANSPORT_RDMA_DISCOVERY_H
 #define OTTE_TRANSPORT_RDMA_DISCOVERY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -80,7 +82,7 @@ struct otte_rdma_nic {
 	struct otte_rdma_gid gid;
 	uint32_t mtu_bytes;
 	uint16_t lid; /* 0 on Ethernet */
-	int ethernet; /* link layer; else InfiniBand */
+	bool ethernet; /* link layer; else InfiniBand */
 	uint64_t bytes_per_s;
 	enum otte_rdma_rate_source rate_source;
 	struct ibv_context *context; /* its own, open; NULL where unusable or taken */
@@ -93,12 +95,12 @@ struct otte_rdma_nics {
 };
 
 /*
- * Fills `nics`. 0, also where there is none or none is usable; else a negative errno with text and no NIC:
- * what is fixed is not there or cannot be used (-ENODEV, -ENODATA for a GID, or what the call failed
- * with), is fixed and not permitted (-EINVAL), or the devices cannot be listed.
+ * Fills `nics`. 0, also where there is none or none is usable; else a negative errno with text and
+ * no NIC: what is fixed is not there or cannot be used (-ENODEV, -ENODATA for a GID, or what the
+ * call failed with), is fixed and not permitted (-EINVAL), or the devices cannot be listed.
  *
- * Each usable or paused NIC comes with a context of its own. Who wants to own one takes it out, leaving
- * NULL; otte_rdma_nics_close() closes those that are left.
+ * Each usable or paused NIC comes with a context of its own. Who wants to own one takes it out,
+ * leaving NULL; otte_rdma_nics_close() closes those that are left.
  */
 int otte_rdma_discover(const struct otte_verbs *verbs, const struct otte_rdma_select *select,
 		       struct otte_rdma_nics *nics);

@@ -23,7 +23,7 @@ static int is_empty(int index)
 	return otte_fail(-ENODATA, "GID %d is empty", index);
 }
 
-/* ---- One entry -------------------------------------------------------------------------------- */
+/* ---- One entry ------------------------------------------------------------------------------- */
 
 static int take_type(uint32_t native, int index, enum otte_rdma_gid_type *type)
 {
@@ -113,7 +113,7 @@ int otte_rdma_gid_read(const struct otte_rdma_gid_table *table, int index,
 	return rc;
 }
 
-/* ---- The best one ----------------------------------------------------------------------------- */
+/* ---- The best one ---------------------------------------------------------------------------- */
 
 static bool is_routable4(const uint8_t address[4])
 {

@@ -24,8 +24,8 @@ int otte_rdma_gid_read(const struct otte_rdma_gid_table *table, int index,
 		       struct otte_rdma_gid *gid);
 
 /*
- * The best: RoCE v2 with an address that is routed, RoCE v2, RoCE v1 or InfiniBand; the first of equal
- * ones. An entry that cannot be read is passed over while there is another.
+ * The best: RoCE v2 with an address that is routed, RoCE v2, RoCE v1 or InfiniBand; the first of
+ * equal ones. An entry that cannot be read is passed over while there is another.
  */
 int otte_rdma_gid_choose(const struct otte_rdma_gid_table *table, struct otte_rdma_gid *gid);
 

@@ -28,7 +28,10 @@ static unsigned int lanes_of(uint8_t width)
 	}
 }
 
-/* A lane's Mb/s, by the names of the field: what they carry of late, what they signal in the old ones. */
+/*
+ * A lane's Mb/s, by the names of the field: what they carry of late, what they signal in the old
+ * ones.
+ */
 static unsigned int mbps_of(uint32_t speed)
 {
 	static const struct {

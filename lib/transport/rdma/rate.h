@@ -14,8 +14,8 @@
 uint64_t otte_rdma_encoded_rate(uint8_t width, uint32_t speed);
 
 /*
- * Bytes per second of a port whose attributes are at hand: what the library says of the whole of it, links
- * that are aggregated included, else its encodings; 0: not known.
+ * Bytes per second of a port whose attributes are at hand: what the library says of the whole of
+ * it, links that are aggregated included, else its encodings; 0: not known.
  */
 uint64_t otte_rdma_port_rate(const struct otte_verbs *verbs, struct ibv_context *context,
 			     uint8_t port, const union otte_verbs_port *attr);

@@ -65,8 +65,8 @@ static const struct entry entries[] = {
 };
 
 /*
- * verbs.h's own ibv_query_port() falls back to an export that knows half of the struct. Libraries whose
- * contexts lack this operation are older than 2018.
+ * verbs.h's own ibv_query_port() falls back to an export that knows half of the struct. Libraries
+ * whose contexts lack this operation are older than 2018.
  */
 static int query_port(struct ibv_context *context, uint8_t port, union otte_verbs_port *attr)
 {
@@ -115,7 +115,7 @@ int otte_verbs_load(const char *library, struct otte_verbs *verbs)
 	return rc;
 }
 
-/* ---- The process's ---------------------------------------------------------------------------- */
+/* ---- The process's --------------------------------------------------------------------------- */
 
 /* Written once; each caller reads it behind pthread_once(). */
 static struct {

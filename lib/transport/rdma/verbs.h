@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * libibverbs as one table of functions, filled when it is first asked for: nothing of the library links
- * with libibverbs, and a machine without it runs everything but RDMA.
+ * libibverbs as one table of functions, filled when it is first asked for: nothing of the library
+ * links with libibverbs, and a machine without it runs everything but RDMA.
  *
- * Who uses verbs is given a `const struct otte_verbs *` and calls through it alone, also what verbs.h has
- * inline; tests give a table of their own. The table lives as long as the process, and so does libibverbs,
- * whose providers keep threads and handlers. No lock beyond the once.
+ * Who uses verbs is given a `const struct otte_verbs *` and calls through it alone, also what
+ * verbs.h has inline; tests give a table of their own. The table lives as long as the process, and
+ * so does libibverbs, whose providers keep threads and handlers. No lock beyond the once.
  */
 #ifndef OTTE_TRANSPORT_RDMA_VERBS_H
 #define OTTE_TRANSPORT_RDMA_VERBS_H
@@ -15,8 +15,8 @@
 #include <stdint.h>
 
 /*
- * A port with the speed that no byte holds, which newer libraries write behind what the header of an older
- * one knows. 0 there: active_speed has it.
+ * A port with the speed that no byte holds, which newer libraries write behind what the header of
+ * an older one knows. 0 there: active_speed has it.
  */
 union otte_verbs_port {
 	struct ibv_port_attr attr;
@@ -82,12 +82,16 @@ struct otte_verbs {
 };
 
 /*
- * The process's table: opens libibverbs.so.1 the first time, whichever thread comes first. 0, or -ENOSYS
- * with a text that names the library or the export that it lacks, then for as long as the process lives.
+ * The process's table: opens libibverbs.so.1 the first time, whichever thread comes first. 0, or
+ * -ENOSYS with a text that names the library or the export that it lacks, then for as long as the
+ * process lives.
  */
 int otte_verbs_open(const struct otte_verbs **verbs);
 
-/* Fills `verbs` from a library by name or path: what otte_verbs_open() does once. Else for tests only. */
+/*
+ * Fills `verbs` from a library by name or path: what otte_verbs_open() does once. Else for tests
+ * only.
+ */
 int otte_verbs_load(const char *library, struct otte_verbs *verbs);
 
 #endif

@@ -80,7 +80,7 @@ static const char *gid_text(size_t id)
 	return otte_rdma_gid_text(&nics.list[id].gid, text);
 }
 
-/* ---- Devices and ports ------------------------------------------------------------------------ */
+/* ---- Devices and ports ----------------------------------------------------------------------- */
 
 static void a_machine_without_devices_has_no_nic(void **state)
 {
@@ -191,7 +191,7 @@ static void what_is_neither_infiniband_nor_roce_is_not_opened(void **state)
 	assert_int_equal(device->opens, 0);
 }
 
-/* ---- Ids -------------------------------------------------------------------------------------- */
+/* ---- Ids ------------------------------------------------------------------------------------- */
 
 static void ids_follow_the_names_and_not_the_order_of_the_list(void **state)
 {
@@ -240,7 +240,7 @@ static void no_more_than_a_mask_has_bits(void **state)
 	assert_int_equal(fake.devices[64].opens, 0);
 }
 
-/* ---- What fails ------------------------------------------------------------------------------- */
+/* ---- What fails ------------------------------------------------------------------------------ */
 
 static void a_failing_call_is_named_and_leaves_nothing_open(void **state)
 {
@@ -294,7 +294,7 @@ static void an_mtu_that_does_not_exist_makes_a_port_unusable(void **state)
 	}
 }
 
-/* ---- GIDs ------------------------------------------------------------------------------------- */
+/* ---- GIDs ------------------------------------------------------------------------------------ */
 
 static struct fake_gid gid(const char *address, uint32_t type)
 {
@@ -398,7 +398,7 @@ static void a_length_of_the_table_that_cannot_be_is_no_harm(void **state)
 	}
 }
 
-/* ---- GIDs of a library without their types, from sysfs ---------------------------------------- */
+/* ---- GIDs of a library without their types, from sysfs --------------------------------------- */
 
 struct sysfs {
 	char root[64];
@@ -528,7 +528,7 @@ static void a_device_that_does_not_open_keeps_as_many_ids_as_it_has_ports(void *
 	remove_sysfs(&sysfs);
 }
 
-/* ---- Rates ------------------------------------------------------------------------------------ */
+/* ---- Rates ----------------------------------------------------------------------------------- */
 
 static void a_rate_that_is_unknown_is_assumed(void **state)
 {
@@ -573,7 +573,7 @@ static void a_configured_rate_is_that_of_every_nic(void **state)
 	assert_int_equal(nics.list[0].bytes_per_s, UINT32_MAX * 125000ull);
 }
 
-/* ---- What is fixed ---------------------------------------------------------------------------- */
+/* ---- What is fixed --------------------------------------------------------------------------- */
 
 static void a_device_alone_means_its_port_1_and_its_gid_0(void **state)
 {
@@ -727,7 +727,7 @@ static void what_is_no_port_and_no_gid_is_refused(void **state)
 	assert_int_equal(fake.devices[0].opens, 0);
 }
 
-/* ---- What is permitted ------------------------------------------------------------------------ */
+/* ---- What is permitted ----------------------------------------------------------------------- */
 
 static void what_is_not_permitted_is_not_opened_and_has_no_id(void **state)
 {

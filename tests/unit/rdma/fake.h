@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A machine with verbs devices that a test describes, as a table of functions. Contexts and lists are
- * counted, so that what stays open shows.
+ * A machine with verbs devices that a test describes, as a table of functions. Contexts and lists
+ * are counted, so that what stays open shows.
  */
 #ifndef OTTE_TESTS_RDMA_FAKE_H
 #define OTTE_TESTS_RDMA_FAKE_H

@@ -49,7 +49,7 @@ static void any_other_encoding_is_unknown(void **state)
 	assert_int_equal(known, 5 * 9);
 }
 
-/* ---- A port ----------------------------------------------------------------------------------- */
+/* ---- A port ---------------------------------------------------------------------------------- */
 
 static struct {
 	uint64_t value;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The table over a library of the tests' own, libibverbs.c. One that lacks an export is a copy in which the
- * name is spelled otherwise.
+ * The table over a library of the tests' own, libibverbs.c. One that lacks an export is a copy in
+ * which the name is spelled otherwise.
  */
 #include "transport/rdma/verbs.h"
 
@@ -195,7 +195,7 @@ static void what_older_libraries_lack_is_null(void **state)
 	assert_non_null(verbs.query_gid);
 }
 
-/* ---- Attributes of a port --------------------------------------------------------------------- */
+/* ---- Attributes of a port -------------------------------------------------------------------- */
 
 static size_t asked_bytes;
 
@@ -245,7 +245,7 @@ static void a_context_of_an_old_library_has_no_port_attributes(void **state)
 	assert_int_equal(verbs.query_port(&context, 1, &attr), EOPNOTSUPP);
 }
 
-/* ---- The process's table ---------------------------------------------------------------------- */
+/* ---- The process's table --------------------------------------------------------------------- */
 
 /* Of the library by its real name. */
 static struct {
