@@ -60,6 +60,10 @@ $(B)/fake/libibverbs.so.1: tests/unit/rdma/library/libibverbs.c
 	@mkdir -p $(@D)
 	$(CC) -shared -fPIC $(WARN) -o $@ $<
 
+# Each allocation fails once, and how much is taken.
+LDFLAGS_unit_rails := $(addprefix -Wl$(comma)--wrap=,malloc calloc)
+LDFLAGS_unit_keys := -Wl,--wrap=calloc
+
 UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
 
 $(B)/tests/%.o: CPPFLAGS_OTTE += -Itests

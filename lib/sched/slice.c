@@ -28,3 +28,34 @@ void otte_slice_range(const struct otte_slicing *slicing, uint64_t length, uint3
 	*offset = index * slicing->block_bytes;
 	*slice_length = index + 1 == slicing->count ? length - *offset : slicing->block_bytes;
 }
+
+/* The least multiple of the base of which `max_slices` will do, but for what can be folded. */
+static uint64_t fitting_block(uint64_t length, uint64_t base_bytes, uint32_t max_slices)
+{
+	uint64_t block_bytes = length / base_bytes / max_slices * base_bytes;
+	uint64_t left = length - block_bytes * max_slices;
+
+	if (!left || (left < base_bytes && left < block_bytes / 4))
+		return block_bytes;
+	return block_bytes + base_bytes;
+}
+
+struct otte_slice_geometry otte_slice_geometry(uint64_t length, uint64_t base_bytes,
+					       uint32_t max_slices)
+{
+	struct otte_slice_geometry geometry = { .block_bytes = base_bytes };
+	uint64_t count, tail;
+
+	if (length / base_bytes >= max_slices)
+		geometry.block_bytes = fitting_block(length, base_bytes, max_slices);
+	count = length / geometry.block_bytes;
+	tail = length % geometry.block_bytes;
+	if (!count || (tail && tail >= geometry.block_bytes / 4)) {
+		count++;
+		geometry.last_bytes = tail;
+	} else {
+		geometry.last_bytes = geometry.block_bytes + tail;
+	}
+	geometry.count = (uint32_t)count;
+	return geometry;
+}

@@ -96,10 +96,11 @@ static int take_loan(const struct local_peer *peer, uint64_t loan, uint64_t leng
 }
 
 /*
- * One that cannot be mapped is given back. Nor is one mapped that its lender could take away: it would end us with SIGBUS,
- * at the moment of its choice.
+ * One that cannot be mapped is given back. Nor is one mapped that its lender could take away: it would end us
+ * with SIGBUS, at the moment of its choice.
  */
-static int map_loan(struct otte_ledger_client *client, uint64_t loan, const struct otte_borrowed *borrowed, void **map)
+static int map_loan(struct otte_ledger_client *client, uint64_t loan, const struct otte_borrowed *borrowed,
+		    void **map)
 {
 	void *address = NULL;
 	int ret;
