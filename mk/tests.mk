@@ -64,6 +64,12 @@ $(B)/fake/libibverbs.so.1: tests/unit/rdma/library/libibverbs.c
 LDFLAGS_unit_rails := $(addprefix -Wl$(comma)--wrap=,malloc calloc)
 LDFLAGS_unit_keys := -Wl,--wrap=calloc
 
+# How many allocations there are.
+LDFLAGS_unit_devices := $(addprefix -Wl$(comma)--wrap=,malloc calloc)
+
+# Which allocation fails.
+LDFLAGS_unit_priority := $(addprefix -Wl$(comma)--wrap=,malloc reallocarray)
+
 UNIT_BIN = $(UNIT_NAMES:%=$(B)/unit/%)
 
 $(B)/tests/%.o: CPPFLAGS_OTTE += -Itests

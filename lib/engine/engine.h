@@ -22,7 +22,8 @@
  *   (transport: local_peer.lock; otte_control_client.lock)
  *   awaited_lock (then the ledger)
  *   region_lock, memory_lock > access maps, region_wait_lock, notify_lock, progress.lock, gate.lock, ledger,
- *   and the transport's tcp.lock, tcp_express.lock, tcp_zerocopies.lock, the loops' locks
+ *   otte_devices.lock (sched/devices.h), and the transport's tcp.lock, tcp_express.lock,
+ *   tcp_zerocopies.lock, the loops' locks
  */
 #ifndef OTTE_ENGINE_ENGINE_H
 #define OTTE_ENGINE_ENGINE_H
