@@ -3,7 +3,8 @@
 # Debian packages. Every variable named DEPS_* in any fragment is a list of them: a fragment that needs
 # more names it beside its own targets. docs/install.md has the names for other distributions.
 
-DEPS_BUILD := gcc libc6-dev make pkg-config libjansson-dev libsodium-dev libhwloc-dev libhwloc-plugins uthash-dev scdoc
+DEPS_BUILD := gcc libc6-dev make pkg-config libjansson-dev libsodium-dev libhwloc-dev libhwloc-plugins \
+	libibverbs-dev uthash-dev scdoc
 DEPS_MAN := man-db
 DEPS_TEST := g++ clang libclang-rt-14-dev libcmocka-dev valgrind jq iproute2 procps file
 DEPS_STATIC := clang-tidy clang-format cppcheck shellcheck

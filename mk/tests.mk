@@ -52,6 +52,14 @@ LDFLAGS_unit_tool := -Wl,--wrap=fopen
 LDFLAGS_unit_gate := $(addprefix -Wl$(comma)--wrap=,otte_queue_push otte_slots_admit otte_slots_take \
 	tcp_peer_start tcp_peer_exchange)
 
+# Which libibverbs a process finds; and one of the tests' own, of which they spoil copies.
+LDFLAGS_unit_rdma := -Wl,--wrap=dlopen
+$(B)/unit/rdma: | $(B)/fake/libibverbs.so.1
+
+$(B)/fake/libibverbs.so.1: tests/unit/rdma/library/libibverbs.c
+	@mkdir -p $(@D)
+	$(CC) -shared -fPIC $(WARN) -o $@ $<
+
 # Each allocation fails once, and how much is taken.
 LDFLAGS_unit_rails := $(addprefix -Wl$(comma)--wrap=,malloc calloc)
 LDFLAGS_unit_keys := -Wl,--wrap=calloc

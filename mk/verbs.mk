@@ -1,12 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# Verbs and the module's mappings, in a guest with an rxe device.
+# Verbs in a guest with two rxe devices: the module's mappings, discovery, `otte topo`.
 
-DEPS_VERBS := libibverbs-dev ibverbs-providers iproute2
+DEPS_VERBS := libibverbs-dev ibverbs-providers iproute2 jq
 
 CHECK_PARTS += verbs
 budget-verbs := 1
 
 .PHONY: check-part-verbs
-check-part-verbs:
-	@tests/verbs/run
+check-part-verbs: $(B)/verbs/discover $(OTTE_BIN)
+	@tests/verbs/run $(B)
+
+$(B)/verbs/discover: $(B)/tests/verbs/discover.o $(B)/libotte.a
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE)
+	@mv $@.tmp $@
+
+STATIC_BUILD += $(B)/verbs/discover
+
+-include $(B)/tests/verbs/discover.d

@@ -136,6 +136,19 @@ test_everything_that_prints_numbers_has_json() {
         >/dev/null || fail "bench says: $(cat "$scratch/out")"
 }
 
+test_topo_says_why_it_shows_no_verbs_device() {
+    mkdir "$scratch/lib"
+    : >"$scratch/lib/libibverbs.so.1"
+    exits 0 env LD_LIBRARY_PATH="$scratch/lib" "$OTTE" topo
+    grep -q '^no verbs: libibverbs.so.1: cannot be loaded: .*file too short' "$scratch/out" ||
+        fail "topo says: $(cat "$scratch/out")"
+    exits 0 env LD_LIBRARY_PATH="$scratch/lib" "$OTTE" topo --json
+    jq -e '.verbs.nics == [] and (.verbs.error | startswith("libibverbs.so.1: "))' "$scratch/out" \
+        >/dev/null || fail "topo says: $(cat "$scratch/out")"
+    exits 0 "$OTTE" topo --xml tests/unit/topo/two-nodes.xml --json
+    jq -e '.verbs == null' "$scratch/out" >/dev/null || fail "verbs of another machine"
+}
+
 test_a_bad_argument_is_named_and_exits_with_1() {
     exits 1 "$OTTE" frobnicate && says frobnicate
     exits 1 "$OTTE" bench --sizes 4Q && says 4Q && says --sizes

@@ -11,7 +11,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-rules=(includes spdx prints layout links shell tidy cppcheck)
+rules=(includes spdx prints verbs layout links shell tidy cppcheck)
 
 # Files below the given folders of $root that match the given pattern; nothing built, nothing of git.
 files() {
@@ -107,6 +107,15 @@ rule_prints() {
                 /(^|[^a-zA-Z0-9_])(v?printf|puts|putchar|perror|psignal|v?warnx?|v?errx?)[ \t]*\(/ ||
                 /(^|[^a-zA-Z0-9_])(v?fprintf|fputs|fputc|putc|fwrite)[ \t]*\(.*\<?std(out|err)/ {
                     printf "%s:%d: prints: %s\n", file, line, $0 }'
+    done | none
+}
+
+# libibverbs and what its header has inline are called through the table alone.
+rule_verbs() {
+    local file
+    files "$c_source" lib | grep -vxF lib/transport/rdma/verbs.c | while IFS= read -r file; do
+        awk -v file="$file" '/(^|[^a-zA-Z0-9_"])_?ibv_[a-z0-9_]+[ \t]*\(/ {
+            printf "%s:%d: verbs: not through the table: %s\n", file, FNR, $0 }' "$root/$file"
     done | none
 }
 

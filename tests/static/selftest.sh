@@ -112,6 +112,10 @@ violation='a tool reaches into the library'
 put tools/otte/pull.c "$dual" '#include "control/wire.h"'
 expect includes tools/otte/pull.c
 
+violation='a tool reaches into a transport'
+put tools/otte/topo.c "$dual" '#include "transport/rdma/qp.h"'
+expect includes tools/otte/topo.c
+
 violation='an example reaches into the library'
 put examples/first.c "$dual" '#include "../lib/base/util.h"'
 expect includes examples/first.c
@@ -163,6 +167,10 @@ expect prints lib/base/x.c:4
 violation='puts in the module'
 put kmod/main.c GPL-2.0-only 'static int f(void)' '{' '	return puts("x");' '}'
 expect prints kmod/main.c:4
+
+violation='a call of libibverbs beside the table'
+put lib/transport/rdma/x.c "$dual" 'int f(void *qp)' '{' '	return ibv_post_send(qp, 0, 0);' '}'
+expect verbs lib/transport/rdma/x.c:4
 
 violation='blanks instead of tabs'
 put lib/base/x.c "$dual" 'int f(void)' '{' '        return 0;' '}'

@@ -2,24 +2,16 @@
 /*
  * A mapped loan cannot be registered with an RDMA device: nobody but the module may hold the
  * lender's pages, or settling would prove nothing. Runs in a guest with otte.ko and one rxe
- * device; see tests/verbs/run.
+ * device; see tests/verbs/guest.
  *
  * Each rule has its control beside it, so that a refusal has no other cause.
  */
 #include <infiniband/verbs.h>
 
 #include "../kselftest/otte_test.h"
+#include "check.h"
 
 #define BYTES (16 * PAGE)
-
-static unsigned int passed, failed;
-
-static void check(bool good, const char *rule)
-{
-	printf("%s - %s\n", good ? "ok" : "not ok", rule);
-	passed += good;
-	failed += !good;
-}
 
 static void must(bool good, const char *what)
 {
@@ -120,6 +112,5 @@ int main(void)
 		"a loan mapped for writing cannot be registered for remote writes");
 	check(!register_memory(pd, own, IBV_ACCESS_LOCAL_WRITE),
 	      "the device still registers memory of one's own");
-	printf("%u passed, %u failed, 0 skipped\n", passed, failed);
-	return failed != 0;
+	return checked();
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* otte topo: memory nodes, NICs and GPUs of this machine, and how near they are to each other. */
+/*
+ * otte topo: memory nodes, NICs and GPUs of this machine, and how near they are to each other; and
+ * what RDMA would use of its verbs devices.
+ */
 #include "topo/topo.h"
 
 #include <stdio.h>
@@ -8,11 +11,14 @@
 #include "common.h"
 #include "../common/output.h"
 #include "tool.h"
+#include "transport/rdma/discovery.h"
+#include "transport/rdma/verbs.h"
 
 static const char help[] =
 	"Usage: otte topo [OPTION]...\n"
 	"Show memory nodes, NICs and GPUs of this machine, and how near they are to each other:\n"
 	"switch (one PCI bridge), root (one host bridge), node (one memory node), system.\n"
+	"And each port of its verbs devices, with the address and rate that RDMA would use.\n"
 	"\n"
 	"  --xml FILE          of a machine that hwloc's lstopo described in FILE\n" COMMON_HELP;
 
@@ -35,6 +41,14 @@ static const struct column nic_columns[] = {
 	{ "name", "NIC", COLUMN_TEXT, 0, 0 },	      { "rdma", "verbs", COLUMN_TEXT, 0, 0 },
 	{ "speed_mbps", "Mb/s", COLUMN_COUNT, 0, 0 }, { "node", "node", COLUMN_COUNT, 0, 0 },
 	{ "pci", "PCI", COLUMN_TEXT, 0, 0 },
+};
+
+static const struct column verbs_columns[] = {
+	{ "id", "id", COLUMN_COUNT, 0, 0 },	    { "device", "verbs", COLUMN_TEXT, 0, 0 },
+	{ "port", "port", COLUMN_COUNT, 0, 0 },	    { "state", "state", COLUMN_TEXT, 0, 0 },
+	{ "mtu_bytes", "MTU", COLUMN_COUNT, 0, 0 }, { "rate_mbps", "Mb/s", COLUMN_COUNT, 0, 0 },
+	{ "rate", "rate", COLUMN_TEXT, 0, 0 },	    { "gid_index", "GID", COLUMN_COUNT, 0, 0 },
+	{ "gid_type", "type", COLUMN_TEXT, 0, 0 },  { "gid", "address", COLUMN_TEXT, 0, 0 },
 };
 
 static const struct column gpu_columns[] = {
@@ -86,6 +100,66 @@ static json_t *nic_rows(const struct otte_topo *topo)
 						      "node", known_number(topo->nics[i].node),
 						      "pci", known_text(topo->nics[i].pci)));
 	return rows;
+}
+
+/* What an unusable one has not is null. */
+static json_t *verbs_row(size_t id, const struct otte_rdma_nic *nic)
+{
+	bool usable = nic->state != OTTE_RDMA_UNUSABLE;
+	char gid[OTTE_RDMA_GID_TEXT];
+	json_t *row;
+
+	row = json_pack("{s:I, s:s, s:i, s:s, s:o, s:o, s:o}", "id", (json_int_t)id, "device",
+			nic->name, "port", nic->port, "state", otte_rdma_state_text(nic->state),
+			"why", known_text(nic->why), "node", known_number(nic->node), "pci",
+			known_text(nic->pci));
+	json_object_set_new(row, "link_layer",
+			    !usable ? json_null() :
+				      json_string(nic->ethernet ? "Ethernet" : "InfiniBand"));
+	json_object_set_new(row, "lid", known_number(usable ? nic->lid : -1));
+	json_object_set_new(row, "mtu_bytes", known_number(usable ? (int64_t)nic->mtu_bytes : -1));
+	json_object_set_new(row, "rate_mbps",
+			    known_number(usable ? (int64_t)(nic->bytes_per_s / 125000) : -1));
+	json_object_set_new(row, "rate",
+			    known_text(usable ? otte_rdma_rate_source_text(nic->rate_source) : ""));
+	json_object_set_new(row, "gid_index", known_number(usable ? nic->gid.index : -1));
+	json_object_set_new(row, "gid_type",
+			    known_text(usable ? otte_rdma_gid_type_text(nic->gid.type) : ""));
+	json_object_set_new(row, "gid",
+			    known_text(usable ? otte_rdma_gid_text(&nic->gid, gid) : ""));
+	return row;
+}
+
+static int discover_verbs(json_t *rows)
+{
+	const struct otte_rdma_select select = OTTE_RDMA_SELECT_DEFAULTS;
+	static struct otte_rdma_nics nics;
+	const struct otte_verbs *verbs;
+	int rc = otte_verbs_open(&verbs);
+	size_t i;
+
+	if (!rc)
+		rc = otte_rdma_discover(verbs, &select, &nics);
+	if (rc)
+		return rc;
+	for (i = 0; i < nics.count; i++)
+		json_array_append_new(rows, verbs_row(i, &nics.list[i]));
+	otte_rdma_nics_close(verbs, &nics);
+	return 0;
+}
+
+/* Of this machine; null where another one is described. */
+static json_t *verbs_of(bool this_machine)
+{
+	json_t *rows;
+	int rc;
+
+	if (!this_machine)
+		return json_null();
+	rows = json_array();
+	rc = discover_verbs(rows);
+	return json_pack("{s:o, s:o}", "error", rc ? output_string(otte_error_text()) : json_null(),
+			 "nics", rows);
 }
 
 static json_t *gpu_paths(const struct otte_topo *topo, size_t gpu)
@@ -155,10 +229,32 @@ static void print_table(const char *none, const struct column *columns, size_t c
 		puts(none);
 }
 
-static void print_topo(const struct otte_topo *topo, bool json)
+static void print_verbs(const json_t *verbs)
 {
-	json_t *all = json_pack("{s:o, s:o, s:o}", "nodes", node_rows(topo), "nics", nic_rows(topo),
-				"gpus", gpu_rows(topo));
+	const char *error = json_string_value(json_object_get(verbs, "error")), *why;
+	const json_t *rows = json_object_get(verbs, "nics"), *row;
+	size_t i;
+
+	if (json_is_null(verbs))
+		return;
+	if (error) {
+		printf("\nno verbs: %s\n", error);
+		return;
+	}
+	print_table("no verbs device", verbs_columns, ARRAY_SIZE(verbs_columns), rows);
+	json_array_foreach(rows, i, row)
+	{
+		why = json_string_value(json_object_get(row, "why"));
+		if (why)
+			printf("  %zu: %s\n", i, why);
+	}
+}
+
+static void print_topo(const struct otte_topo *topo, bool this_machine, bool json)
+{
+	json_t *all = json_pack("{s:o, s:o, s:o, s:o}", "nodes", node_rows(topo), "nics",
+				nic_rows(topo), "gpus", gpu_rows(topo), "verbs",
+				verbs_of(this_machine));
 
 	if (json) {
 		output_json(all);
@@ -167,6 +263,7 @@ static void print_topo(const struct otte_topo *topo, bool json)
 	output_table(stdout, node_columns, ARRAY_SIZE(node_columns), json_object_get(all, "nodes"));
 	print_distances(topo);
 	print_table("no NIC", nic_columns, ARRAY_SIZE(nic_columns), json_object_get(all, "nics"));
+	print_verbs(json_object_get(all, "verbs"));
 	print_table("no GPU", gpu_columns, ARRAY_SIZE(gpu_columns), json_object_get(all, "gpus"));
 	print_paths(topo);
 	json_decref(all);
@@ -194,7 +291,7 @@ int cmd_topo(int argc, char **argv)
 	rc = otte_topo_read(xml, &topo);
 	if (rc)
 		return complain(EXIT_LOCAL, "%s", otte_error_text());
-	print_topo(topo, common.json);
+	print_topo(topo, !xml, common.json);
 	otte_topo_free(topo);
 	return EXIT_OK;
 }
