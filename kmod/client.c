@@ -129,9 +129,16 @@ static void client_free(struct kref *ref)
 		mmdrop(client->mm);
 	otte_user_put(client->user);
 	put_pid(client->tgid);
+	/*
+	 * Nobody can look at one that was never in the registry, and one that is refused costs others no
+	 * batch of what RCU frees late.
+	 */
+	if (!initialised) {
+		kfree(client);
+		return;
+	}
 	kfree_rcu(client, rcu);
-	if (initialised)
-		module_put(THIS_MODULE);
+	module_put(THIS_MODULE);
 }
 
 void otte_client_get(struct otte_client *client)

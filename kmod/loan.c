@@ -45,15 +45,19 @@ DEFINE_XARRAY(otte_loans);
 static void loan_free(struct kref *ref)
 {
 	struct otte_loan *loan = container_of(ref, struct otte_loan, ref);
+	bool published = loan->region;
 
-	if (loan->region)
+	if (published)
 		otte_region_put(loan->region);
 	/* Its place in the registry, where it was never published. */
 	xa_release(&otte_loans, loan->id);
 	if (loan->borrower)
 		otte_client_put(loan->borrower);
 	otte_client_put(loan->lender);
-	kfree_rcu(loan, rcu);
+	if (published)
+		kfree_rcu(loan, rcu);
+	else
+		kfree(loan);
 }
 
 void otte_loan_get(struct otte_loan *loan)
@@ -283,11 +287,6 @@ static struct otte_loan *loan_create(struct otte_client *lender, u32 direction, 
 	loan->retained.id = loan->id;
 	loan->retained.owner = lender;
 	loan->retained.tag = tag;
-	/* Now, so that nobody waits for memory with the ledger held. */
-	if (xa_reserve(&otte_loans, loan->id, GFP_KERNEL_ACCOUNT)) {
-		otte_loan_put(loan);
-		return NULL;
-	}
 	return loan;
 }
 
@@ -363,7 +362,7 @@ static int loan_publish(struct otte_loan *loan, struct otte_region *region)
 	otte_region_get(region);
 	loan->region = region;
 	loan->retained.bytes = otte_loan_length(loan);
-	/* Reserved by loan_create(): needs no memory. */
+	/* Reserved by loan_admit(): needs no memory. */
 	err = xa_err(xa_store(&otte_loans, loan->id, loan, 0));
 	if (WARN_ON_ONCE(err))
 		return err;
@@ -376,7 +375,8 @@ static int loan_publish(struct otte_loan *loan, struct otte_region *region)
 	return 0;
 }
 
-static int loan_charge(struct otte_loan *loan, u64 length)
+/* Charges the lender, and has the loan's place kept; the latter as for regions. */
+static int loan_admit(struct otte_loan *loan, u64 length)
 {
 	const struct otte_charge charge = {
 		.amount[OTTE_RES_LENT_BYTES] = length,
@@ -386,8 +386,13 @@ static int loan_charge(struct otte_loan *loan, u64 length)
 	int err;
 
 	err = otte_quota_charge(loan->lender->payer, &charge, &why);
-	if (err)
+	if (err) {
 		otte_client_refused(loan->lender, &why);
+		return err;
+	}
+	err = xa_reserve(&otte_loans, loan->id, GFP_KERNEL_ACCOUNT);
+	if (err)
+		otte_quota_uncharge(loan->lender->payer, &charge);
 	else
 		loan->charge = charge;
 	return err;
@@ -440,7 +445,7 @@ int otte_loan_offer_ioctl(struct otte_client *client, void *arg)
 	loan = loan_create(client, offer->direction, offer->flags, evidence, offer->tag);
 	if (!loan)
 		return -ENOMEM;
-	err = loan_charge(loan, offer->length);
+	err = loan_admit(loan, offer->length);
 	if (err)
 		goto put;
 	otte_ledger_lock();
@@ -500,7 +505,7 @@ int otte_loan_expose_ioctl(struct otte_client *client, void *arg)
 		return -ENOMEM;
 	memcpy(loan->peer, expose->peer, OTTE_PEER_LEN);
 	loan->incarnation = expose->incarnation;
-	err = loan_charge(loan, expose->length);
+	err = loan_admit(loan, expose->length);
 	if (err)
 		goto put;
 	otte_ledger_lock();

@@ -49,7 +49,8 @@ static void region_free(struct kref *ref)
 	/* Its place in the registry, where it was never published. */
 	xa_release(&otte_regions, region->id);
 	otte_client_put(region->owner);
-	kfree_rcu(region, rcu);
+	/* Not by RCU: it is looked up under the ledger alone. */
+	kfree(region);
 }
 
 void otte_region_get(struct otte_region *region)
@@ -327,11 +328,6 @@ static struct otte_region *region_create(struct otte_client *owner,
 	region->retained.owner = owner;
 	region->retained.bytes = region->length;
 	region->retained.tag = region->tag;
-	/* Now, so that nobody waits for memory with the ledger held. */
-	if (xa_reserve(&otte_regions, region->id, GFP_KERNEL_ACCOUNT)) {
-		otte_region_put(region);
-		return NULL;
-	}
 	return region;
 }
 
@@ -353,8 +349,8 @@ static int region_check(const struct otte_region_add *arg)
 	return 0;
 }
 
-/* Charges @region for what it will hold; fills page_count and page_offset. */
-static int region_charge(struct otte_region *region)
+/* Charges @region for what it will hold, and has its place kept; fills page_count and page_offset. */
+static int region_admit(struct otte_region *region)
 {
 	struct otte_charge charge = {
 		.amount[OTTE_RES_REGIONS] = 1,
@@ -369,8 +365,17 @@ static int region_charge(struct otte_region *region)
 		charge.amount[OTTE_RES_PINNED_BYTES] = (u64)region->page_count << PAGE_SHIFT;
 	}
 	err = otte_quota_charge(region->owner->payer, &charge, &why);
-	if (err)
+	if (err) {
 		otte_client_refused(region->owner, &why);
+		return err;
+	}
+	/*
+	 * Its place: now, so that nobody waits for memory with the ledger held, and not before, since a registry
+	 * frees by RCU, in batches, what those who are refused would have taken.
+	 */
+	err = xa_reserve(&otte_regions, region->id, GFP_KERNEL_ACCOUNT);
+	if (err)
+		otte_quota_uncharge(region->owner->payer, &charge);
 	else
 		region->charge = charge;
 	return err;
@@ -407,7 +412,7 @@ static int region_publish(struct otte_region *region)
 	index = otte_client_status_get(owner);
 	if (index < 0)
 		return index;
-	/* Reserved by region_create(): needs no memory. */
+	/* Reserved by region_admit(): needs no memory. */
 	err = xa_err(xa_store(&otte_regions, region->id, region, 0));
 	if (WARN_ON_ONCE(err)) {
 		otte_client_status_put(owner, index);
@@ -445,7 +450,7 @@ int otte_region_add_ioctl(struct otte_client *client, void *arg)
 	region = region_create(client, add);
 	if (!region)
 		return -ENOMEM;
-	err = region_charge(region);
+	err = region_admit(region);
 	if (err)
 		goto put;
 	err = region_take_backing(region, add->fd);

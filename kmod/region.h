@@ -30,7 +30,6 @@ enum otte_region_state {
 /**
  * struct otte_region - see region.c
  * @ref: last put frees
- * @rcu: freed after a grace period
  * @id: in otte_regions until GONE
  * @owner: referenced, also after its end
  * @owner_link: in owner->regions
@@ -68,7 +67,6 @@ enum otte_region_state {
  */
 struct otte_region {
 	struct kref ref;
-	struct rcu_head rcu;
 	u64 id;
 	struct otte_client *owner;
 	struct list_head owner_link;
