@@ -74,6 +74,7 @@ static void fill(struct otte_work *work, const struct otte_request *request, uin
 	work->offset = request->remote_offset;
 	work->wanted = request->transport;
 	work->firm = true;
+	work->watch = &request->local->watch;
 	work->alone = true;
 	work->code = 0;
 	work->effect = OTTE_EFFECT_NONE;

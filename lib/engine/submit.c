@@ -227,6 +227,7 @@ static int prepare_group(struct otte_task_record *head)
 		goto unuse;
 	work->local = region->mem->address + offset;
 	work->firm = region->mem->kind == OTTE_MEM_OWNED;
+	work->watch = &region->watch;
 	work->epoch = head->segment->epoch;
 	work->done = otte_group_done;
 	head->entry.bytes = work->length;

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "ledger/ledger.h"
 #include "transport/local/local.h"
 
 /* Submission takes no longer than this many bytes need: some 10 to 30 us. */
@@ -71,10 +72,15 @@ static void tell(struct otte_work *work, int code)
 	planner->unplan(&planned);
 }
 
-/* Nothing of it has moved, and nothing will by us. */
+/*
+ * Nothing of it has moved, and nothing will by us. It may have waited for an answer of the peer's meanwhile, and a
+ * transport that finds its memory gone can but break off a connection that has others' work on it.
+ */
 static void hand_on(struct local_peer *peer, struct otte_work *work, int code)
 {
-	if (work->wanted == OTTE_TRANSPORT_LOCAL)
+	if (!otte_region_is_fresh(work->watch))
+		tell(work, -ESTALE);
+	else if (work->wanted == OTTE_TRANSPORT_LOCAL)
 		tell(work, code);
 	else
 		peer->next->ops->start(peer->next, work);

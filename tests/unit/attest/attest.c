@@ -564,7 +564,7 @@ static void *put_oneself_in(void *arg)
 	memcpy(hello, frame.payload, sizeof(hello));
 	say(up, OTTE_FRAME_HELLO, frame.head.id, hello, sizeof(hello));
 	hear(up, &welcome, OTTE_FRAME_WELCOME);
-	say(down, OTTE_FRAME_WELCOME, splice->strips ? 0 : OTTE_CAN_ATTEST, welcome.payload,
+	say(down, OTTE_FRAME_WELCOME, splice->strips ? 0 : welcome.head.id, welcome.payload,
 	    OTTE_WELCOME_BYTES);
 	if (splice->strips) { /* it sees that, and hangs up */
 		splice->caught = recv(down, out, 1, 0) == 0;
