@@ -669,14 +669,14 @@ static void clear_uses_of(struct otte_engine *engine, uint64_t client, uint32_t 
  */
 static bool end_table(struct otte_engine *engine, struct otte_source_awaited *awaited, bool *unheard)
 {
-	int ret = engine->ledger->ops->loan_withdraw(engine->client, awaited->loan);
+	int ret = engine->ledger->ops->loan_take_back(engine->client, awaited->loan, false);
 
 	awaited->accepted = ret != 0;
 	*unheard = ret == -ENOENT;
 	return !ret || *unheard;
 }
 
-/* The ledger is not asked for what it has told the end of: it would look through all loans for that one. */
+/* The ledger is not asked for what it has told the end of. */
 static void take_uses_back(struct otte_source_grant *grant)
 {
 	struct otte_engine *engine = grant->peer->engine;
@@ -757,7 +757,7 @@ static int offer_uses(struct otte_source_grant *grant, uint32_t owner)
 		return ret;
 	awaited = await_end(engine, grant->uses_loan);
 	if (!awaited) {
-		engine->ledger->ops->loan_withdraw(engine->client, grant->uses_loan);
+		engine->ledger->ops->loan_take_back(engine->client, grant->uses_loan, false);
 		grant->uses_loan = 0;
 		return otte_fail(-ENOMEM, "no memory for a loan");
 	}
@@ -910,18 +910,15 @@ uncount:
 int otte_source_revoke_grant(struct otte_source_grant *grant)
 {
 	struct otte_engine *engine = grant->peer->engine;
-	const struct otte_ledger_ops *ops = engine->ledger->ops;
 	int ret;
 
 	if (!grant->borrowed)
 		return -EOPNOTSUPP;
 	if (atomic_load(&grant->over))
 		return 0;
-	ret = ops->loan_withdraw(engine->client, grant->loan);
+	ret = engine->ledger->ops->loan_take_back(engine->client, grant->loan, !grant->mapped);
 	if (ret == -EBUSY && grant->mapped)
 		return -EOPNOTSUPP;
-	if (ret == -EBUSY)
-		ret = ops->loan_revoke(engine->client, grant->loan);
 	if (ret && ret != -ENOENT)
 		return ret;
 	atomic_store(&grant->over, true);

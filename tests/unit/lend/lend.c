@@ -1440,6 +1440,34 @@ static void tell_missed(const struct pair *pair)
 	otte_source_told(pair->source, &missed);
 }
 
+/* Nor do those whose end was not heard of, whoever sees to it that news are lost. */
+static void what_ended_unheard_costs_no_look_at_the_ledger(void **state)
+{
+	struct otte_frame answer;
+	struct otte_lend lend;
+	struct pair pair;
+	int fd, i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	fd = forge_lane(&pair, &answer);
+	script.forgetful = true;
+	for (i = 0; i < 100; i++) {
+		lend = granted(&pair, fd);
+		take_and_end(&pair, lend.loan);
+		take_and_end(&pair, lend.uses);
+	}
+	tell_missed(&pair);
+	close(fd);
+	pair_close_requester(&pair);
+	assert_true(lanes_end(&pair));
+	assert_int_equal(script.in_vain, 0);
+	assert_int_equal(loans(&pair), 0);
+	assert_false(awaits(pair.source));
+	pair_close_source(&pair);
+}
+
 /* Events were lost, of others: whoever ends a thousand loans at once sees to that. */
 static void what_is_on_offer_is_not_withdrawn_by_a_look(void **state)
 {
@@ -1719,6 +1747,7 @@ int main(void)
 		cmocka_unit_test(a_table_that_was_taken_without_its_grant_is_awaited),
 		cmocka_unit_test(a_lane_without_its_session_ends),
 		cmocka_unit_test(a_borrower_that_is_gone_costs_no_look_at_the_ledger),
+		cmocka_unit_test(what_ended_unheard_costs_no_look_at_the_ledger),
 		cmocka_unit_test(what_is_on_offer_is_not_withdrawn_by_a_look),
 		cmocka_unit_test(a_table_that_ended_unheard_is_awaited_no_longer),
 		cmocka_unit_test(tables_that_another_user_keeps_are_bounded_whatever_clients_it_has),

@@ -415,6 +415,19 @@ static int loan_revoke(struct otte_ledger_client *client, uint64_t id)
 	ret = try("loan_revoke");
 	if (!ret)
 		ret = real->loan_revoke(client, id);
+	if (ret == -ENOENT)
+		atomic_fetch_add(&script.in_vain, 1);
+	return ended(id, ret);
+}
+
+static int loan_take_back(struct otte_ledger_client *client, uint64_t id, bool revoke)
+{
+	int ret = find_loan(id) ? try("loan_withdraw") : 0;
+
+	if (!ret)
+		ret = real->loan_take_back(client, id, false);
+	if (ret == -EBUSY && revoke)
+		return loan_revoke(client, id);
 	return ended(id, ret);
 }
 
@@ -461,6 +474,7 @@ static int open_shared(const struct otte_ledger_limits *limits)
 	ops.loan_settle = loan_settle;
 	ops.loan_withdraw = loan_withdraw;
 	ops.loan_revoke = loan_revoke;
+	ops.loan_take_back = loan_take_back;
 	ops.event_next = event_next;
 	ledger->ops = &ops;
 	return 0;

@@ -16,7 +16,7 @@ struct script {
 	void (*before)(void *arg);
 	void *arg;
 	_Atomic unsigned copied, looked, mapped, mapped_tables;
-	_Atomic unsigned in_vain; /* loans that were to be withdrawn and were unknown: a look at all there are */
+	_Atomic unsigned in_vain; /* loans that were to end and were unknown: a look at all there are */
 	_Atomic bool refuses; /* offers, for want of quota */
 	_Atomic bool drains;  /* a revoked loan has a copy on its way */
 	_Atomic bool forgetful; /* nobody is told anything any more */
