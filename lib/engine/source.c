@@ -34,10 +34,14 @@ struct standing {
 /* As the kernel shows a user who is not in the namespace (kernel.overflowuid). */
 #define NO_USER 65534
 
-/* Tables of uses that are kept without a grant: by one client, by all clients of another user, and by everybody. */
+/*
+ * Tables of uses that are kept without a grant. A client of our user keeps loans of the one table that all of these
+ * share. Those of other users keep pages of ours: one user's clients so many, and all together less than the 8 MiB
+ * that a process may usually pin.
+ */
 #define KEPT_BY_CLIENT 256
 #define KEPT_BY_USER 128
-#define KEPT_BY_ALL 1024
+#define KEPT_BY_OTHERS 192
 
 /* Uses that have ended are kept for the next requests, up to so many. */
 #define SPARES 8
@@ -101,6 +105,7 @@ struct otte_source_awaited {
 	struct otte_source_grant *grant;
 	uint64_t client;
 	uint32_t user;
+	bool foreign;
 	uint32_t owner; /* in the table */
 	bool accepted;  /* a table, which was not to be had back with its grant */
 	struct otte_source_awaited *next; /* of those that are found to have ended */
@@ -711,28 +716,29 @@ static void stop_awaiting(struct otte_source_grant *grant)
 }
 
 /*
- * A borrower that keeps tables which it has no grant for any more gets no others. What another user keeps are pages
- * that nobody else uses; he has as many clients as he likes.
+ * A borrower that keeps tables which it has no grant for any more gets no others. What those of other users keep is
+ * pages that nobody else uses, of users who have as many clients as they like: that is no loss of our user's.
  */
 static int check_kept(const struct source_peer *peer)
 {
 	struct otte_source_awaited *awaited, *next;
 	struct otte_engine *engine = peer->engine;
-	unsigned clients = 0, users = 0, all = 0;
+	unsigned clients = 0, users = 0, others = 0;
 
 	pthread_mutex_lock(&engine->awaited_lock);
 	if (HASH_COUNT(engine->awaited) >= KEPT_BY_USER) {
 		HASH_ITER(hh, engine->awaited, awaited, next) {
-			all += awaited->accepted;
 			clients += awaited->accepted && awaited->client == peer->client;
 			users += awaited->accepted && awaited->user == peer->user;
+			others += awaited->accepted && awaited->foreign;
 		}
 	}
 	pthread_mutex_unlock(&engine->awaited_lock);
-	if (clients < KEPT_BY_CLIENT && (!peer->foreign || users < KEPT_BY_USER) && all < KEPT_BY_ALL)
+	if (peer->foreign ? users < KEPT_BY_USER && others < KEPT_BY_OTHERS : clients < KEPT_BY_CLIENT)
 		return 0;
-	return otte_fail(-EDQUOT, "%u tables of uses are not given back, %u by user %u, %u by client %lu", all, users,
-			 peer->user, clients, (unsigned long)peer->client);
+	return otte_fail(-EDQUOT,
+			 "tables of uses are not given back: %u by client %lu, %u by user %u, %u by other users than ours",
+			 clients, (unsigned long)peer->client, users, peer->user, others);
 }
 
 /* The table, to be mapped: what is lent of that stays as long as its borrower wants, and costs us these pages alone. */
@@ -763,6 +769,7 @@ static int offer_uses(struct otte_source_grant *grant, uint32_t owner)
 	}
 	awaited->client = peer->client;
 	awaited->user = peer->user;
+	awaited->foreign = peer->foreign;
 	awaited->owner = owner;
 	return 0;
 }

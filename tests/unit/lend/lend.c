@@ -1586,30 +1586,52 @@ static void tables_that_another_user_keeps_are_bounded_whatever_clients_it_has(v
 	pair_close(&pair);
 }
 
-#define KEEPERS 4
+/* One more requester, of a user, with a lane. */
+static void of_user(struct pair *peer, struct pair *pair, uint32_t user, int *fd)
+{
+	struct otte_frame answer;
 
+	script.user = user;
+	pair_join(peer, pair, copies);
+	*fd = forge_lane(peer, &answer);
+}
+
+#define OTHERS 3
+
+/* Together less than a process may usually pin, and no loss of those of our user; nor is what these keep theirs. */
 static void tables_that_all_keep_are_bounded(void **state)
 {
-	struct pair pair, keepers[KEEPERS];
+	struct pair pair, ours, others[OTHERS];
+	int fds[OTHERS], fd, our_fd, i;
 	struct otte_frame answer;
-	int fds[KEEPERS], fd, i;
 
 	(void)state;
 	module_reset();
+	script.user = getuid();
 	pair_open(&pair, BYTES, copies);
 	fd = forge_lane(&pair, &answer);
-	for (i = 0; i < KEEPERS; i++) {
-		pair_join(&keepers[i], &pair, copies);
-		fds[i] = forge_lane(&keepers[i], &answer);
-		assert_int_equal(ask(&pair, fd), 0);
-		keep_tables(&keepers[i], fds[i], 256);
-		assert_int_equal(ask(&keepers[i], fds[i]), -EDQUOT);
-	}
-	assert_int_equal(ask(&pair, fd), -EDQUOT);
-	for (i = 0; i < KEEPERS; i++) {
+	of_user(&ours, &pair, getuid(), &our_fd);
+	for (i = 0; i < OTHERS; i++)
+		of_user(&others[i], &pair, getuid() + 1 + i, &fds[i]);
+	keep_tables(&ours, our_fd, 256);
+	assert_int_equal(ask(&ours, our_fd), -EDQUOT);
+	assert_int_equal(ask(&pair, fd), 0);
+	for (i = 0; i < OTHERS; i++)
+		assert_int_equal(ask(&others[i], fds[i]), 0);
+	keep_tables(&others[0], fds[0], 128);
+	assert_int_equal(ask(&others[0], fds[0]), -EDQUOT);
+	assert_int_equal(ask(&others[1], fds[1]), 0);
+	keep_tables(&others[1], fds[1], 64);
+	for (i = 0; i < OTHERS; i++)
+		assert_int_equal(ask(&others[i], fds[i]), -EDQUOT);
+	assert_int_equal(ask(&pair, fd), 0);
+	assert_int_equal(ask(&ours, our_fd), -EDQUOT);
+	for (i = 0; i < OTHERS; i++) {
 		close(fds[i]);
-		pair_close_requester(&keepers[i]);
+		pair_close_requester(&others[i]);
 	}
+	close(our_fd);
+	pair_close_requester(&ours);
 	close(fd);
 	pair_close(&pair);
 }
