@@ -732,6 +732,77 @@ static void uses_without_a_slot_are_counted_by_the_lender(void **state)
 	pair_close(&pair);
 }
 
+/* A lender, a borrower and who looks. What both write is ordered by the table alone. */
+struct shared {
+	struct otte_uses uses;
+	struct otte_uses_seen seen[OTTE_USES_SLOTS];
+	struct otte_uses_own own;
+	uint64_t written, borrowed;
+	_Atomic bool stop;
+};
+
+static bool is_still_there(void *arg, uint32_t owner)
+{
+	(void)arg;
+	(void)owner;
+	return false;
+}
+
+static void *look_always(void *arg)
+{
+	struct shared *shared = arg;
+
+	while (!shared->stop)
+		otte_uses_look(&shared->uses, &shared->own, is_still_there, NULL);
+	return NULL;
+}
+
+static void *borrow_always(void *arg)
+{
+	struct shared *shared = arg;
+	int use;
+
+	while (!shared->stop) {
+		use = otte_uses_begin(&shared->uses, 5, 0, 8, true);
+		if (use < 0)
+			continue;
+		shared->written++;
+		shared->borrowed++;
+		otte_uses_end(&shared->uses, use);
+	}
+	return NULL;
+}
+
+/* Also where a look frees the slot of a use that its lender is about to end; ThreadSanitizer sees it if not. */
+static void what_a_lender_did_is_seen_by_whoever_begins_next(void **state)
+{
+	void *(*const others[])(void *) = { look_always, borrow_always };
+	struct shared *shared = calloc(1, sizeof(*shared));
+	pthread_t threads[2];
+	uint64_t lent = 0;
+	unsigned i;
+	int use;
+
+	(void)state;
+	assert_non_null(shared);
+	shared->own.slots = shared->seen;
+	for (i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, others[i], shared), 0);
+	for (i = 0; i < 300000; i++) {
+		use = otte_uses_lend(&shared->uses, &shared->own, 0, 8, true, true);
+		if (use < 0)
+			continue;
+		shared->written++;
+		lent++;
+		otte_uses_unlend(&shared->uses, &shared->own, use, true);
+	}
+	shared->stop = true;
+	for (i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(shared->written, lent + shared->borrowed);
+	free(shared);
+}
+
 static void dawdle(void *arg)
 {
 	(void)arg;
@@ -1757,6 +1828,7 @@ int main(void)
 	};
 
 	const struct CMUnitTest lanes[] = {
+		cmocka_unit_test(what_a_lender_did_is_seen_by_whoever_begins_next),
 		cmocka_unit_test(another_user_is_lent_copies_alone),
 		cmocka_unit_test(a_mark_of_another_user_ends_with_its_loan),
 		cmocka_unit_test(users_are_lent_nothing_that_conflicts),
