@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "engine/engine.h"
 #include "engine/keep.h"
 
@@ -243,11 +244,7 @@ void otte_source_lane_closed(void *arg)
 /* An administrator's limit is told where it can be raised; peers can ask for this line, so once a second. */
 static void say_quota(struct otte_engine *engine)
 {
-	uint64_t now_ns = otte_coarse_ns(), said_ns = atomic_load(&engine->quota_said_ns);
-
-	if (said_ns && now_ns - said_ns < NSEC_PER_SEC)
-		return;
-	if (atomic_compare_exchange_strong(&engine->quota_said_ns, &said_ns, now_ns))
+	if (otte_log_second_admits(&engine->quota_said_ns, otte_coarse_ns()))
 		otte_log(OTTE_LOG_WARNING, "a peer is lent nothing: %s", otte_error_text());
 }
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "engine/engine.h"
 #include "engine/segment.h"
 #include "engine/source.h"
@@ -845,6 +846,43 @@ static void what_can_be_taken_away_is_never_mapped(void **state)
 	pair_close_requester(&pair);
 	assert_true(settles(&pair, 0));
 	assert_int_equal(module_tables(), 0);
+	pair_close_source(&pair);
+}
+
+static bool fail_settle(const char *call)
+{
+	return !strncmp(call, "loan_settle", 11);
+}
+
+static _Atomic unsigned unsettled_said;
+
+static void note_unsettled(void *arg, enum otte_log_level level, const char *line)
+{
+	(void)arg;
+	if (level == OTTE_LOG_ERROR && strstr(line, "cannot be given back"))
+		unsettled_said++;
+}
+
+/* Whoever lends so that no receipt is good decides how many there are. */
+static void receipts_that_are_refused_are_said_once_a_second(void **state)
+{
+	uint64_t began_ns;
+	struct pair pair;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(pair_run(&pair, OTTE_WRITE, 0, 0, 4096), 0);
+	assert_int_equal(module_loans(true), module_framed ? 4 : 2);
+	script.fails = fail_settle;
+	unsettled_said = 0;
+	otte_log_set(note_unsettled, NULL, OTTE_LOG_ERROR);
+	began_ns = otte_now_ns();
+	pair_close_requester(&pair);
+	assert_in_range(unsettled_said, 1, 1 + (otte_now_ns() - began_ns) / SECOND);
+	otte_log_set(NULL, NULL, OTTE_LOG_ERROR);
+	script.fails = NULL;
 	pair_close_source(&pair);
 }
 
@@ -1821,6 +1859,7 @@ int main(void)
 		cmocka_unit_test(uses_without_a_slot_are_counted_by_the_lender),
 		cmocka_unit_test(a_use_that_is_slow_is_left_alone),
 		cmocka_unit_test(what_can_be_taken_away_is_never_mapped),
+		cmocka_unit_test(receipts_that_are_refused_are_said_once_a_second),
 		cmocka_unit_test(what_is_mapped_is_bounded),
 		cmocka_unit_test(who_was_a_peer_is_not_welcome_for_ever),
 		cmocka_unit_test(who_cannot_be_made_welcome_is_logged_once),
