@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -1236,27 +1237,51 @@ static void a_mark_matters_only_within_what_is_lent(void **state)
 	pair_close_source(&pair);
 }
 
+/* To where the requester has its session, or to the socket that the source has for processes of its host. */
+static int connect_lane(const struct pair *pair, const struct otte_client_address *to, bool framed)
+{
+	struct sockaddr_un name;
+	int fd, one = 1;
+
+	if (!framed) {
+		socklen_t length = local_address(&pair->source->identity, &name);
+
+		fd = socket(AF_UNIX, SOCK_STREAM, 0);
+		assert_int_equal(connect(fd, (struct sockaddr *)&name, length), 0);
+		return fd;
+	}
+	fd = socket(to->address.ss_family, SOCK_STREAM, 0);
+	assert_int_equal(connect(fd, (const struct sockaddr *)&to->address, to->length), 0);
+	/* What it says is small, and no answer is waited for now and then. */
+	assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)), 0);
+	return fd;
+}
+
 /* A connection that says it is a lane for loans of the pair's session; *answer is what it is told. */
-static int forge_lane(struct pair *pair, struct otte_frame *answer)
+static int forge(struct pair *pair, bool framed, struct otte_frame *answer)
 {
 	struct otte_control_client *control = &pair->segment->peer->control;
-	const struct otte_frame frame = { .type = OTTE_FRAME_LANE_LEND, .length = OTTE_LANE_HELLO_BYTES };
+	const struct otte_frame frame = {
+		.type = framed ? OTTE_FRAME_LANE_LEND : OTTE_FRAME_LANE, .length = OTTE_LANE_HELLO_BYTES,
+	};
 	uint8_t bytes[OTTE_FRAME_HEADER + OTTE_LANE_HELLO_BYTES];
 	struct otte_client_address to;
 	struct otte_lane_hello hello;
-	int fd, one = 1;
+	int fd;
 
-	assert_int_equal(otte_control_client_lane(control, true, &hello, &to), 0);
+	assert_int_equal(otte_control_client_lane(control, framed, &hello, &to), 0);
 	otte_frame_encode(&frame, bytes);
 	otte_lane_hello_encode(&hello, bytes + OTTE_FRAME_HEADER, OTTE_LANE_HELLO_BYTES);
-	fd = socket(to.address.ss_family, SOCK_STREAM, 0);
-	assert_int_equal(connect(fd, (struct sockaddr *)&to.address, to.length), 0);
-	/* What it says is small, and no answer is waited for now and then. */
-	assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)), 0);
+	fd = connect_lane(pair, &to, framed);
 	assert_int_equal(send(fd, bytes, sizeof(bytes), 0), sizeof(bytes));
 	assert_int_equal(recv(fd, bytes, OTTE_FRAME_HEADER, MSG_WAITALL), OTTE_FRAME_HEADER);
 	assert_int_equal(otte_frame_decode(bytes, 4096, answer), 0);
 	return fd;
+}
+
+static int forge_lane(struct pair *pair, struct otte_frame *answer)
+{
+	return forge(pair, true, answer);
 }
 
 #define SAID (OTTE_FRAME_HEADER + OTTE_LEND_BYTES)
@@ -1471,6 +1496,78 @@ static void a_lane_without_its_session_ends(void **state)
 	assert_false(awaits(pair.source));
 	close(fd);
 	close(again);
+	pair_close_source(&pair);
+}
+
+/* Over a socket; the status of the answer. */
+static int ask_socket(const struct pair *pair, int fd)
+{
+	struct local_message message = {
+		.magic = LOCAL_MAGIC, .type = LOCAL_ASK, .region = otte_region_id(pair->remote),
+	};
+	int fds[LOCAL_FDS], ret = 0, i;
+
+	assert_int_equal(local_send(fd, &message, NULL), 0);
+	for (i = 0; i < 10000 && !ret; i++) {
+		ret = local_receive(fd, &message, fds);
+		usleep(1000);
+	}
+	assert_int_equal(ret, 1);
+	local_close_fds(fds);
+	assert_int_equal(message.type, LOCAL_GRANT);
+	return message.status;
+}
+
+/* Nor over a socket, where its process may live for ever. */
+static void a_socket_without_its_session_ends(void **state)
+{
+	struct otte_frame answer;
+	struct pair pair;
+	int fd, lost;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	fd = forge(&pair, false, &answer);
+	lost = forge(&pair, false, &answer);
+	assert_int_equal(ask_socket(&pair, fd), 0);
+	assert_int_equal(ask_socket(&pair, lost), 0);
+	assert_int_equal(loans(&pair), 2);
+	close(lost);
+	pair_close_requester(&pair);
+	assert_true(lanes_end(&pair));
+	assert_int_equal(loans(&pair), 0);
+	close(fd);
+	pair_close_source(&pair);
+}
+
+static void copies_without_a_module(struct otte_config *config)
+{
+	copies(config);
+	config->local_pinned = 0;
+}
+
+/* Whoever has the memory itself has it until it says otherwise, or has ended. */
+static void a_socket_that_memory_was_lent_over_stays(void **state)
+{
+	const struct local_message returned = { .magic = LOCAL_MAGIC, .type = LOCAL_RETURN };
+	struct otte_frame answer;
+	struct pair pair;
+	int fd, i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies_without_a_module);
+	fd = forge(&pair, false, &answer);
+	assert_int_equal(ask_socket(&pair, fd), 0);
+	pair_close_requester(&pair);
+	for (i = 0; i < 30; i++) {
+		assert_true(has_lanes(&pair));
+		usleep(100000);
+	}
+	assert_int_equal(local_send(fd, &returned, NULL), 0);
+	assert_true(lanes_end(&pair));
+	close(fd);
 	pair_close_source(&pair);
 }
 
@@ -1879,6 +1976,8 @@ int main(void)
 		cmocka_unit_test(nothing_is_on_offer_before_its_table_is),
 		cmocka_unit_test(a_table_that_was_taken_without_its_grant_is_awaited),
 		cmocka_unit_test(a_lane_without_its_session_ends),
+		cmocka_unit_test(a_socket_without_its_session_ends),
+		cmocka_unit_test(a_socket_that_memory_was_lent_over_stays),
 		cmocka_unit_test(a_borrower_that_is_gone_costs_no_look_at_the_ledger),
 		cmocka_unit_test(what_ended_unheard_costs_no_look_at_the_ledger),
 		cmocka_unit_test(what_is_on_offer_is_not_withdrawn_by_a_look),
