@@ -872,7 +872,11 @@ static int count_grant(struct source_peer *peer)
 	full = peer->grants >= max;
 	peer->grants += !full;
 	pthread_mutex_unlock(&peer->lock);
-	return full ? otte_fail(-EDQUOT, "a peer is lent %u regions (local.maps) already", max) : 0;
+	if (!full)
+		return 0;
+	otte_fail(-EDQUOT, "a peer is lent %u regions (local.maps) already", max);
+	say_quota(peer->engine);
+	return -EDQUOT;
 }
 
 static void uncount_grant(struct source_peer *peer)

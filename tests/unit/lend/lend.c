@@ -179,8 +179,8 @@ static _Atomic unsigned quotas_said;
 static void note_quota(void *arg, enum otte_log_level level, const char *line)
 {
 	(void)arg;
-	if (level == OTTE_LOG_WARNING && strstr(line, "a peer is lent nothing: no more loans"))
-		quotas_said++;
+	if (level == OTTE_LOG_WARNING && strstr(line, "a peer is lent nothing: "))
+		quotas_said += strstr(line, "no more loans") || strstr(line, "(local.maps)");
 }
 
 static void a_refused_loan_is_no_error_of_the_requests(void **state)
@@ -1331,6 +1331,7 @@ static void what_one_peer_is_lent_is_bounded_and_no_other_peers_loss(void **stat
 {
 	struct otte_frame answer;
 	struct pair pair, other;
+	uint64_t began_ns;
 	unsigned i;
 	int fd;
 
@@ -1341,11 +1342,17 @@ static void what_one_peer_is_lent_is_bounded_and_no_other_peers_loss(void **stat
 	fd = forge_lane(&pair, &answer);
 	for (i = 0; i < 3; i++)
 		assert_int_equal(ask(&pair, fd), 0);
+	quotas_said = 0;
+	otte_log_set(note_quota, NULL, OTTE_LOG_WARNING);
+	began_ns = otte_now_ns();
 	for (i = 0; i < 300; i++) {
 		assert_int_equal(ask(&pair, fd), -EDQUOT);
 		assert_int_equal(pair_run(&other, OTTE_READ, 0, 0, 4096), 0);
 		assert_int_equal(route(&other), OTTE_TRANSPORT_LOCAL);
 	}
+	/* The source's log says which limit that is. */
+	assert_in_range(quotas_said, 1, 1 + (otte_now_ns() - began_ns) / SECOND);
+	otte_log_set(NULL, NULL, OTTE_LOG_ERROR);
 	assert_int_equal(loans(&pair), 4);
 	assert_int_equal(module_tables(), 4);
 	/* Of the same session. */
