@@ -47,6 +47,12 @@ struct standing {
 /* Uses that have ended are kept for the next requests, up to so many. */
 #define SPARES 8
 
+/* A client of our module, whose sessions share it; or a peer that is none, with its only one. */
+struct borrower {
+	uint64_t refs; /* sessions; under source_lock */
+	_Atomic uint32_t grants; /* of the module's loans, until they are over; up to local.maps */
+};
+
 /* refs: the session, and each lane until the uses that came by it have ended. */
 struct source_peer {
 	struct source_peer *prev, *next; /* engine->source_peers */
@@ -55,13 +61,14 @@ struct source_peer {
 	uint64_t client; /* which one of our module it is, attested; 0: not known */
 	uint32_t user;   /* and of which user, attested, too */
 	bool foreign;    /* which is not ours */
+	struct borrower *borrower;
+	_Atomic uint32_t grants; /* others than the module's, until they are over, retained ones too; up to local.maps */
 	_Atomic uint64_t refs;
 	_Atomic uint32_t lanes;
 	pthread_mutex_t lock; /* the rest, and the counts of the loans */
 	struct standing *loans;
 	struct standing *last; /* of them: the one that was last asked for, or NULL */
 	uint64_t busy; /* uses that are not retained, and grants */
-	uint32_t grants; /* until they are over, retained ones too; up to local.maps */
 	struct otte_source_counts counts;
 	struct otte_source_use *spares;
 	unsigned spare_count;
@@ -86,6 +93,7 @@ struct otte_source_grant {
 	struct source_peer *peer;
 	struct otte_region *region;
 	struct otte_mem_user user;
+	_Atomic uint32_t *counted; /* in */
 	uint64_t loan;
 	bool borrowed; /* the module's loan to the peer's client */
 	bool mapped;   /* borrowed: its touch could not be taken away without harm, so it is not revocable */
@@ -157,6 +165,8 @@ static void put(struct source_peer *peer)
 	settle_peer(peer);
 	pthread_mutex_lock(&engine->source_lock);
 	DL_DELETE(engine->source_peers, peer);
+	if (!--peer->borrower->refs)
+		free(peer->borrower);
 	add_counts(&engine->source_counts, &peer->counts);
 	pthread_mutex_unlock(&engine->source_lock);
 	while ((use = peer->spares)) {
@@ -173,6 +183,22 @@ static void put(struct source_peer *peer)
 static bool is_foreign(const struct otte_engine *engine, uint32_t user)
 {
 	return user && (user != engine->user || user == NO_USER);
+}
+
+/* Under source_lock. NULL: no memory. */
+static struct borrower *use_borrower(struct otte_engine *engine, uint64_t client)
+{
+	struct borrower *borrower = NULL;
+	struct source_peer *peer;
+
+	DL_FOREACH(engine->source_peers, peer)
+		if (client && peer->client == client)
+			borrower = peer->borrower;
+	if (!borrower)
+		borrower = calloc(1, sizeof(*borrower));
+	if (borrower)
+		borrower->refs++;
+	return borrower;
 }
 
 int otte_source_opened(void *arg, struct otte_session *session)
@@ -193,8 +219,15 @@ int otte_source_opened(void *arg, struct otte_session *session)
 	peer->refs = 1;
 	pthread_mutex_init(&peer->lock, NULL);
 	pthread_mutex_lock(&engine->source_lock);
-	DL_APPEND(engine->source_peers, peer);
+	peer->borrower = use_borrower(engine, peer->client);
+	if (peer->borrower)
+		DL_APPEND(engine->source_peers, peer);
 	pthread_mutex_unlock(&engine->source_lock);
+	if (!peer->borrower) {
+		pthread_mutex_destroy(&peer->lock);
+		free(peer);
+		return otte_fail(-ENOMEM, "no memory for a session");
+	}
 	session->user = peer;
 	return 0;
 }
@@ -863,37 +896,31 @@ free_grant:
 }
 
 /* Before anything is done for it, so that nobody has work done, or loans charged, beyond that. */
-static int count_grant(struct source_peer *peer)
+static int count_grant(struct otte_engine *engine, _Atomic uint32_t *count)
 {
-	uint32_t max = peer->engine->config.local_maps;
-	bool full;
+	uint32_t max = engine->config.local_maps;
 
-	pthread_mutex_lock(&peer->lock);
-	full = peer->grants >= max;
-	peer->grants += !full;
-	pthread_mutex_unlock(&peer->lock);
-	if (!full)
+	if (atomic_fetch_add(count, 1) < max)
 		return 0;
+	atomic_fetch_sub(count, 1);
 	otte_fail(-EDQUOT, "a peer is lent %u regions (local.maps) already", max);
-	say_quota(peer->engine);
+	say_quota(engine);
 	return -EDQUOT;
 }
 
-static void uncount_grant(struct source_peer *peer)
-{
-	pthread_mutex_lock(&peer->lock);
-	peer->grants--;
-	pthread_mutex_unlock(&peer->lock);
-}
-
+/*
+ * The module's loans are counted by client, however many sessions that opens. Memory itself is lent by session: what an
+ * earlier one was lent over a socket nobody can take back, and a peer that has returned it is not to go without for that.
+ */
 int otte_source_grant(void *arg, uint64_t id, uint8_t op, bool mapped, bool by_module, uint32_t owner,
 		      struct otte_source_lent *lent)
 {
 	struct source_peer *peer = arg;
+	_Atomic uint32_t *count = by_module ? &peer->borrower->grants : &peer->grants;
 	struct otte_region *region;
 	int ret;
 
-	ret = count_grant(peer);
+	ret = count_grant(peer->engine, count);
 	if (ret)
 		return ret;
 	ret = otte_region_use_id(peer->engine, id, &region);
@@ -902,12 +929,13 @@ int otte_source_grant(void *arg, uint64_t id, uint8_t op, bool mapped, bool by_m
 	ret = grant_region(peer, region, op, mapped, by_module, owner, lent);
 	if (ret)
 		goto unuse;
+	lent->grant->counted = count;
 	return 0;
 
 unuse:
 	otte_region_unuse(region);
 uncount:
-	uncount_grant(peer);
+	atomic_fetch_sub(count, 1);
 	return ret;
 }
 
@@ -1008,8 +1036,8 @@ void otte_source_give_back(struct otte_source_grant *grant, bool returned)
 		drop_record(grant);
 	else
 		peer->busy--;
-	peer->grants--;
 	pthread_mutex_unlock(&peer->lock);
+	atomic_fetch_sub(grant->counted, 1);
 	if (ret)
 		otte_log(OTTE_LOG_ERROR, "loan %lu cannot be settled: %s", (unsigned long)grant->loan,
 			 otte_error_text());

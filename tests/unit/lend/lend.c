@@ -1370,6 +1370,41 @@ static void what_one_peer_is_lent_is_bounded_and_no_other_peers_loss(void **stat
 	pair_close(&pair);
 }
 
+/* Nor does it help to open more sessions. */
+static void what_one_client_is_lent_is_bounded_whatever_sessions_it_has(void **state)
+{
+	struct pair pair, again, other;
+	struct otte_frame answer;
+	int fd, second, others;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, few_at_a_time);
+	pair_join(&other, &pair, few_at_a_time);
+	script.client = pair.requester->ledger->ops->client_id(pair.requester->client);
+	pair_join(&again, &pair, few_at_a_time);
+	script.client = 0;
+	fd = forge_lane(&pair, &answer);
+	second = forge_lane(&again, &answer);
+	others = forge_lane(&other, &answer);
+	assert_int_equal(ask(&pair, fd), 0);
+	assert_int_equal(ask(&pair, fd), 0);
+	assert_int_equal(ask(&again, second), 0);
+	assert_int_equal(ask(&again, second), -EDQUOT);
+	assert_int_equal(ask(&pair, fd), -EDQUOT);
+	assert_int_equal(ask(&other, others), 0);
+	assert_int_equal(ask_after(&again, second, true), 0);
+	assert_int_equal(ask_after(&pair, fd, true), 0);
+	assert_int_equal(ask(&again, second), 0);
+	assert_int_equal(ask(&pair, fd), -EDQUOT);
+	close(fd);
+	close(second);
+	close(others);
+	pair_close_requester(&again);
+	pair_close_requester(&other);
+	pair_close(&pair);
+}
+
 /* Over a lane that it lost, too. */
 static void what_a_peer_gave_back_counts_no_more_when_it_asks_next(void **state)
 {
@@ -1977,6 +2012,7 @@ int main(void)
 		cmocka_unit_test(users_are_lent_nothing_that_conflicts),
 		cmocka_unit_test(a_mark_matters_only_within_what_is_lent),
 		cmocka_unit_test(what_one_peer_is_lent_is_bounded_and_no_other_peers_loss),
+		cmocka_unit_test(what_one_client_is_lent_is_bounded_whatever_sessions_it_has),
 		cmocka_unit_test(what_a_peer_gave_back_counts_no_more_when_it_asks_next),
 		cmocka_unit_test(garbage_on_a_lane_harms_nobody),
 		cmocka_unit_test(without_lanes_for_loans_it_goes_over_tcp),

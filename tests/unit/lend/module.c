@@ -556,7 +556,7 @@ static int send_nonce(void *arg, uint64_t to, const uint8_t nonce[OTTE_NONCE_BYT
 	pthread_mutex_lock(&lock);
 	for (wait = waits; wait; wait = wait->next)
 		if (!memcmp(wait->nonce, nonce, sizeof(wait->nonce)))
-			wait->from = real->client_id(engine->client);
+			wait->from = engine->attestor.client;
 	pthread_mutex_unlock(&lock);
 	return 0;
 }
@@ -569,7 +569,7 @@ void __wrap_otte_attestor_fill(struct otte_engine *engine, struct otte_attestor 
 	}
 	*attestor = (struct otte_attestor){
 		.arg = engine,
-		.client = real->client_id(engine->client),
+		.client = script.client ? script.client : real->client_id(engine->client),
 		.module = { 7 },
 		.lends = !atomic_load(&script.old),
 		.await = await,

@@ -22,6 +22,7 @@ struct script {
 	_Atomic bool forgetful; /* nobody is told anything any more */
 	_Atomic bool old;     /* engines that are made now know of no lanes for loans */
 	_Atomic uint32_t user; /* of every client, as it is attested */
+	_Atomic uint64_t client; /* that engines which are made now are attested as; 0: as their own */
 	_Atomic uint64_t unwelcome; /* the lender that was last said to be welcome no more */
 	_Atomic bool refuses_tables; /* offers of tables of uses, for want of quota */
 	_Atomic bool refuses_memory; /* and of what they are of */
