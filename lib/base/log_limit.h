@@ -32,7 +32,7 @@ uint32_t otte_log_limit_held(struct otte_log_limit *limit, uint64_t now_ns);
 /* When there will be something to tell; UINT64_MAX: nothing was held back. */
 uint64_t otte_log_limit_due(const struct otte_log_limit *limit);
 
-/* Whether a line may be said that is said once a second at most. *said_ns: 0 at first. Any thread, no lock. */
+/* Whether a line may be said, once a second at most. *said_ns: 0 at first. Any thread, no lock. */
 bool otte_log_second_admits(_Atomic uint64_t *said_ns, uint64_t now_ns);
 
 #endif

@@ -148,9 +148,10 @@ void otte_uses_beat(struct otte_uses *uses, int use)
 }
 
 /*
- * Before its use is READS or WRITES, and until it ends: who looks takes no use of the lender's for a forged one. Between
- * the end of that and the slot's, whoever looks frees the slot, for a borrower to begin. So the end of `mine` is one of
- * the use already: it releases what the lender did, whoever looks acquires that, and freeing the slot hands it on.
+ * Before its use is READS or WRITES, and until it ends: who looks takes no use of the lender's for a
+ * forged one. Between the end of that and the slot's, whoever looks frees the slot, for a borrower to
+ * begin. So the end of `mine` is one of the use already: it releases what the lender did, whoever
+ * looks acquires that, and freeing the slot hands it on.
  */
 static void set_mine(struct otte_uses_own *own, int use, bool mine)
 {

@@ -36,9 +36,9 @@ struct standing {
 #define NO_USER 65534
 
 /*
- * Tables of uses that are kept without a grant. A client of our user keeps loans of the one table that all of these
- * share. Those of other users keep pages of ours: one user's clients so many, and all together less than the 8 MiB
- * that a process may usually pin.
+ * Tables of uses that are kept without a grant. A client of our user keeps loans of the one table
+ * that all of these share. Those of other users keep pages of ours: one user's clients so many, and
+ * all together less than the 8 MiB that a process may usually pin.
  */
 #define KEPT_BY_CLIENT 256
 #define KEPT_BY_USER 128
@@ -62,7 +62,7 @@ struct source_peer {
 	uint32_t user;   /* and of which user, attested, too */
 	bool foreign;    /* which is not ours */
 	struct borrower *borrower;
-	_Atomic uint32_t grants; /* others than the module's, until they are over, retained ones too; up to local.maps */
+	_Atomic uint32_t grants; /* others than the module's, retained ones too; up to local.maps */
 	_Atomic uint64_t refs;
 	_Atomic uint32_t lanes;
 	pthread_mutex_t lock; /* the rest, and the counts of the loans */
@@ -191,9 +191,10 @@ static struct borrower *use_borrower(struct otte_engine *engine, uint64_t client
 	struct borrower *borrower = NULL;
 	struct source_peer *peer;
 
-	DL_FOREACH(engine->source_peers, peer)
+	DL_FOREACH(engine->source_peers, peer) {
 		if (client && peer->client == client)
 			borrower = peer->borrower;
+	}
 	if (!borrower)
 		borrower = calloc(1, sizeof(*borrower));
 	if (borrower)
@@ -746,8 +747,9 @@ static void stop_awaiting(struct otte_source_grant *grant)
 }
 
 /*
- * A borrower that keeps tables which it has no grant for any more gets no others. What those of other users keep is
- * pages that nobody else uses, of users who have as many clients as they like: that is no loss of our user's.
+ * A borrower that keeps tables which it has no grant for any more gets no others. What those of other
+ * users keep is pages that nobody else uses, of users who have as many clients as they like: that is
+ * no loss of our user's.
  */
 static int check_kept(const struct source_peer *peer)
 {
@@ -764,10 +766,11 @@ static int check_kept(const struct source_peer *peer)
 		}
 	}
 	pthread_mutex_unlock(&engine->awaited_lock);
-	if (peer->foreign ? users < KEPT_BY_USER && others < KEPT_BY_OTHERS : clients < KEPT_BY_CLIENT)
+	if (peer->foreign ? users < KEPT_BY_USER && others < KEPT_BY_OTHERS :
+			    clients < KEPT_BY_CLIENT)
 		return 0;
 	return otte_fail(-EDQUOT,
-			 "tables of uses are not given back: %u by client %lu, %u by user %u, %u by other users than ours",
+			 "tables of uses kept: %u by client %lu, %u by user %u, %u by all other users",
 			 clients, (unsigned long)peer->client, users, peer->user, others);
 }
 
@@ -909,8 +912,9 @@ static int count_grant(struct otte_engine *engine, _Atomic uint32_t *count)
 }
 
 /*
- * The module's loans are counted by client, however many sessions that opens. Memory itself is lent by session: what an
- * earlier one was lent over a socket nobody can take back, and a peer that has returned it is not to go without for that.
+ * The module's loans are counted by client, however many sessions that opens. What is lent over a
+ * socket is by session: of what an earlier one was lent nobody but the peer's end may tell, and it is
+ * not to go without for that.
  */
 int otte_source_grant(void *arg, uint64_t id, uint8_t op, bool mapped, bool by_module, uint32_t owner,
 		      struct otte_source_lent *lent)

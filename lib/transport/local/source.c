@@ -14,8 +14,8 @@
  *
  * A lane of LEND frames has no process to be watched, which may be of another namespace. DYING it waits for what the
  * module says of its loans, which is not a matter of lanes. Nor is a connection kept for that: who leaves it open
- * without its session for control.timeout_ms makes its lane DYING. Of either kind a lane over which nothing is lent
- * any more is gone after that time, whatever receipts were to come.
+ * without its session for control.timeout_ms makes its lane DYING. Of either kind a lane over which
+ * nothing is lent any more is gone after that time, whatever receipts were to come.
  *
  * Locks: local.lock > lane.lock > source_peer.lock and below. An ASK is answered under lane.lock, so that who asks
  * back finds every grant whose region was still to be found when it was made.
@@ -579,9 +579,10 @@ static void revoke_overdue(struct local_lane *lane, uint64_t now_ns)
 }
 
 /*
- * Under lane.lock: its session or connection has ended, and it had its time. What could be had back without the peer is:
- * marks that it left in tables are cleared as of somebody who is lent nothing. What is still lent is the module's to
- * tell the end of, or of a socket whose process must be seen to end: nobody can revoke a mapping or whole memory.
+ * Under lane.lock: its session or connection has ended, and it had its time. What could be had back
+ * without the peer is: marks that it left in tables are cleared as of somebody who is lent nothing.
+ * What is still lent is the module's to tell the end of, or of a socket whose process must be seen to
+ * end: nobody can revoke a mapping or whole memory.
  */
 static bool is_overdue(const struct local_lane *lane, uint64_t now_ns)
 {

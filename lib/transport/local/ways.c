@@ -70,7 +70,8 @@ static void settle_loan(const struct local_peer *peer, uint64_t loan)
 	int ret = client->ledger->ops->loan_settle(client, loan, OTTE_EVIDENCE_RETURNED);
 
 	/* Revoked meanwhile: it is settled. */
-	if (ret && ret != -ENOENT && otte_log_second_admits(&peer->local->unsettled_ns, otte_coarse_ns()))
+	if (ret && ret != -ENOENT &&
+	    otte_log_second_admits(&peer->local->unsettled_ns, otte_coarse_ns()))
 		otte_log(OTTE_LOG_ERROR, "loan %lu cannot be given back: %s", (unsigned long)loan,
 			 otte_error_text());
 }
@@ -102,7 +103,8 @@ static int take_loan(const struct local_peer *peer, uint64_t loan, uint64_t leng
  * One that cannot be mapped is given back. Nor is one mapped that its lender could take away: it would end us
  * with SIGBUS, at the moment of its choice.
  */
-static int map_loan(const struct local_peer *peer, uint64_t loan, const struct otte_borrowed *borrowed, void **map)
+static int map_loan(const struct local_peer *peer, uint64_t loan,
+		    const struct otte_borrowed *borrowed, void **map)
 {
 	struct otte_ledger_client *client = peer->local->env.client;
 	void *address = NULL;

@@ -775,7 +775,7 @@ static void *borrow_always(void *arg)
 	return NULL;
 }
 
-/* Also where a look frees the slot of a use that its lender is about to end; ThreadSanitizer sees it if not. */
+/* Also where a look frees the slot of a use that its lender is about to end: for ThreadSanitizer. */
 static void what_a_lender_did_is_seen_by_whoever_begins_next(void **state)
 {
 	void *(*const others[])(void *) = { look_always, borrow_always };
@@ -1237,7 +1237,7 @@ static void a_mark_matters_only_within_what_is_lent(void **state)
 	pair_close_source(&pair);
 }
 
-/* To where the requester has its session, or to the socket that the source has for processes of its host. */
+/* To where the requester has its session, or to the socket of the source for its host. */
 static int connect_lane(const struct pair *pair, const struct otte_client_address *to, bool framed)
 {
 	struct sockaddr_un name;
@@ -1262,7 +1262,8 @@ static int forge(struct pair *pair, bool framed, struct otte_frame *answer)
 {
 	struct otte_control_client *control = &pair->segment->peer->control;
 	const struct otte_frame frame = {
-		.type = framed ? OTTE_FRAME_LANE_LEND : OTTE_FRAME_LANE, .length = OTTE_LANE_HELLO_BYTES,
+		.type = framed ? OTTE_FRAME_LANE_LEND : OTTE_FRAME_LANE,
+		.length = OTTE_LANE_HELLO_BYTES,
 	};
 	uint8_t bytes[OTTE_FRAME_HEADER + OTTE_LANE_HELLO_BYTES];
 	struct otte_client_address to;
@@ -1545,7 +1546,9 @@ static void a_lane_without_its_session_ends(void **state)
 static int ask_socket(const struct pair *pair, int fd)
 {
 	struct local_message message = {
-		.magic = LOCAL_MAGIC, .type = LOCAL_ASK, .region = otte_region_id(pair->remote),
+		.magic = LOCAL_MAGIC,
+		.type = LOCAL_ASK,
+		.region = otte_region_id(pair->remote),
 	};
 	int fds[LOCAL_FDS], ret = 0, i;
 
@@ -1846,7 +1849,7 @@ static void of_user(struct pair *peer, struct pair *pair, uint32_t user, int *fd
 
 #define OTHERS 3
 
-/* Together less than a process may usually pin, and no loss of those of our user; nor is what these keep theirs. */
+/* All other users together less than a process may usually pin; nor is it a loss of our user's. */
 static void tables_that_all_keep_are_bounded(void **state)
 {
 	struct pair pair, ours, others[OTHERS];
