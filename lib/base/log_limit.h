@@ -3,7 +3,7 @@
  * Lines that strangers can provoke, bounded in number for each second: a flood of them would fill a
  * disk and hide every other line. What is held back is counted, so that one line can say how many.
  *
- * Belongs to one thread, or to a lock of its owner's.
+ * The limit belongs to one thread, or to a lock of its owner's; a second to anybody.
  */
 #ifndef OTTE_BASE_LOG_LIMIT_H
 #define OTTE_BASE_LOG_LIMIT_H
@@ -31,5 +31,8 @@ uint32_t otte_log_limit_held(struct otte_log_limit *limit, uint64_t now_ns);
 
 /* When there will be something to tell; UINT64_MAX: nothing was held back. */
 uint64_t otte_log_limit_due(const struct otte_log_limit *limit);
+
+/* Whether a line may be said, once a second at most. *said_ns: 0 at first. Any thread, no lock. */
+bool otte_log_second_admits(_Atomic uint64_t *said_ns, uint64_t now_ns);
 
 #endif

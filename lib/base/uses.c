@@ -147,11 +147,21 @@ void otte_uses_beat(struct otte_uses *uses, int use)
 	atomic_store_explicit(beats, atomic_load_explicit(beats, memory_order_relaxed) + 1, memory_order_relaxed);
 }
 
-/* Before its use is READS or WRITES, and until it ends: who looks takes no use of the lender's for a forged one. */
+/*
+ * Before its use is READS or WRITES, and until it ends: who looks takes no use of the lender's for a
+ * forged one. Between the end of that and the slot's, whoever looks frees the slot, for a borrower to
+ * begin. So the end of `mine` is one of the use already: it releases what the lender did, whoever
+ * looks acquires that, and freeing the slot hands it on.
+ */
 static void set_mine(struct otte_uses_own *own, int use, bool mine)
 {
 	if (own->slots)
-		atomic_store_explicit(&own->slots[slot_of(use)].mine, mine, memory_order_relaxed);
+		atomic_store_explicit(&own->slots[slot_of(use)].mine, mine, memory_order_release);
+}
+
+static bool is_mine(struct otte_uses_seen *seen)
+{
+	return atomic_load_explicit(&seen->mine, memory_order_acquire);
 }
 
 /* A use, or OTTE_USES_NONE. */
@@ -249,7 +259,7 @@ void otte_uses_look(struct otte_uses *uses, struct otte_uses_own *own, bool (*st
 		bool over = false;
 
 		if (stands(seen, word, beats) && owner_of(word) == OTTE_USES_LENDER)
-			over = !atomic_load_explicit(&seen->mine, memory_order_relaxed);
+			over = !is_mine(seen);
 		else if (stands(seen, word, beats))
 			over = still(arg, owner_of(word));
 		if (over)

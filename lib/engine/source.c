@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "engine/engine.h"
 #include "engine/keep.h"
 
@@ -34,13 +35,23 @@ struct standing {
 /* As the kernel shows a user who is not in the namespace (kernel.overflowuid). */
 #define NO_USER 65534
 
-/* Tables of uses that are kept without a grant: by one client, by all clients of another user, and by everybody. */
+/*
+ * Tables of uses that are kept without a grant. A client of our user keeps loans of the one table
+ * that all of these share. Those of other users keep pages of ours: one user's clients so many, and
+ * all together less than the 8 MiB that a process may usually pin.
+ */
 #define KEPT_BY_CLIENT 256
 #define KEPT_BY_USER 128
-#define KEPT_BY_ALL 1024
+#define KEPT_BY_OTHERS 192
 
 /* Uses that have ended are kept for the next requests, up to so many. */
 #define SPARES 8
+
+/* A client of our module, whose sessions share it; or a peer that is none, with its only one. */
+struct borrower {
+	uint64_t refs; /* sessions; under source_lock */
+	_Atomic uint32_t grants; /* of the module's loans, until they are over; up to local.maps */
+};
 
 /* refs: the session, and each lane until the uses that came by it have ended. */
 struct source_peer {
@@ -50,13 +61,14 @@ struct source_peer {
 	uint64_t client; /* which one of our module it is, attested; 0: not known */
 	uint32_t user;   /* and of which user, attested, too */
 	bool foreign;    /* which is not ours */
+	struct borrower *borrower;
+	_Atomic uint32_t grants; /* others than the module's, retained ones too; up to local.maps */
 	_Atomic uint64_t refs;
 	_Atomic uint32_t lanes;
 	pthread_mutex_t lock; /* the rest, and the counts of the loans */
 	struct standing *loans;
 	struct standing *last; /* of them: the one that was last asked for, or NULL */
 	uint64_t busy; /* uses that are not retained, and grants */
-	uint32_t grants; /* until they are over, retained ones too; up to local.maps */
 	struct otte_source_counts counts;
 	struct otte_source_use *spares;
 	unsigned spare_count;
@@ -81,6 +93,7 @@ struct otte_source_grant {
 	struct source_peer *peer;
 	struct otte_region *region;
 	struct otte_mem_user user;
+	_Atomic uint32_t *counted; /* in */
 	uint64_t loan;
 	bool borrowed; /* the module's loan to the peer's client */
 	bool mapped;   /* borrowed: its touch could not be taken away without harm, so it is not revocable */
@@ -101,6 +114,7 @@ struct otte_source_awaited {
 	struct otte_source_grant *grant;
 	uint64_t client;
 	uint32_t user;
+	bool foreign;
 	uint32_t owner; /* in the table */
 	bool accepted;  /* a table, which was not to be had back with its grant */
 	struct otte_source_awaited *next; /* of those that are found to have ended */
@@ -151,6 +165,8 @@ static void put(struct source_peer *peer)
 	settle_peer(peer);
 	pthread_mutex_lock(&engine->source_lock);
 	DL_DELETE(engine->source_peers, peer);
+	if (!--peer->borrower->refs)
+		free(peer->borrower);
 	add_counts(&engine->source_counts, &peer->counts);
 	pthread_mutex_unlock(&engine->source_lock);
 	while ((use = peer->spares)) {
@@ -167,6 +183,23 @@ static void put(struct source_peer *peer)
 static bool is_foreign(const struct otte_engine *engine, uint32_t user)
 {
 	return user && (user != engine->user || user == NO_USER);
+}
+
+/* Under source_lock. NULL: no memory. */
+static struct borrower *use_borrower(struct otte_engine *engine, uint64_t client)
+{
+	struct borrower *borrower = NULL;
+	struct source_peer *peer;
+
+	DL_FOREACH(engine->source_peers, peer) {
+		if (client && peer->client == client)
+			borrower = peer->borrower;
+	}
+	if (!borrower)
+		borrower = calloc(1, sizeof(*borrower));
+	if (borrower)
+		borrower->refs++;
+	return borrower;
 }
 
 int otte_source_opened(void *arg, struct otte_session *session)
@@ -187,8 +220,15 @@ int otte_source_opened(void *arg, struct otte_session *session)
 	peer->refs = 1;
 	pthread_mutex_init(&peer->lock, NULL);
 	pthread_mutex_lock(&engine->source_lock);
-	DL_APPEND(engine->source_peers, peer);
+	peer->borrower = use_borrower(engine, peer->client);
+	if (peer->borrower)
+		DL_APPEND(engine->source_peers, peer);
 	pthread_mutex_unlock(&engine->source_lock);
+	if (!peer->borrower) {
+		pthread_mutex_destroy(&peer->lock);
+		free(peer);
+		return otte_fail(-ENOMEM, "no memory for a session");
+	}
 	session->user = peer;
 	return 0;
 }
@@ -238,11 +278,7 @@ void otte_source_lane_closed(void *arg)
 /* An administrator's limit is told where it can be raised; peers can ask for this line, so once a second. */
 static void say_quota(struct otte_engine *engine)
 {
-	uint64_t now_ns = otte_coarse_ns(), said_ns = atomic_load(&engine->quota_said_ns);
-
-	if (said_ns && now_ns - said_ns < NSEC_PER_SEC)
-		return;
-	if (atomic_compare_exchange_strong(&engine->quota_said_ns, &said_ns, now_ns))
+	if (otte_log_second_admits(&engine->quota_said_ns, otte_coarse_ns()))
 		otte_log(OTTE_LOG_WARNING, "a peer is lent nothing: %s", otte_error_text());
 }
 
@@ -669,14 +705,14 @@ static void clear_uses_of(struct otte_engine *engine, uint64_t client, uint32_t 
  */
 static bool end_table(struct otte_engine *engine, struct otte_source_awaited *awaited, bool *unheard)
 {
-	int ret = engine->ledger->ops->loan_withdraw(engine->client, awaited->loan);
+	int ret = engine->ledger->ops->loan_take_back(engine->client, awaited->loan, false);
 
 	awaited->accepted = ret != 0;
 	*unheard = ret == -ENOENT;
 	return !ret || *unheard;
 }
 
-/* The ledger is not asked for what it has told the end of: it would look through all loans for that one. */
+/* The ledger is not asked for what it has told the end of. */
 static void take_uses_back(struct otte_source_grant *grant)
 {
 	struct otte_engine *engine = grant->peer->engine;
@@ -711,28 +747,31 @@ static void stop_awaiting(struct otte_source_grant *grant)
 }
 
 /*
- * A borrower that keeps tables which it has no grant for any more gets no others. What another user keeps are pages
- * that nobody else uses; he has as many clients as he likes.
+ * A borrower that keeps tables which it has no grant for any more gets no others. What those of other
+ * users keep is pages that nobody else uses, of users who have as many clients as they like: that is
+ * no loss of our user's.
  */
 static int check_kept(const struct source_peer *peer)
 {
 	struct otte_source_awaited *awaited, *next;
 	struct otte_engine *engine = peer->engine;
-	unsigned clients = 0, users = 0, all = 0;
+	unsigned clients = 0, users = 0, others = 0;
 
 	pthread_mutex_lock(&engine->awaited_lock);
 	if (HASH_COUNT(engine->awaited) >= KEPT_BY_USER) {
 		HASH_ITER(hh, engine->awaited, awaited, next) {
-			all += awaited->accepted;
 			clients += awaited->accepted && awaited->client == peer->client;
 			users += awaited->accepted && awaited->user == peer->user;
+			others += awaited->accepted && awaited->foreign;
 		}
 	}
 	pthread_mutex_unlock(&engine->awaited_lock);
-	if (clients < KEPT_BY_CLIENT && (!peer->foreign || users < KEPT_BY_USER) && all < KEPT_BY_ALL)
+	if (peer->foreign ? users < KEPT_BY_USER && others < KEPT_BY_OTHERS :
+			    clients < KEPT_BY_CLIENT)
 		return 0;
-	return otte_fail(-EDQUOT, "%u tables of uses are not given back, %u by user %u, %u by client %lu", all, users,
-			 peer->user, clients, (unsigned long)peer->client);
+	return otte_fail(-EDQUOT,
+			 "tables of uses kept: %u by client %lu, %u by user %u, %u by all other users",
+			 clients, (unsigned long)peer->client, users, peer->user, others);
 }
 
 /* The table, to be mapped: what is lent of that stays as long as its borrower wants, and costs us these pages alone. */
@@ -757,12 +796,13 @@ static int offer_uses(struct otte_source_grant *grant, uint32_t owner)
 		return ret;
 	awaited = await_end(engine, grant->uses_loan);
 	if (!awaited) {
-		engine->ledger->ops->loan_withdraw(engine->client, grant->uses_loan);
+		engine->ledger->ops->loan_take_back(engine->client, grant->uses_loan, false);
 		grant->uses_loan = 0;
 		return otte_fail(-ENOMEM, "no memory for a loan");
 	}
 	awaited->client = peer->client;
 	awaited->user = peer->user;
+	awaited->foreign = peer->foreign;
 	awaited->owner = owner;
 	return 0;
 }
@@ -859,33 +899,32 @@ free_grant:
 }
 
 /* Before anything is done for it, so that nobody has work done, or loans charged, beyond that. */
-static int count_grant(struct source_peer *peer)
+static int count_grant(struct otte_engine *engine, _Atomic uint32_t *count)
 {
-	uint32_t max = peer->engine->config.local_maps;
-	bool full;
+	uint32_t max = engine->config.local_maps;
 
-	pthread_mutex_lock(&peer->lock);
-	full = peer->grants >= max;
-	peer->grants += !full;
-	pthread_mutex_unlock(&peer->lock);
-	return full ? otte_fail(-EDQUOT, "a peer is lent %u regions (local.maps) already", max) : 0;
+	if (atomic_fetch_add(count, 1) < max)
+		return 0;
+	atomic_fetch_sub(count, 1);
+	otte_fail(-EDQUOT, "a peer is lent %u regions (local.maps) already", max);
+	say_quota(engine);
+	return -EDQUOT;
 }
 
-static void uncount_grant(struct source_peer *peer)
-{
-	pthread_mutex_lock(&peer->lock);
-	peer->grants--;
-	pthread_mutex_unlock(&peer->lock);
-}
-
+/*
+ * The module's loans are counted by client, however many sessions that opens. What is lent over a
+ * socket is by session: of what an earlier one was lent nobody but the peer's end may tell, and it is
+ * not to go without for that.
+ */
 int otte_source_grant(void *arg, uint64_t id, uint8_t op, bool mapped, bool by_module, uint32_t owner,
 		      struct otte_source_lent *lent)
 {
 	struct source_peer *peer = arg;
+	_Atomic uint32_t *count = by_module ? &peer->borrower->grants : &peer->grants;
 	struct otte_region *region;
 	int ret;
 
-	ret = count_grant(peer);
+	ret = count_grant(peer->engine, count);
 	if (ret)
 		return ret;
 	ret = otte_region_use_id(peer->engine, id, &region);
@@ -894,12 +933,13 @@ int otte_source_grant(void *arg, uint64_t id, uint8_t op, bool mapped, bool by_m
 	ret = grant_region(peer, region, op, mapped, by_module, owner, lent);
 	if (ret)
 		goto unuse;
+	lent->grant->counted = count;
 	return 0;
 
 unuse:
 	otte_region_unuse(region);
 uncount:
-	uncount_grant(peer);
+	atomic_fetch_sub(count, 1);
 	return ret;
 }
 
@@ -910,18 +950,15 @@ uncount:
 int otte_source_revoke_grant(struct otte_source_grant *grant)
 {
 	struct otte_engine *engine = grant->peer->engine;
-	const struct otte_ledger_ops *ops = engine->ledger->ops;
 	int ret;
 
 	if (!grant->borrowed)
 		return -EOPNOTSUPP;
 	if (atomic_load(&grant->over))
 		return 0;
-	ret = ops->loan_withdraw(engine->client, grant->loan);
+	ret = engine->ledger->ops->loan_take_back(engine->client, grant->loan, !grant->mapped);
 	if (ret == -EBUSY && grant->mapped)
 		return -EOPNOTSUPP;
-	if (ret == -EBUSY)
-		ret = ops->loan_revoke(engine->client, grant->loan);
 	if (ret && ret != -ENOENT)
 		return ret;
 	atomic_store(&grant->over, true);
@@ -1003,8 +1040,8 @@ void otte_source_give_back(struct otte_source_grant *grant, bool returned)
 		drop_record(grant);
 	else
 		peer->busy--;
-	peer->grants--;
 	pthread_mutex_unlock(&peer->lock);
+	atomic_fetch_sub(grant->counted, 1);
 	if (ret)
 		otte_log(OTTE_LOG_ERROR, "loan %lu cannot be settled: %s", (unsigned long)grant->loan,
 			 otte_error_text());

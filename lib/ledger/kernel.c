@@ -372,6 +372,13 @@ static int loan_revoke(struct otte_ledger_client *handle, uint64_t loan)
 	return leave(client, kernel_loan_revoke(client, loan));
 }
 
+static int loan_take_back(struct otte_ledger_client *handle, uint64_t loan, bool revoke)
+{
+	struct kernel_client *client = enter(handle);
+
+	return leave(client, kernel_loan_take_back(client, loan, revoke));
+}
+
 static int fence(struct otte_ledger_client *handle, const struct otte_borrower *who)
 {
 	struct kernel_client *client = enter(handle);
@@ -563,6 +570,7 @@ static const struct otte_ledger_ops kernel_ops = {
 	.loan_settle = loan_settle,
 	.loan_withdraw = loan_withdraw,
 	.loan_revoke = loan_revoke,
+	.loan_take_back = loan_take_back,
 	.fence = fence,
 	.hold = hold,
 	.hold_drop = hold_drop,

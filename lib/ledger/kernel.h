@@ -185,6 +185,7 @@ void kernel_offer_forget(struct kernel_client *borrower, uint64_t loan);
 int kernel_loan_settle(struct kernel_client *client, uint64_t loan, enum otte_evidence evidence);
 int kernel_loan_withdraw(struct kernel_client *lender, uint64_t loan);
 int kernel_loan_revoke(struct kernel_client *lender, uint64_t loan);
+int kernel_loan_take_back(struct kernel_client *lender, uint64_t loan, bool revoke);
 int kernel_fence(struct kernel_client *client, const struct otte_borrower *who);
 
 /* What of this region was never exposed; 0: of all of them. */

@@ -673,6 +673,17 @@ int kernel_loan_revoke(struct kernel_client *lender, uint64_t id)
 	return 0;
 }
 
+/* Who asks for what it has lent itself needs no look for whose an unknown loan is. */
+int kernel_loan_take_back(struct kernel_client *lender, uint64_t id, bool revoke)
+{
+	int rc;
+
+	if (!find(lender->lent, id))
+		return unknown(id);
+	rc = kernel_loan_withdraw(lender, id);
+	return rc == -EBUSY && revoke ? kernel_loan_revoke(lender, id) : rc;
+}
+
 /* ---- Fence ----------------------------------------------------------------------------------- */
 
 static bool is_same_peer(const struct otte_borrower *a, const struct otte_borrower *b)

@@ -331,6 +331,12 @@ struct otte_ledger_ops {
 	 * loan settles when that has ended, after which this is -ENOENT.
 	 */
 	int (*loan_revoke)(struct otte_ledger_client *lender, uint64_t loan);
+	/*
+	 * loan_withdraw, and where it is exposed and `revoke`, loan_revoke, for a lender that names
+	 * what it has offered itself to a local borrower: of whatever is not live and its own this
+	 * is -ENOENT, which costs no look through what everybody has lent.
+	 */
+	int (*loan_take_back)(struct otte_ledger_client *lender, uint64_t loan, bool revoke);
 
 	/* No new loans of this client to `who`, nor offers accepted. Ends none. Again: 0. */
 	int (*fence)(struct otte_ledger_client *client, const struct otte_borrower *who);

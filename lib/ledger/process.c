@@ -183,6 +183,13 @@ static int loan_revoke(struct otte_ledger_client *handle, uint64_t loan)
 	return leave(client, process_loan_revoke(client, loan));
 }
 
+static int loan_take_back(struct otte_ledger_client *handle, uint64_t loan, bool revoke)
+{
+	struct process_client *client = enter(handle);
+
+	return leave(client, process_loan_take_back(client, loan, revoke));
+}
+
 static int fence(struct otte_ledger_client *handle, const struct otte_borrower *who)
 {
 	struct process_client *client = enter(handle);
@@ -303,6 +310,7 @@ static const struct otte_ledger_ops process_ops = {
 	.loan_settle = loan_settle,
 	.loan_withdraw = loan_withdraw,
 	.loan_revoke = loan_revoke,
+	.loan_take_back = loan_take_back,
 	.fence = fence,
 	.hold = hold,
 	.hold_drop = hold_drop,

@@ -179,6 +179,7 @@ int process_loan_expose(struct process_client *lender, uint64_t id);
 int process_loan_settle(struct process_client *client, uint64_t id, enum otte_evidence evidence);
 int process_loan_withdraw(struct process_client *lender, uint64_t id);
 int process_loan_revoke(struct process_client *lender, uint64_t id);
+int process_loan_take_back(struct process_client *lender, uint64_t id, bool revoke);
 /* The region's offers are withdrawn by their lender. */
 void process_loan_withdraw_all(struct process_ledger *ledger, struct process_region *region);
 /* An administrator ends what is left of a retained region's loans. */

@@ -408,6 +408,20 @@ int process_loan_revoke(struct process_client *lender, uint64_t id)
 	return 0;
 }
 
+int process_loan_take_back(struct process_client *lender, uint64_t id, bool revoke)
+{
+	struct process_loan *loan;
+	int rc;
+
+	rc = find_live(process_ledger_of(lender), id, &loan);
+	if (rc)
+		return rc;
+	if (loan->lender != lender)
+		return otte_fail(-ENOENT, "loan %" PRIu64 ": unknown", id);
+	rc = process_loan_withdraw(lender, id);
+	return rc == -EBUSY && revoke ? process_loan_revoke(lender, id) : rc;
+}
+
 /* ---- When others go -------------------------------------------------------------------------- */
 
 /* The region must not finish under its caller: that is for its exposed loans to do, or for it. */

@@ -129,6 +129,7 @@ struct local {
 	_Atomic uint64_t bad_frames;
 	/* READs that were cut off, and went over the other transport from their beginning. */
 	_Atomic uint64_t retries;
+	_Atomic uint64_t unsettled_ns; /* when it was last said that a loan cannot be given back */
 };
 
 /* ---- Requester ---- */

@@ -14,7 +14,8 @@
  *
  * A lane of LEND frames has no process to be watched, which may be of another namespace. DYING it waits for what the
  * module says of its loans, which is not a matter of lanes. Nor is a connection kept for that: who leaves it open
- * without its session for control.timeout_ms makes its lane DYING.
+ * without its session for control.timeout_ms makes its lane DYING. Of either kind a lane over which
+ * nothing is lent any more is gone after that time, whatever receipts were to come.
  *
  * Locks: local.lock > lane.lock > source_peer.lock and below. An ASK is answered under lane.lock, so that who asks
  * back finds every grant whose region was still to be found when it was made.
@@ -577,17 +578,22 @@ static void revoke_overdue(struct local_lane *lane, uint64_t now_ns)
 		retain_all(lane);
 }
 
-/* Under lane.lock: its session has ended, and what would still come over it the module says as well. */
-static bool is_kept_in_vain(const struct local_lane *lane, uint64_t now_ns)
+/*
+ * Under lane.lock: its session or connection has ended, and it had its time. What could be had back
+ * without the peer is: marks that it left in tables are cleared as of somebody who is lent nothing.
+ * What is still lent is the module's to tell the end of, or of a socket whose process must be seen to
+ * end: nobody can revoke a mapping or whole memory.
+ */
+static bool is_overdue(const struct local_lane *lane, uint64_t now_ns)
 {
-	return lane->framed && lane->state == LANE_CLOSING &&
+	return lane->state != LANE_OPEN &&
 	       passed(lane->silent_ns, now_ns, lane->local->env.config->control_timeout_ns);
 }
 
 /* True: there is nothing left to wait for. */
 static bool look_at(struct local_lane *lane, uint64_t now_ns)
 {
-	bool over, in_vain;
+	bool over, overdue, in_vain;
 
 	pthread_mutex_lock(&lane->lock);
 	if (lane->framed && lane->state < LANE_DYING)
@@ -596,8 +602,9 @@ static bool look_at(struct local_lane *lane, uint64_t now_ns)
 	want_stale(lane);
 	say_recalls(lane);
 	revoke_overdue(lane, now_ns);
-	over = lane->state != LANE_OPEN && is_idle(lane);
-	in_vain = !over && is_kept_in_vain(lane, now_ns);
+	overdue = is_overdue(lane, now_ns);
+	over = lane->state != LANE_OPEN && (is_idle(lane) || (overdue && !lane->lents));
+	in_vain = !over && overdue && lane->framed && lane->state == LANE_CLOSING;
 	pthread_mutex_unlock(&lane->lock);
 	if (in_vain)
 		begin_to_die(lane);

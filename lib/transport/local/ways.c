@@ -22,6 +22,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "ledger/ledger.h"
 #include "transport/local/local.h"
 
@@ -62,12 +63,15 @@ static int map(int fd, uint64_t offset, uint64_t length, int protection, void **
 	return 0;
 }
 
-static void settle_loan(struct otte_ledger_client *client, uint64_t loan)
+/* A lender that accepts no receipts can have us say so for each grant: once a second is enough. */
+static void settle_loan(const struct local_peer *peer, uint64_t loan)
 {
+	struct otte_ledger_client *client = peer->local->env.client;
 	int ret = client->ledger->ops->loan_settle(client, loan, OTTE_EVIDENCE_RETURNED);
 
 	/* Revoked meanwhile: it is settled. */
-	if (ret && ret != -ENOENT)
+	if (ret && ret != -ENOENT &&
+	    otte_log_second_admits(&peer->local->unsettled_ns, otte_coarse_ns()))
 		otte_log(OTTE_LOG_ERROR, "loan %lu cannot be given back: %s", (unsigned long)loan,
 			 otte_error_text());
 }
@@ -91,7 +95,7 @@ static int take_loan(const struct local_peer *peer, uint64_t loan, uint64_t leng
 		return ret;
 	if (borrowed->length >= length && borrowed->right == right)
 		return 0;
-	settle_loan(client, loan);
+	settle_loan(peer, loan);
 	return otte_fail(-EPROTO, "loan %lu is another than its grant", (unsigned long)loan);
 }
 
@@ -99,9 +103,10 @@ static int take_loan(const struct local_peer *peer, uint64_t loan, uint64_t leng
  * One that cannot be mapped is given back. Nor is one mapped that its lender could take away: it would end us
  * with SIGBUS, at the moment of its choice.
  */
-static int map_loan(struct otte_ledger_client *client, uint64_t loan, const struct otte_borrowed *borrowed,
-		    void **map)
+static int map_loan(const struct local_peer *peer, uint64_t loan,
+		    const struct otte_borrowed *borrowed, void **map)
 {
+	struct otte_ledger_client *client = peer->local->env.client;
 	void *address = NULL;
 	int ret;
 
@@ -110,7 +115,7 @@ static int map_loan(struct otte_ledger_client *client, uint64_t loan, const stru
 	else
 		ret = client->ledger->ops->loan_map(client, loan, &address);
 	if (ret)
-		settle_loan(client, loan);
+		settle_loan(peer, loan);
 	else
 		*map = address;
 	return ret;
@@ -126,11 +131,11 @@ static int borrow(const struct local_peer *peer, struct local_grant *grant, cons
 	if (ret)
 		return ret;
 	if (borrowed.length != message->length) {
-		settle_loan(client, message->loan);
+		settle_loan(peer, message->loan);
 		return otte_fail(-EPROTO, "loan %lu is longer than its grant", (unsigned long)message->loan);
 	}
 	if (grant->key.op & LOCAL_OP_MAPPED) {
-		ret = map_loan(client, message->loan, &borrowed, &grant->map);
+		ret = map_loan(peer, message->loan, &borrowed, &grant->map);
 		if (ret)
 			return ret;
 		grant->map_length = message->length;
@@ -177,7 +182,7 @@ static int borrow_uses(const struct local_peer *peer, struct local_grant *grant,
 
 	ret = take_loan(peer, loan, sizeof(*grant->uses), OTTE_LOAN_WRITE, &borrowed);
 	if (!ret)
-		ret = map_loan(peer->local->env.client, loan, &borrowed, &uses);
+		ret = map_loan(peer, loan, &borrowed, &uses);
 	if (ret)
 		return ret;
 	grant->uses = uses;
@@ -207,7 +212,7 @@ static void unmap_uses(const struct local_peer *peer, struct local_grant *grant)
 {
 	munmap(grant->uses, grant->uses_length);
 	if (grant->uses_loan)
-		settle_loan(peer->local->env.client, grant->uses_loan);
+		settle_loan(peer, grant->uses_loan);
 }
 
 int local_way_map(const struct local_peer *peer, struct local_grant *grant,
@@ -244,7 +249,7 @@ void local_way_unmap(const struct local_peer *peer, struct local_grant *grant)
 	unmap_uses(peer, grant);
 	otte_fd_close(grant->fd);
 	if (grant->client)
-		settle_loan(grant->client, grant->loan);
+		settle_loan(peer, grant->loan);
 }
 
 /* Whether it is still lent, and the owner still has it mapped. */

@@ -603,6 +603,31 @@ static void only_what_was_offered_as_revocable_can_be_revoked(void **unused)
 	close_world(&w);
 }
 
+/* Of what is not its own the lender learns nothing, for that would take a look at everybody's. */
+static void what_a_lender_offered_is_its_own_to_take_back(void **unused)
+{
+	struct otte_loan_terms terms;
+	struct world w;
+	uint64_t loan;
+
+	(void)unused;
+	open_world(&w, NULL);
+	terms = usual_terms(&w, local(&w, BORROWER));
+	loan = must_offer(&w, &terms);
+	expect_refused(w.ops->loan_take_back(w.client[STRANGER], loan, true), -ENOENT, "unknown");
+	expect_refused(w.ops->loan_take_back(w.client[BORROWER], loan, true), -ENOENT, "unknown");
+	assert_int_equal(state_of(&w, loan), OTTE_LOAN_OFFERED);
+	assert_int_equal(w.ops->loan_take_back(w.client[LENDER], loan, false), 0);
+	expect_refused(w.ops->loan_take_back(w.client[LENDER], loan, true), -ENOENT, "unknown");
+	loan = expose(&w, &terms);
+	expect_refused(w.ops->loan_take_back(w.client[LENDER], loan, false), -EBUSY, "is exposed");
+	assert_int_equal(state_of(&w, loan), OTTE_LOAN_EXPOSED);
+	assert_int_equal(w.ops->loan_take_back(w.client[LENDER], loan, true), 0);
+	expect_refused(w.ops->loan_take_back(w.client[LENDER], loan, true), -ENOENT, "unknown");
+	assert_int_equal(counters_of(&w).loans, 0);
+	close_world(&w);
+}
+
 /* ---- Retained -------------------------------------------------------------------------------- */
 
 static void a_hold_stays_until_its_owner_or_an_administrator_ends_it(void **unused)
@@ -803,6 +828,7 @@ const struct CMUnitTest rules_tests[] = {
 	cmocka_unit_test(a_fence_refuses_new_loans_and_ends_none),
 	cmocka_unit_test(a_fence_is_of_one_incarnation),
 	cmocka_unit_test(only_what_was_offered_as_revocable_can_be_revoked),
+	cmocka_unit_test(what_a_lender_offered_is_its_own_to_take_back),
 	cmocka_unit_test(a_hold_stays_until_its_owner_or_an_administrator_ends_it),
 	cmocka_unit_test(release_forces_the_loans_of_a_retained_region_and_tells_borrowers),
 	cmocka_unit_test(events_come_in_the_order_in_which_they_happened),

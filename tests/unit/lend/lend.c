@@ -10,10 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "engine/engine.h"
 #include "engine/segment.h"
 #include "engine/source.h"
@@ -177,8 +179,8 @@ static _Atomic unsigned quotas_said;
 static void note_quota(void *arg, enum otte_log_level level, const char *line)
 {
 	(void)arg;
-	if (level == OTTE_LOG_WARNING && strstr(line, "a peer is lent nothing: no more loans"))
-		quotas_said++;
+	if (level == OTTE_LOG_WARNING && strstr(line, "a peer is lent nothing: "))
+		quotas_said += strstr(line, "no more loans") || strstr(line, "(local.maps)");
 }
 
 static void a_refused_loan_is_no_error_of_the_requests(void **state)
@@ -732,6 +734,77 @@ static void uses_without_a_slot_are_counted_by_the_lender(void **state)
 	pair_close(&pair);
 }
 
+/* A lender, a borrower and who looks. What both write is ordered by the table alone. */
+struct shared {
+	struct otte_uses uses;
+	struct otte_uses_seen seen[OTTE_USES_SLOTS];
+	struct otte_uses_own own;
+	uint64_t written, borrowed;
+	_Atomic bool stop;
+};
+
+static bool is_still_there(void *arg, uint32_t owner)
+{
+	(void)arg;
+	(void)owner;
+	return false;
+}
+
+static void *look_always(void *arg)
+{
+	struct shared *shared = arg;
+
+	while (!shared->stop)
+		otte_uses_look(&shared->uses, &shared->own, is_still_there, NULL);
+	return NULL;
+}
+
+static void *borrow_always(void *arg)
+{
+	struct shared *shared = arg;
+	int use;
+
+	while (!shared->stop) {
+		use = otte_uses_begin(&shared->uses, 5, 0, 8, true);
+		if (use < 0)
+			continue;
+		shared->written++;
+		shared->borrowed++;
+		otte_uses_end(&shared->uses, use);
+	}
+	return NULL;
+}
+
+/* Also where a look frees the slot of a use that its lender is about to end: for ThreadSanitizer. */
+static void what_a_lender_did_is_seen_by_whoever_begins_next(void **state)
+{
+	void *(*const others[])(void *) = { look_always, borrow_always };
+	struct shared *shared = calloc(1, sizeof(*shared));
+	pthread_t threads[2];
+	uint64_t lent = 0;
+	unsigned i;
+	int use;
+
+	(void)state;
+	assert_non_null(shared);
+	shared->own.slots = shared->seen;
+	for (i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, others[i], shared), 0);
+	for (i = 0; i < 300000; i++) {
+		use = otte_uses_lend(&shared->uses, &shared->own, 0, 8, true, true);
+		if (use < 0)
+			continue;
+		shared->written++;
+		lent++;
+		otte_uses_unlend(&shared->uses, &shared->own, use, true);
+	}
+	shared->stop = true;
+	for (i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(shared->written, lent + shared->borrowed);
+	free(shared);
+}
+
 static void dawdle(void *arg)
 {
 	(void)arg;
@@ -774,6 +847,43 @@ static void what_can_be_taken_away_is_never_mapped(void **state)
 	pair_close_requester(&pair);
 	assert_true(settles(&pair, 0));
 	assert_int_equal(module_tables(), 0);
+	pair_close_source(&pair);
+}
+
+static bool fail_settle(const char *call)
+{
+	return !strncmp(call, "loan_settle", 11);
+}
+
+static _Atomic unsigned unsettled_said;
+
+static void note_unsettled(void *arg, enum otte_log_level level, const char *line)
+{
+	(void)arg;
+	if (level == OTTE_LOG_ERROR && strstr(line, "cannot be given back"))
+		unsettled_said++;
+}
+
+/* Whoever lends so that no receipt is good decides how many there are. */
+static void receipts_that_are_refused_are_said_once_a_second(void **state)
+{
+	uint64_t began_ns;
+	struct pair pair;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(pair_run(&pair, OTTE_WRITE, 0, 0, 4096), 0);
+	assert_int_equal(module_loans(true), module_framed ? 4 : 2);
+	script.fails = fail_settle;
+	unsettled_said = 0;
+	otte_log_set(note_unsettled, NULL, OTTE_LOG_ERROR);
+	began_ns = otte_now_ns();
+	pair_close_requester(&pair);
+	assert_in_range(unsettled_said, 1, 1 + (otte_now_ns() - began_ns) / SECOND);
+	otte_log_set(NULL, NULL, OTTE_LOG_ERROR);
+	script.fails = NULL;
 	pair_close_source(&pair);
 }
 
@@ -1127,27 +1237,52 @@ static void a_mark_matters_only_within_what_is_lent(void **state)
 	pair_close_source(&pair);
 }
 
+/* To where the requester has its session, or to the socket of the source for its host. */
+static int connect_lane(const struct pair *pair, const struct otte_client_address *to, bool framed)
+{
+	struct sockaddr_un name;
+	int fd, one = 1;
+
+	if (!framed) {
+		socklen_t length = local_address(&pair->source->identity, &name);
+
+		fd = socket(AF_UNIX, SOCK_STREAM, 0);
+		assert_int_equal(connect(fd, (struct sockaddr *)&name, length), 0);
+		return fd;
+	}
+	fd = socket(to->address.ss_family, SOCK_STREAM, 0);
+	assert_int_equal(connect(fd, (const struct sockaddr *)&to->address, to->length), 0);
+	/* What it says is small, and no answer is waited for now and then. */
+	assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)), 0);
+	return fd;
+}
+
 /* A connection that says it is a lane for loans of the pair's session; *answer is what it is told. */
-static int forge_lane(struct pair *pair, struct otte_frame *answer)
+static int forge(struct pair *pair, bool framed, struct otte_frame *answer)
 {
 	struct otte_control_client *control = &pair->segment->peer->control;
-	const struct otte_frame frame = { .type = OTTE_FRAME_LANE_LEND, .length = OTTE_LANE_HELLO_BYTES };
+	const struct otte_frame frame = {
+		.type = framed ? OTTE_FRAME_LANE_LEND : OTTE_FRAME_LANE,
+		.length = OTTE_LANE_HELLO_BYTES,
+	};
 	uint8_t bytes[OTTE_FRAME_HEADER + OTTE_LANE_HELLO_BYTES];
 	struct otte_client_address to;
 	struct otte_lane_hello hello;
-	int fd, one = 1;
+	int fd;
 
-	assert_int_equal(otte_control_client_lane(control, true, &hello, &to), 0);
+	assert_int_equal(otte_control_client_lane(control, framed, &hello, &to), 0);
 	otte_frame_encode(&frame, bytes);
 	otte_lane_hello_encode(&hello, bytes + OTTE_FRAME_HEADER, OTTE_LANE_HELLO_BYTES);
-	fd = socket(to.address.ss_family, SOCK_STREAM, 0);
-	assert_int_equal(connect(fd, (struct sockaddr *)&to.address, to.length), 0);
-	/* What it says is small, and no answer is waited for now and then. */
-	assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)), 0);
+	fd = connect_lane(pair, &to, framed);
 	assert_int_equal(send(fd, bytes, sizeof(bytes), 0), sizeof(bytes));
 	assert_int_equal(recv(fd, bytes, OTTE_FRAME_HEADER, MSG_WAITALL), OTTE_FRAME_HEADER);
 	assert_int_equal(otte_frame_decode(bytes, 4096, answer), 0);
 	return fd;
+}
+
+static int forge_lane(struct pair *pair, struct otte_frame *answer)
+{
+	return forge(pair, true, answer);
 }
 
 #define SAID (OTTE_FRAME_HEADER + OTTE_LEND_BYTES)
@@ -1197,6 +1332,7 @@ static void what_one_peer_is_lent_is_bounded_and_no_other_peers_loss(void **stat
 {
 	struct otte_frame answer;
 	struct pair pair, other;
+	uint64_t began_ns;
 	unsigned i;
 	int fd;
 
@@ -1207,11 +1343,17 @@ static void what_one_peer_is_lent_is_bounded_and_no_other_peers_loss(void **stat
 	fd = forge_lane(&pair, &answer);
 	for (i = 0; i < 3; i++)
 		assert_int_equal(ask(&pair, fd), 0);
+	quotas_said = 0;
+	otte_log_set(note_quota, NULL, OTTE_LOG_WARNING);
+	began_ns = otte_now_ns();
 	for (i = 0; i < 300; i++) {
 		assert_int_equal(ask(&pair, fd), -EDQUOT);
 		assert_int_equal(pair_run(&other, OTTE_READ, 0, 0, 4096), 0);
 		assert_int_equal(route(&other), OTTE_TRANSPORT_LOCAL);
 	}
+	/* The source's log says which limit that is. */
+	assert_in_range(quotas_said, 1, 1 + (otte_now_ns() - began_ns) / SECOND);
+	otte_log_set(NULL, NULL, OTTE_LOG_ERROR);
 	assert_int_equal(loans(&pair), 4);
 	assert_int_equal(module_tables(), 4);
 	/* Of the same session. */
@@ -1225,6 +1367,41 @@ static void what_one_peer_is_lent_is_bounded_and_no_other_peers_loss(void **stat
 	for (i = 0; i < 3000 && run_local(&pair); i++)
 		usleep(1000);
 	assert_int_equal(last_task(&pair).code, 0);
+	pair_close_requester(&other);
+	pair_close(&pair);
+}
+
+/* Nor does it help to open more sessions. */
+static void what_one_client_is_lent_is_bounded_whatever_sessions_it_has(void **state)
+{
+	struct pair pair, again, other;
+	struct otte_frame answer;
+	int fd, second, others;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, few_at_a_time);
+	pair_join(&other, &pair, few_at_a_time);
+	script.client = pair.requester->ledger->ops->client_id(pair.requester->client);
+	pair_join(&again, &pair, few_at_a_time);
+	script.client = 0;
+	fd = forge_lane(&pair, &answer);
+	second = forge_lane(&again, &answer);
+	others = forge_lane(&other, &answer);
+	assert_int_equal(ask(&pair, fd), 0);
+	assert_int_equal(ask(&pair, fd), 0);
+	assert_int_equal(ask(&again, second), 0);
+	assert_int_equal(ask(&again, second), -EDQUOT);
+	assert_int_equal(ask(&pair, fd), -EDQUOT);
+	assert_int_equal(ask(&other, others), 0);
+	assert_int_equal(ask_after(&again, second, true), 0);
+	assert_int_equal(ask_after(&pair, fd, true), 0);
+	assert_int_equal(ask(&again, second), 0);
+	assert_int_equal(ask(&pair, fd), -EDQUOT);
+	close(fd);
+	close(second);
+	close(others);
+	pair_close_requester(&again);
 	pair_close_requester(&other);
 	pair_close(&pair);
 }
@@ -1365,6 +1542,80 @@ static void a_lane_without_its_session_ends(void **state)
 	pair_close_source(&pair);
 }
 
+/* Over a socket; the status of the answer. */
+static int ask_socket(const struct pair *pair, int fd)
+{
+	struct local_message message = {
+		.magic = LOCAL_MAGIC,
+		.type = LOCAL_ASK,
+		.region = otte_region_id(pair->remote),
+	};
+	int fds[LOCAL_FDS], ret = 0, i;
+
+	assert_int_equal(local_send(fd, &message, NULL), 0);
+	for (i = 0; i < 10000 && !ret; i++) {
+		ret = local_receive(fd, &message, fds);
+		usleep(1000);
+	}
+	assert_int_equal(ret, 1);
+	local_close_fds(fds);
+	assert_int_equal(message.type, LOCAL_GRANT);
+	return message.status;
+}
+
+/* Nor over a socket, where its process may live for ever. */
+static void a_socket_without_its_session_ends(void **state)
+{
+	struct otte_frame answer;
+	struct pair pair;
+	int fd, lost;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	fd = forge(&pair, false, &answer);
+	lost = forge(&pair, false, &answer);
+	assert_int_equal(ask_socket(&pair, fd), 0);
+	assert_int_equal(ask_socket(&pair, lost), 0);
+	assert_int_equal(loans(&pair), 2);
+	close(lost);
+	pair_close_requester(&pair);
+	assert_true(lanes_end(&pair));
+	assert_int_equal(loans(&pair), 0);
+	close(fd);
+	pair_close_source(&pair);
+}
+
+static void copies_without_a_module(struct otte_config *config)
+{
+	copies(config);
+	config->local_pinned = 0;
+}
+
+/* Whoever has the memory itself has it until it says otherwise, or has ended. */
+static void a_socket_that_memory_was_lent_over_stays(void **state)
+{
+	const struct local_message returned = { .magic = LOCAL_MAGIC, .type = LOCAL_RETURN };
+	struct otte_frame answer;
+	struct pair pair;
+	int fd, i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies_without_a_module);
+	fd = forge(&pair, false, &answer);
+	assert_int_equal(ask_socket(&pair, fd), 0);
+	pair_close_requester(&pair);
+	for (i = 0; i < 30; i++) {
+		assert_true(has_lanes(&pair));
+		usleep(100000);
+	}
+	assert_int_equal(local_send(fd, &returned, NULL), 0);
+	assert_true(lanes_end(&pair));
+	close(fd);
+	pair_close_source(&pair);
+}
+
 static struct otte_lend granted(const struct pair *pair, int fd)
 {
 	struct otte_lend lend = { .type = OTTE_LEND_ASK, .region = otte_region_id(pair->remote) };
@@ -1438,6 +1689,34 @@ static void tell_missed(const struct pair *pair)
 	const struct otte_event missed = { .kind = OTTE_EVENT_MISSED, .missed = 1 };
 
 	otte_source_told(pair->source, &missed);
+}
+
+/* Nor do those whose end was not heard of, whoever sees to it that news are lost. */
+static void what_ended_unheard_costs_no_look_at_the_ledger(void **state)
+{
+	struct otte_frame answer;
+	struct otte_lend lend;
+	struct pair pair;
+	int fd, i;
+
+	(void)state;
+	module_reset();
+	pair_open(&pair, BYTES, copies);
+	fd = forge_lane(&pair, &answer);
+	script.forgetful = true;
+	for (i = 0; i < 100; i++) {
+		lend = granted(&pair, fd);
+		take_and_end(&pair, lend.loan);
+		take_and_end(&pair, lend.uses);
+	}
+	tell_missed(&pair);
+	close(fd);
+	pair_close_requester(&pair);
+	assert_true(lanes_end(&pair));
+	assert_int_equal(script.in_vain, 0);
+	assert_int_equal(loans(&pair), 0);
+	assert_false(awaits(pair.source));
+	pair_close_source(&pair);
 }
 
 /* Events were lost, of others: whoever ends a thousand loans at once sees to that. */
@@ -1558,30 +1837,52 @@ static void tables_that_another_user_keeps_are_bounded_whatever_clients_it_has(v
 	pair_close(&pair);
 }
 
-#define KEEPERS 4
+/* One more requester, of a user, with a lane. */
+static void of_user(struct pair *peer, struct pair *pair, uint32_t user, int *fd)
+{
+	struct otte_frame answer;
 
+	script.user = user;
+	pair_join(peer, pair, copies);
+	*fd = forge_lane(peer, &answer);
+}
+
+#define OTHERS 3
+
+/* All other users together less than a process may usually pin; nor is it a loss of our user's. */
 static void tables_that_all_keep_are_bounded(void **state)
 {
-	struct pair pair, keepers[KEEPERS];
+	struct pair pair, ours, others[OTHERS];
+	int fds[OTHERS], fd, our_fd, i;
 	struct otte_frame answer;
-	int fds[KEEPERS], fd, i;
 
 	(void)state;
 	module_reset();
+	script.user = getuid();
 	pair_open(&pair, BYTES, copies);
 	fd = forge_lane(&pair, &answer);
-	for (i = 0; i < KEEPERS; i++) {
-		pair_join(&keepers[i], &pair, copies);
-		fds[i] = forge_lane(&keepers[i], &answer);
-		assert_int_equal(ask(&pair, fd), 0);
-		keep_tables(&keepers[i], fds[i], 256);
-		assert_int_equal(ask(&keepers[i], fds[i]), -EDQUOT);
-	}
-	assert_int_equal(ask(&pair, fd), -EDQUOT);
-	for (i = 0; i < KEEPERS; i++) {
+	of_user(&ours, &pair, getuid(), &our_fd);
+	for (i = 0; i < OTHERS; i++)
+		of_user(&others[i], &pair, getuid() + 1 + i, &fds[i]);
+	keep_tables(&ours, our_fd, 256);
+	assert_int_equal(ask(&ours, our_fd), -EDQUOT);
+	assert_int_equal(ask(&pair, fd), 0);
+	for (i = 0; i < OTHERS; i++)
+		assert_int_equal(ask(&others[i], fds[i]), 0);
+	keep_tables(&others[0], fds[0], 128);
+	assert_int_equal(ask(&others[0], fds[0]), -EDQUOT);
+	assert_int_equal(ask(&others[1], fds[1]), 0);
+	keep_tables(&others[1], fds[1], 64);
+	for (i = 0; i < OTHERS; i++)
+		assert_int_equal(ask(&others[i], fds[i]), -EDQUOT);
+	assert_int_equal(ask(&pair, fd), 0);
+	assert_int_equal(ask(&ours, our_fd), -EDQUOT);
+	for (i = 0; i < OTHERS; i++) {
 		close(fds[i]);
-		pair_close_requester(&keepers[i]);
+		pair_close_requester(&others[i]);
 	}
+	close(our_fd);
+	pair_close_requester(&ours);
 	close(fd);
 	pair_close(&pair);
 }
@@ -1700,6 +2001,7 @@ int main(void)
 		cmocka_unit_test(uses_without_a_slot_are_counted_by_the_lender),
 		cmocka_unit_test(a_use_that_is_slow_is_left_alone),
 		cmocka_unit_test(what_can_be_taken_away_is_never_mapped),
+		cmocka_unit_test(receipts_that_are_refused_are_said_once_a_second),
 		cmocka_unit_test(what_is_mapped_is_bounded),
 		cmocka_unit_test(who_was_a_peer_is_not_welcome_for_ever),
 		cmocka_unit_test(who_cannot_be_made_welcome_is_logged_once),
@@ -1707,18 +2009,23 @@ int main(void)
 	};
 
 	const struct CMUnitTest lanes[] = {
+		cmocka_unit_test(what_a_lender_did_is_seen_by_whoever_begins_next),
 		cmocka_unit_test(another_user_is_lent_copies_alone),
 		cmocka_unit_test(a_mark_of_another_user_ends_with_its_loan),
 		cmocka_unit_test(users_are_lent_nothing_that_conflicts),
 		cmocka_unit_test(a_mark_matters_only_within_what_is_lent),
 		cmocka_unit_test(what_one_peer_is_lent_is_bounded_and_no_other_peers_loss),
+		cmocka_unit_test(what_one_client_is_lent_is_bounded_whatever_sessions_it_has),
 		cmocka_unit_test(what_a_peer_gave_back_counts_no_more_when_it_asks_next),
 		cmocka_unit_test(garbage_on_a_lane_harms_nobody),
 		cmocka_unit_test(without_lanes_for_loans_it_goes_over_tcp),
 		cmocka_unit_test(nothing_is_on_offer_before_its_table_is),
 		cmocka_unit_test(a_table_that_was_taken_without_its_grant_is_awaited),
 		cmocka_unit_test(a_lane_without_its_session_ends),
+		cmocka_unit_test(a_socket_without_its_session_ends),
+		cmocka_unit_test(a_socket_that_memory_was_lent_over_stays),
 		cmocka_unit_test(a_borrower_that_is_gone_costs_no_look_at_the_ledger),
+		cmocka_unit_test(what_ended_unheard_costs_no_look_at_the_ledger),
 		cmocka_unit_test(what_is_on_offer_is_not_withdrawn_by_a_look),
 		cmocka_unit_test(a_table_that_ended_unheard_is_awaited_no_longer),
 		cmocka_unit_test(tables_that_another_user_keeps_are_bounded_whatever_clients_it_has),

@@ -415,6 +415,19 @@ static int loan_revoke(struct otte_ledger_client *client, uint64_t id)
 	ret = try("loan_revoke");
 	if (!ret)
 		ret = real->loan_revoke(client, id);
+	if (ret == -ENOENT)
+		atomic_fetch_add(&script.in_vain, 1);
+	return ended(id, ret);
+}
+
+static int loan_take_back(struct otte_ledger_client *client, uint64_t id, bool revoke)
+{
+	int ret = find_loan(id) ? try("loan_withdraw") : 0;
+
+	if (!ret)
+		ret = real->loan_take_back(client, id, false);
+	if (ret == -EBUSY && revoke)
+		return loan_revoke(client, id);
 	return ended(id, ret);
 }
 
@@ -461,6 +474,7 @@ static int open_shared(const struct otte_ledger_limits *limits)
 	ops.loan_settle = loan_settle;
 	ops.loan_withdraw = loan_withdraw;
 	ops.loan_revoke = loan_revoke;
+	ops.loan_take_back = loan_take_back;
 	ops.event_next = event_next;
 	ledger->ops = &ops;
 	return 0;
@@ -542,7 +556,7 @@ static int send_nonce(void *arg, uint64_t to, const uint8_t nonce[OTTE_NONCE_BYT
 	pthread_mutex_lock(&lock);
 	for (wait = waits; wait; wait = wait->next)
 		if (!memcmp(wait->nonce, nonce, sizeof(wait->nonce)))
-			wait->from = real->client_id(engine->client);
+			wait->from = engine->attestor.client;
 	pthread_mutex_unlock(&lock);
 	return 0;
 }
@@ -555,7 +569,7 @@ void __wrap_otte_attestor_fill(struct otte_engine *engine, struct otte_attestor 
 	}
 	*attestor = (struct otte_attestor){
 		.arg = engine,
-		.client = real->client_id(engine->client),
+		.client = script.client ? script.client : real->client_id(engine->client),
 		.module = { 7 },
 		.lends = !atomic_load(&script.old),
 		.await = await,
