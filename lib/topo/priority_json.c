@@ -28,7 +28,7 @@ struct listed {
 
 static const char *type_name(const json_t *value)
 {
-	switch (json_typeof(value)) {
+	switch (value ? json_typeof(value) : JSON_NULL) {
 	case JSON_OBJECT:
 		return "an object";
 	case JSON_ARRAY:
