@@ -3,10 +3,10 @@
  * LOAN_COPY: bytes between the pinned pages of a loan and the borrower's buffer.
  *
  * No lock is held: the gate counts the copy, which keeps the pages pinned and the loan unsettled,
- * and the user's buffer may fault as it likes. The gate is looked at again after each chunk, so
- * that a revocation stops a long copy; and fatal signals are, so that it can be killed. Pages that
- * are lost to an owner that lives (region.c) are copied no more, though they are pinned: it would
- * not see what was written there, nor has it what is read. What a dead owner left behind is good.
+ * and the user's buffer may fault as it likes. After each chunk it looks at the gate, so that a
+ * revocation stops a long copy, and for fatal signals, so that it can be killed. Pages that are
+ * lost to an owner that lives (region.c) are copied no more, though they are pinned: it would not
+ * see what was written there, nor has it what is read. What a dead owner left behind is good.
  */
 #include <linux/highmem.h>
 #include <linux/sched/signal.h>
