@@ -509,6 +509,52 @@ test_a_folder_is_no_port_file() {
     says "--port-file: $scratch/no/such"
 }
 
+# serves_to FILE: serve takes it as its --port-file; ends
+serves_to() {
+    "$OTTE" serve --anon room=4K --port-file "$1" >"$scratch/serve.out" 2>"$scratch/serve.err" &
+    server=$!
+    eventually grep -q '^region ' "$scratch/serve.out" || fail "it does not start: $(cat "$scratch/serve.err")"
+    eventually "$OTTE" ls "$(sed -n 's/^endpoint //p' "$scratch/serve.out")" >"$scratch/out" 2>&1
+    stop_serving
+    [ "$server_status" -eq 0 ] || fail "exit status $server_status: $(cat "$scratch/serve.err")"
+}
+
+test_a_port_file_replaces_a_file_and_nothing_else() {
+    [ "$(id -u)" -eq 0 ] || fail "needs root to make a device like /dev/null"
+    local reader
+    mknod "$scratch/null" c 1 3
+    serves_to "$scratch/null"
+    [ -c "$scratch/null" ] || fail "the device is gone"
+    # What others put where it might be written on the way.
+    echo precious >"$scratch/victim" && ln -s victim "$scratch/port.new"
+    serves_to "$scratch/port"
+    is_content precious "$scratch/victim" || fail "the victim holds $(cat "$scratch/victim")"
+    [ -z "$(find "$scratch" -name 'port.*' ! -name port.new)" ] || fail "a file is left"
+    mkfifo "$scratch/pipe"
+    timeout 30 cat "$scratch/pipe" >"$scratch/read" &
+    reader=$!
+    serves_to "$scratch/pipe"
+    wait "$reader" || fail "nothing was read"
+    is_content "$(sed -n 's/^endpoint //p' "$scratch/serve.out")" "$scratch/read" ||
+        fail "a pipe holds $(cat "$scratch/read")"
+}
+
+test_a_port_file_is_what_a_link_leads_to() {
+    echo before >"$scratch/target" && chmod 600 "$scratch/target" && ln -s target "$scratch/link"
+    "$OTTE" serve --anon room=4K --port-file "$scratch/link" >"$scratch/serve.out" 2>"$scratch/serve.err" &
+    server=$!
+    eventually grep -q '^127' "$scratch/target" || fail "the target holds $(cat "$scratch/target")"
+    [ -L "$scratch/link" ] || fail "the link is gone"
+    [ "$(stat -c %a "$scratch/target")" = 600 ] || fail "600 is now $(stat -c %a "$scratch/target")"
+    stop_serving
+}
+
+test_a_pipe_that_nobody_reads_does_not_keep_a_server() {
+    local puller
+    mkfifo "$scratch/pipe"
+    ends_at_once TERM "$OTTE" serve --anon room=4K --port-file "$scratch/pipe"
+}
+
 test_standard_output_is_written_by_whichever_name() {
     local name
     a_file 3000000

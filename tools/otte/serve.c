@@ -19,6 +19,7 @@
 #include "common.h"
 #include "../common/output.h"
 #include "../common/stopping.h"
+#include "../common/whole.h"
 #include "tool.h"
 
 #define SHARES_MAX 1024
@@ -80,6 +81,7 @@ struct serve {
 	size_t count;
 	bool writable, quiet;
 	const char *listen, *advertise, *port_file;
+	struct whole port; /* that file */
 	uint64_t close_timeout_ns;
 	int ready_fd;
 	struct otte_config config;
@@ -361,27 +363,27 @@ static int check_names(const struct serve *serve)
 	return EXIT_OK;
 }
 
-/* Scripts see either no file or a whole one. */
-static int write_port_file(const char *path, const char *endpoint)
+/*
+ * Scripts see either no file or a whole one. A pipe is waited for until somebody reads it, and there is nothing of
+ * ours to remove.
+ */
+static int write_port_file(struct serve *serve, const char *endpoint)
 {
-	char temporary[4096];
+	const char *path = serve->port_file;
 	struct stat info;
-	int rc = EXIT_OK;
-	FILE *file;
+	int rc;
 
 	if (!stat(path, &info) && S_ISDIR(info.st_mode))
 		return complain(EXIT_LOCAL, "--port-file: %s is a directory, not a file", path);
-	if (snprintf(temporary, sizeof(temporary), "%s.new", path) >= (int)sizeof(temporary))
-		return complain(EXIT_USAGE, "--port-file: the path is too long");
-	file = fopen(temporary, "we");
-	if (!file)
-		return complain(EXIT_LOCAL, "--port-file: %s: %s", path, strerror(errno));
-	fprintf(file, "%s\n", endpoint);
-	if (fclose(file) || rename(temporary, path)) {
-		rc = complain(EXIT_LOCAL, "--port-file: %s: %s", path, strerror(errno));
-		unlink(temporary);
+	if (whole_is_direct(path))
+		stopping_ends_us("otte serve", EXIT_TRANSFER);
+	rc = whole_begin(&serve->port, path, 0);
+	if (!rc) {
+		fprintf(serve->port.file, "%s\n", endpoint);
+		rc = whole_end(&serve->port, 0);
 	}
-	return rc;
+	stopping_is_noted();
+	return rc ? complain(EXIT_LOCAL, "--port-file: %s: %s", path, strerror(-rc)) : EXIT_OK;
 }
 
 static int announce(struct serve *serve)
@@ -395,7 +397,7 @@ static int announce(struct serve *serve)
 		announce_json(serve, endpoint);
 	else
 		announce_text(serve, endpoint);
-	if (serve->port_file && write_port_file(serve->port_file, endpoint))
+	if (serve->port_file && write_port_file(serve, endpoint))
 		return EXIT_LOCAL;
 	if (serve->ready_fd >= 0) {
 		if (dprintf(serve->ready_fd, "%s\n", endpoint) < 0)
