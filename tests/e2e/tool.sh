@@ -294,6 +294,14 @@ test_a_missing_file_is_named_and_exits_with_5() {
     exits 5 "$OTTE" replay "$scratch/none" && says "$scratch/none"
 }
 
+test_what_is_no_file_is_not_served() {
+    mkfifo "$scratch/pipe"
+    exits 5 timeout -k 1 10 "$OTTE" serve --file "$scratch/pipe" && says "$scratch/pipe: not a regular file"
+    exits 5 timeout -k 1 10 "$OTTE" serve --file "$scratch/pipe" --writable && says 'not a regular file'
+    exits 5 timeout -k 1 10 "$OTTE" serve --file /dev/null && says '/dev/null: not a regular file'
+    exits 5 timeout -k 1 10 "$OTTE" serve --file "$scratch:folder" && says "$scratch: not a regular file"
+}
+
 test_an_unreachable_peer_is_named_and_exits_with_3() {
     serve --anon room=4K
     stop_serving

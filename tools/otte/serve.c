@@ -272,9 +272,17 @@ static int configure(struct serve *serve)
 
 /* ---- What is published ----------------------------------------------------------------------- */
 
+/* What is no file is not waited for: a pipe would want its writer first. */
+static int open_share(const struct serve *serve, const struct share *share)
+{
+	const int flags = O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+
+	return open(share->path, (serve->writable ? O_RDWR : O_RDONLY) | flags);
+}
+
 static int map_file(struct serve *serve, struct share *share)
 {
-	int fd = open(share->path, (serve->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC), rc;
+	int fd = open_share(serve, share), rc;
 	struct stat info;
 
 	if (fd < 0 || fstat(fd, &info)) {
