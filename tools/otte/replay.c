@@ -2,11 +2,13 @@
 /* otte replay: a trace of LLM requests, followed by a prefill and a decode process. */
 #include "replay.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "args.h"
 #include "pin.h"
+#include "../common/stopping.h"
 #include "tool.h"
 
 #define DEFAULT_BLOCK_BYTES (16 * KIB)
@@ -106,6 +108,17 @@ static bool parse_option(struct replay_options *options, int option, const char 
 	}
 }
 
+/* Before there is anything to clean up. The second process, which ends with this one, needs no words of its own. */
+static int heed_signals(const struct replay_options *options)
+{
+	if (options->prefill)
+		return EXIT_OK;
+	if (stopping_begin())
+		return complain(EXIT_LOCAL, "signals: %s", strerror(errno));
+	stopping_ends_us("otte replay", EXIT_TRANSFER);
+	return EXIT_OK;
+}
+
 static int run(const struct replay_options *options)
 {
 	struct trace trace;
@@ -161,5 +174,6 @@ int cmd_replay(int argc, char **argv)
 	rc = pin_to(options.client_cpu);
 	if (rc)
 		return complain(EXIT_LOCAL, "--pin: %s", strerror(-rc));
-	return run(&options);
+	rc = heed_signals(&options);
+	return rc ? rc : run(&options);
 }

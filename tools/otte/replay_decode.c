@@ -440,15 +440,12 @@ int replay_decode(const struct replay_options *options, const struct trace *trac
 			  "give a smaller --block-bytes or --cache-blocks");
 	if (rc)
 		return rc;
-	if (stopping_begin())
-		return complain(EXIT_LOCAL, "signals: %s", strerror(errno));
-	stopping_ends_us("otte replay", EXIT_TRANSFER); /* the second process ends with us */
 	rc = common_requester(&options->common, &decode.config, &decode.engine);
 	if (!rc)
 		rc = make_cache(&decode);
 	if (!rc)
 		rc = start_prefill(&decode);
-	stopping_is_noted();
+	stopping_is_noted(); /* until here a signal has ended both processes */
 	if (!rc)
 		rc = follow(&decode, &elapsed_ns);
 	/* Of what was followed until then, too. */
