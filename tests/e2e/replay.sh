@@ -150,6 +150,19 @@ catches_signals() {
     [ -n "$caught" ] && (((0x$caught & 0x4000) != 0))
 }
 
+test_how_far_it_is_is_shown_on_a_terminal_unless_quiet() {
+    local run="$OTTE replay $scratch/trace --time-scale 10 --block-bytes 4K"
+    printf '{"timestamp": %s, "input_length": 1, "output_length": 1, "hash_ids": [%s]}\n' \
+        0 1 3000 2 6000 3 >"$scratch/trace"
+    script -qec "$run" "$scratch/terminal" >/dev/null </dev/null
+    grep -q 'requests \[.* 67 % 2 of 3, ' "$scratch/terminal" ||
+        fail "no bar: $(cat -v "$scratch/terminal")"
+    script -qec "$run --quiet" "$scratch/terminal" >/dev/null </dev/null
+    ! grep -q 'requests \[' "$scratch/terminal" || fail "a bar: $(cat -v "$scratch/terminal")"
+    exits 0 "$OTTE" replay "$scratch/trace" --block-bytes 4K -q
+    [ ! -s "$scratch/err" ] || fail "it said: $(cat "$scratch/err")"
+}
+
 test_time_follows_the_trace() {
     printf '{"timestamp": %s, "input_length": 1, "output_length": 1, "hash_ids": [%s]}\n' \
         1000 1 101000 2 >"$scratch/trace"

@@ -837,6 +837,21 @@ test_no_progress_bar_in_a_pipe_and_one_on_a_terminal() {
     grep -q 'GB/s' "$scratch/terminal" || fail "no rate on a terminal"
 }
 
+test_a_message_takes_the_place_of_the_bar() {
+    local puller
+    truncate -s 64G "$scratch/source"
+    serve --file "$scratch/source"
+    script -qfec "$OTTE pull $endpoint/source -o /dev/null --set tcp.stall_timeout_ms=300" \
+        "$scratch/terminal" >/dev/null </dev/null &
+    puller=$!
+    eventually grep -q 'left' "$scratch/terminal" || fail "no bar: $(cat -v "$scratch/terminal")"
+    kill -STOP "$server"
+    wait "$puller"
+    puller=
+    grep -q $'\r\033\\[Kotte pull: .*peer lost: no byte moved' "$scratch/terminal" ||
+        fail "it said: $(tail -n 3 "$scratch/terminal" | tail -c 300 | cat -v)"
+}
+
 test_colours_are_for_terminals_only() {
     exits 0 "$OTTE" topo
     ! grep -q $'\033' "$scratch/out" || fail "an escape sequence in a pipe"

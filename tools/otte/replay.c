@@ -31,7 +31,8 @@ static const char help[] =
 	"  --generate N        make up N requests instead of reading a trace\n"
 	"  --seed S            of what is made up (1)\n"
 	"  --write FILE        write the trace that was made up, and do nothing else\n"
-	"  --pin CPU|A,B       keep both processes on one CPU, or decode on A and prefill on B\n" COMMON_HELP;
+	"  --pin CPU|A,B       keep both processes on one CPU, or decode on A and prefill on B\n"
+	"  -q, --quiet         no progress on standard error, errors only\n" COMMON_HELP;
 
 enum {
 	OPT_CACHE_BLOCKS = OPT_OWN,
@@ -55,6 +56,7 @@ static const struct option long_options[] = {
 	{ "pin", required_argument, NULL, OPT_PIN },
 	{ "prefill", no_argument, NULL, OPT_PREFILL },
 	{ "ready-fd", required_argument, NULL, OPT_READY_FD },
+	{ "quiet", no_argument, NULL, 'q' },
 	COMMON_LONG_OPTIONS,
 };
 
@@ -98,6 +100,9 @@ static bool parse_option(struct replay_options *options, int option, const char 
 		return true;
 	case OPT_PIN:
 		return args_cpus("--pin", text, &options->client_cpu, &options->server_cpu);
+	case 'q':
+		options->quiet = true;
+		return true;
 	case OPT_PREFILL:
 		options->prefill = true;
 		return true;
@@ -153,7 +158,7 @@ int cmd_replay(int argc, char **argv)
 	};
 	int option, rc;
 
-	while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "hq", long_options, NULL)) != -1) {
 		if (option == 'h') {
 			fputs(help, stdout);
 			return EXIT_OK;

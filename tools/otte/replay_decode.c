@@ -260,12 +260,14 @@ static int follow(struct decode *decode, uint64_t *elapsed_ns)
 	size_t i;
 	int rc = EXIT_OK;
 
-	progress_begin(&bar, "requests", trace->request_count);
+	progress_begin_count(&bar, "requests", decode->options->quiet ? 0 : trace->request_count);
 	for (i = 0; i < trace->request_count && !rc; i++) {
 		wait_until_due(decode, &trace->requests[i], begin);
 		rc = heed_signals(decode);
 		if (!rc)
 			rc = follow_request(decode, &trace->requests[i]);
+		if (!rc)
+			progress_update(&bar, i + 1);
 	}
 	progress_end(&bar);
 	*elapsed_ns = otte_now_ns() - begin;
