@@ -207,6 +207,17 @@ test_the_route_that_bytes_took_is_told() {
     grep -q ' GB/s by tcp; ' "$scratch/out" || fail "replay says: $(cat "$scratch/out")"
 }
 
+test_topo_offers_no_option_that_it_would_not_heed() {
+    local option
+    exits 0 "$OTTE" topo --help && cp "$scratch/out" "$scratch/help"
+    for option in --config --set --key-file; do
+        exits 1 "$OTTE" topo "$option" tcp.nonesuch=1 && says "unrecognized option '$option'"
+        ! grep -qF -- "$option" "$scratch/help" || fail "$option is in the help"
+    done
+    exits 1 "$OTTE" topo --log-level loud && says loud
+    exits 0 "$OTTE" topo --log-level error
+}
+
 test_what_is_out_of_range_is_told_its_range() {
     exits 1 "$OTTE" serve --anon room=255T && says '--anon: "255T" is not from 1 byte to 16T'
     exits 1 "$OTTE" serve --anon room=0 && says '--anon: "0" is not from 1 byte to 16T'

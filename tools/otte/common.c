@@ -131,12 +131,17 @@ static int apply_key_file(struct otte_config *config, const char *path)
 	return EXIT_OK;
 }
 
+void common_log(const struct common *common)
+{
+	otte_log_set(print_log, NULL, common->log_level);
+}
+
 int common_config(const struct common *common, struct otte_config *config)
 {
 	size_t i;
 	int rc;
 
-	otte_log_set(print_log, NULL, common->log_level);
+	common_log(common);
 	rc = otte_config_init(config, sizeof(*config));
 	if (!rc)
 		rc = otte_config_load_env(config);
