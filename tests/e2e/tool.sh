@@ -868,6 +868,27 @@ test_colours_are_for_terminals_only() {
     ! grep -q $'\033' "$scratch/out" || fail "an escape sequence in a pipe"
 }
 
+# on_a_terminal COMMAND: what it shows is $scratch/terminal
+on_a_terminal() {
+    script -qec "$1" "$scratch/terminal" >/dev/null </dev/null
+}
+
+test_who_wants_no_colours_gets_none() {
+    local without open="timeout 1 $OTTE serve --anon room=4K --listen 0.0.0.0:0"
+    on_a_terminal "env -u NO_COLOR TERM=xterm $OTTE topo"
+    grep -q $'\033\\[1m' "$scratch/terminal" || fail "no bold heading: $(cat -v "$scratch/terminal")"
+    on_a_terminal "env -u NO_COLOR TERM=xterm $open"
+    grep -q $'\033\\[33mwarning' "$scratch/terminal" || fail "no colour: $(cat -v "$scratch/terminal")"
+    on_a_terminal "env NO_COLOR= TERM=xterm $OTTE topo"
+    grep -q $'\033\\[1m' "$scratch/terminal" || fail "an empty NO_COLOR counts"
+    for without in 'NO_COLOR=1 TERM=xterm' '-u NO_COLOR TERM=dumb'; do
+        on_a_terminal "env $without $OTTE topo"
+        ! grep -q $'\033' "$scratch/terminal" || fail "$without: $(cat -v "$scratch/terminal")"
+        on_a_terminal "env $without $open"
+        ! grep -q $'\033' "$scratch/terminal" || fail "$without: $(cat -v "$scratch/terminal")"
+    done
+}
+
 test_the_ready_descriptor_gets_the_endpoint() {
     exec {ready}> >(cat >"$scratch/ready")
     serve --anon room=4K --ready-fd "$ready"
