@@ -558,6 +558,22 @@ test_a_port_file_replaces_a_file_and_nothing_else() {
         fail "a pipe holds $(cat "$scratch/read")"
 }
 
+test_a_port_file_goes_with_its_server_and_no_other_does() {
+    local signal
+    for signal in TERM INT; do
+        set -m
+        serve --anon room=4K
+        set +m
+        kill -"$signal" "$server"
+        wait "$server" || fail "exit status $? on $signal"
+        [ ! -e "$scratch/endpoint" ] || fail "it is left on $signal"
+    done
+    serve --anon room=4K
+    echo 'of another' >"$scratch/other" && mv "$scratch/other" "$scratch/endpoint"
+    stop_serving
+    is_content 'of another' "$scratch/endpoint" || fail "the other one is gone"
+}
+
 test_a_port_file_is_what_a_link_leads_to() {
     echo before >"$scratch/target" && chmod 600 "$scratch/target" && ln -s target "$scratch/link"
     "$OTTE" serve --anon room=4K --port-file "$scratch/link" >"$scratch/serve.out" 2>"$scratch/serve.err" &

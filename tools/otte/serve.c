@@ -39,7 +39,7 @@ static const char help[] =
 	"  --advertise HOST[:PORT]  the address that peers are given\n"
 	"  --close-timeout TIME  how long to wait for peers at the end (10s)\n"
 	"  --ready-fd N          write the endpoint to this descriptor once peers can connect\n"
-	"  --port-file PATH      write the endpoint to this file once peers can connect\n"
+	"  --port-file PATH      write the endpoint to this file while peers can connect\n"
 	"  -q, --quiet           no remarks on standard error but errors\n" COMMON_HELP;
 
 enum {
@@ -482,6 +482,7 @@ static int run(struct serve *serve)
 		rc = announce(serve);
 	if (!rc) {
 		stopping_wait(0);
+		whole_remove(&serve->port); /* nobody can connect any more */
 		rc = report_close(serve, &report, close_engine(serve, &report));
 	}
 	withdraw(serve);
