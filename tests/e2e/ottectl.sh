@@ -54,6 +54,7 @@ test_words_that_domains_does_not_know_are_named() {
 test_metrics_replace_a_file_and_nothing_else() {
     [ "$(id -u)" -eq 0 ] || fail "needs root to make a device like /dev/full"
     local reader
+    exits 1 "$ctl" metrics -o '' && says 'ottectl metrics: -o: the name of the file is empty'
     exits 0 "$ctl" metrics -o "$scratch/new.prom"
     [ "$(stat -c %a "$scratch/new.prom")" = 644 ] || fail "a new file has $(stat -c %a "$scratch/new.prom")"
     cp "$scratch/new.prom" "$scratch/wanted"

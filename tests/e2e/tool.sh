@@ -173,6 +173,7 @@ test_a_bad_argument_is_named_and_exits_with_1() {
     exits 1 "$OTTE" push onlyone && says FILE
     exits 1 "$OTTE" ls && says ENDPOINT
     exits 1 "$OTTE" ls 'no port/at:all' && says 'no port'
+    exits 1 "$OTTE" stats abc && says 'otte stats: "abc" is neither a PID nor HOST:PORT'
     exits 1 "$OTTE" replay && says TRACE
     exits 1 "$OTTE" replay --generate 0 && says --generate
     exits 1 "$OTTE" replay --generate 9 --block-bytes 2G && says --block-bytes
@@ -230,10 +231,17 @@ test_what_is_out_of_range_is_told_its_range() {
 }
 
 test_what_is_empty_is_told_so() {
+    local key
     exits 1 "$OTTE" ls '' && says 'otte ls: the endpoint is empty, HOST:PORT is wanted'
     exits 1 "$OTTE" stats '' && says 'the endpoint is empty'
     exits 1 "$OTTE" ls 127.0.0.1:1 --config '' && says '--config: the name of the file is empty'
     exits 1 "$OTTE" ls 127.0.0.1:1 --key-file '' && says '--key-file: the name of the file is empty'
+    exits 1 "$OTTE" replay --generate 5 --write '' && says '--write: the name of the file is empty'
+    exits 1 timeout 10 "$OTTE" serve --anon room=4K --port-file ''
+    says '--port-file: the name of the file is empty'
+    for key in .lanes tcp. tcp..lanes; do
+        exits 1 "$OTTE" ls 127.0.0.1:1 --set "$key=1" && says "--set: \"$key=1\": a part of the key is empty"
+    done
     exits 1 "$OTTE" serve --file :name && says '--file: the path in ":name" is empty'
     exits 1 "$OTTE" push '' 127.0.0.1:1/room && says 'the name of FILE is empty'
     exits 1 "$OTTE" replay '' && says 'the name of TRACE is empty'
@@ -316,7 +324,7 @@ test_what_is_no_file_is_not_served() {
 test_an_unreachable_peer_is_named_and_exits_with_3() {
     serve --anon room=4K
     stop_serving
-    exits 3 "$OTTE" ls "$endpoint" && says "$endpoint" && says "Connection refused"
+    exits 3 "$OTTE" ls "$endpoint" && says "otte ls: peer $endpoint: connect: Connection refused"
     exits 3 "$OTTE" pull "$endpoint/room" -o "$scratch/copy" && says "$endpoint"
     [ -z "$(find "$scratch" -name 'copy*')" ] || fail "a file is left"
     exits 3 "$OTTE" stats "$endpoint" && says "$endpoint"
@@ -924,6 +932,7 @@ test_bench_against_a_peer_checks_content() {
 
 test_a_bar_that_is_missed_exits_with_7_and_is_named() {
     exits 7 "$OTTE" bench --sizes 4K --op read --iterations 20 --rounds 3 --floor --require 4K=1000
+    says 'otte bench: 1 bar missed'
     grep -q 'MISSED: READ 4 KiB' "$scratch/out" || fail "it said: $(cat "$scratch/out")"
     exits 0 "$OTTE" bench --sizes 4K --op read --iterations 20 --rounds 3 --floor --require 4K=0.0001
     exits 7 "$OTTE" bench --sizes 4K --op read --iterations 20 --rounds 3 --floor --require 8K=0.0001

@@ -110,6 +110,8 @@ int whole_begin(struct whole *whole, const char *path, mode_t mode)
 	int fd;
 
 	memset(whole, 0, sizeof(*whole));
+	if (!*path)
+		return -ENOENT;
 	fd = open_whole(whole, path, mode);
 	if (fd >= 0 && !fstat(fd, &opened)) {
 		whole->device = opened.st_dev;

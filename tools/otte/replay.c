@@ -96,8 +96,7 @@ static bool parse_option(struct replay_options *options, int option, const char 
 		options->seeded = true;
 		return option_number("--seed", text, 0, UINT64_MAX, &options->seed);
 	case OPT_WRITE:
-		options->write = text;
-		return true;
+		return args_file("--write", text, &options->write);
 	case OPT_PIN:
 		return args_cpus("--pin", text, &options->client_cpu, &options->server_cpu);
 	case 'q':

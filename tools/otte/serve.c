@@ -195,8 +195,7 @@ static bool parse_option(struct serve *serve, int option, const char *text)
 	case OPT_READY_FD:
 		return parse_ready_fd(serve, text);
 	case OPT_PORT_FILE:
-		serve->port_file = text;
-		return true;
+		return args_file("--port-file", text, &serve->port_file);
 	case 'q':
 		serve->quiet = true;
 		return true;

@@ -335,6 +335,8 @@ int cmd_metrics(int argc, char **argv)
 			return EXIT_USAGE;
 		}
 	}
+	if (output && !*output)
+		return complain(EXIT_USAGE, "-o: the name of the file is empty");
 	if (json && output)
 		return complain(EXIT_USAGE, "--output is for the text, not for --json");
 	return no_more_words(argc, argv) ? run(output, json, accounts) : EXIT_USAGE;
