@@ -54,8 +54,8 @@ static int open_beside(struct whole *whole, mode_t mode)
 	for (tried = 0; fd < 0 && tried < NAMES_TRIED; tried++) {
 		if (getrandom(&number, sizeof(number), 0) != sizeof(number))
 			return -1;
-		if (snprintf(whole->beside, sizeof(whole->beside), "%s.%08x", whole->path, number) >=
-		    (int)sizeof(whole->beside)) {
+		if (snprintf(whole->beside, sizeof(whole->beside), "%s.%08x", whole->path,
+			     number) >= (int)sizeof(whole->beside)) {
 			errno = ENAMETOOLONG;
 			return -1;
 		}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A file that is there whole or not at all: it is written beside its name and then takes it. What is no
- * regular file (a pipe, a device, a descriptor) is written as it is; a link stays, and what it leads to is
- * replaced, with the mode that it had.
+ * A file that is there whole or not at all: it is written beside its name and then takes it. What is
+ * no regular file (a pipe, a device, a descriptor) is written as it is; a link stays, and what it leads
+ * to is replaced, with the mode that it had.
  */
 #ifndef OTTE_TOOLS_WHOLE_H
 #define OTTE_TOOLS_WHOLE_H
@@ -23,12 +23,15 @@ struct whole {
 /* What `path` names is no regular file, or one that is not ours to make or to rename. */
 bool whole_is_direct(const char *path);
 
-/* `mode`: of a new file, or 0 for what the umask leaves of 0666. 0 or -errno; waits for the reader of a pipe. */
+/*
+ * `mode` is that of a new file, 0: what the umask leaves of 0666. Waits for the reader of a pipe.
+ * 0 or -errno.
+ */
 int whole_begin(struct whole *whole, const char *path, mode_t mode);
 
 /*
- * With `rc` 0 the file takes its name once all of it is written; else it goes. `rc`, or -errno of what failed
- * here.
+ * With `rc` 0 the file takes its name once all of it is written; else it goes. `rc`, or -errno of what
+ * failed here.
  */
 int whole_end(struct whole *whole, int rc);
 

@@ -12,7 +12,7 @@
 
 #include "../common/number.h"
 
-/* A file's name: an empty one would do without what was meant, such as of a variable that is not set. */
+/* A file's name. An empty one would do without what was meant: a variable that is not set, in a script. */
 bool args_file(const char *option, const char *text, const char **file);
 
 /* 4096, 64K, 1M, 1.5G, 2T; K is 1024. Never 0. */

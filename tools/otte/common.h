@@ -56,12 +56,11 @@ enum {
 	"\nCommon options:\n"                                                         \
 	"  --config FILE       JSON configuration (otte.json(5))\n"                   \
 	"  --set KEY=VALUE     one key of it, such as tcp.lanes=4; may be repeated\n" \
-	"  --key-file FILE     pre-shared key; payload is not encrypted\n"            \
-	COMMON_HELP_OF_ALL
+	"  --key-file FILE     pre-shared key; payload is not encrypted\n" COMMON_HELP_OF_ALL
 
-#define COMMON_HELP_OF_ALL                                                            \
-	"  --log-level LEVEL   error, warning (default), info or debug\n"             \
-	"  --json              results as JSON\n"                                     \
+#define COMMON_HELP_OF_ALL                                                \
+	"  --log-level LEVEL   error, warning (default), info or debug\n" \
+	"  --json              results as JSON\n"                         \
 	"  -h, --help          this text\n"
 
 /*

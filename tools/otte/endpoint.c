@@ -58,7 +58,9 @@ int complain_transfer(int code, const char *endpoint)
 {
 	int exit_code = peer_exit_code(code);
 
-	return complain_of(exit_code == EXIT_UNREACHABLE ? EXIT_TRANSFER : exit_code, code, endpoint);
+	if (exit_code == EXIT_UNREACHABLE)
+		exit_code = EXIT_TRANSFER;
+	return complain_of(exit_code, code, endpoint);
 }
 
 int endpoint_open(struct otte_engine *engine, const struct otte_config *config,

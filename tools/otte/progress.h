@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A bar with rate and time left on standard error, where that is a terminal; nothing elsewhere. A message
- * of complain() and the like takes its place.
+ * A bar with rate and time left on standard error, where that is a terminal; nothing elsewhere. A
+ * message of complain() and the like takes its place.
  */
 #ifndef OTTE_TOOL_PROGRESS_H
 #define OTTE_TOOL_PROGRESS_H

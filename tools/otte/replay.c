@@ -112,7 +112,7 @@ static bool parse_option(struct replay_options *options, int option, const char 
 	}
 }
 
-/* Before there is anything to clean up. The second process, which ends with this one, needs no words of its own. */
+/* Before there is anything to clean up. The second process ends with this one and needs no words. */
 static int heed_signals(const struct replay_options *options)
 {
 	if (options->prefill)

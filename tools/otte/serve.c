@@ -371,8 +371,8 @@ static int check_names(const struct serve *serve)
 }
 
 /*
- * Scripts see either no file or a whole one. A pipe is waited for until somebody reads it, and there is nothing of
- * ours to remove.
+ * Scripts see either no file or a whole one. A pipe is waited for until somebody reads it, and there is
+ * nothing of ours to remove.
  */
 static int write_port_file(struct serve *serve, const char *endpoint)
 {
