@@ -879,7 +879,7 @@ test_a_message_takes_the_place_of_the_bar() {
     script -qfec "$OTTE pull $endpoint/source -o /dev/null --set tcp.stall_timeout_ms=300" \
         "$scratch/terminal" >/dev/null </dev/null &
     puller=$!
-    eventually grep -q 'left' "$scratch/terminal" || fail "no bar: $(cat -v "$scratch/terminal")"
+    eventually grep -qs 'left' "$scratch/terminal" || fail "no bar: $(cat -v "$scratch/terminal")"
     kill -STOP "$server"
     wait "$puller"
     puller=
