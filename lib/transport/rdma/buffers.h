@@ -4,8 +4,8 @@
  * with; and where peers may use the region a parent of windows besides (LOCAL_WRITE | MW_BIND). No
  * key of either leaves the process: what a peer gets is a window's.
  *
- *   PREPARING --all MRs are there--> VISIBLE --withdraw--> HIDDEN --withdraw, when it is unused--> gone
- *      `--one fails: the others are released--> gone          `--an MR is not released--> RETAINED
+ *   PREPARING --all MRs are there--> VISIBLE --withdraw--> HIDDEN --withdraw, when unused--> gone
+ *      `--one fails: the others are released--> gone       `--an MR is not released--> RETAINED
  *
  * A region is published on every context where memory may be registered, those with a paused port
  * included; all of it or nothing. RETAINED, it keeps what could not be released, with its charge

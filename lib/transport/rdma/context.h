@@ -33,6 +33,8 @@
 #include "transport/rdma/keys.h"
 #include "transport/rdma/verbs.h"
 
+struct otte_rdma_cq_lane;
+struct otte_rdma_qp;
 struct otte_rdma_window;
 
 enum otte_rdma_context_state {
@@ -85,6 +87,9 @@ struct otte_rdma_context {
 	/* Under it: windows, see window.h. */
 	struct otte_rdma_keys *keys;
 	struct otte_rdma_window *idle, *parked;
+	/* Under it: what is retained and has no other owner. */
+	struct otte_rdma_qp *retained_qps;
+	struct otte_rdma_cq_lane *retained_lanes;
 
 	_Atomic uint32_t children; /* MRs, lanes and windows that are in use */
 	struct otte_rdma_retained retained;
@@ -142,5 +147,8 @@ bool otte_rdma_context_fail(struct otte_rdma_context *context, int code, const c
 
 /* Whatever is retained, of any kind. */
 uint64_t otte_rdma_retained_sum(const struct otte_rdma_retained *retained);
+
+/* A call on it failed with this errno: the negative one, with a text; of none, -EIO. */
+int otte_rdma_call_failed(const struct otte_rdma_context *context, const char *call, int error);
 
 #endif

@@ -76,12 +76,15 @@ struct otte_rdma_cq_lane {
 	int code; /* FAULTED: why */
 	char why[OTTE_ERROR_BYTES];
 	uint32_t serial; /* of its QPs, for the ids of WRs; never used twice */
-	struct otte_rdma_qp *qps; /* by QPN; those RETAINED included */
+	struct otte_rdma_qp *qps; /* by QPN; RETAINED ones, too, if they exist */
+	uint32_t stranded; /* QPs that could not be destroyed: nor can the CQs */
 	struct otte_rdma_late *lates; /* room for max_qps */
 	uint32_t late_count;
 
 	/* The lane's thread's. */
 	uint64_t cqes, late_cqes; /* ever */
+
+	struct otte_rdma_cq_lane *next; /* RETAINED: the context's list */
 };
 
 /* -EINVAL with a text: a parameter that the device cannot; else as the call that failed. */
@@ -95,8 +98,8 @@ int otte_rdma_lane_create(struct otte_rdma_context *context,
 int otte_rdma_lane_destroy(struct otte_rdma_cq_lane *lane);
 
 /*
- * At most `budget` CQEs of each CQ, 16 at a time, and what is due to be told of QPs. How many CQEs
- * there were; or what is at fault, with a text, as soon as nothing more comes.
+ * At most `budget` CQEs of each CQ, 16 at a time; then QPs that were fenced are told. How many CQEs
+ * there were; -EIO with a text: a CQ cannot be polled (any more).
  */
 int otte_rdma_lane_poll(struct otte_rdma_cq_lane *lane, uint32_t budget);
 
@@ -128,5 +131,7 @@ int otte_rdma_lane_add(struct otte_rdma_cq_lane *lane, struct otte_rdma_qp *qp);
 /* It is destroyed; `late`: with how many WRs unheard of. */
 void otte_rdma_lane_remove(struct otte_rdma_cq_lane *lane, struct otte_rdma_qp *qp,
 			   const struct otte_rdma_late *late);
+/* A QP on its CQs could not be destroyed. */
+void otte_rdma_lane_strand(struct otte_rdma_cq_lane *lane);
 
 #endif

@@ -95,8 +95,8 @@ struct otte_rdma_qp {
 	struct otte_rdma_send_queue send;
 	struct otte_rdma_receive_queue receive;
 
-	/* The lane's, under its lock. */
-	UT_hash_handle hh;
+	UT_hash_handle hh; /* the lane's, under its lock */
+	struct otte_rdma_qp *next; /* RETAINED: the context's list */
 };
 
 /* min(wanted, limit); 0 of what is wanted stays 0, 0 of a limit is 1. */

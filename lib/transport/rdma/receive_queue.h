@@ -87,9 +87,9 @@ bool otte_rdma_receive_queue_forget(struct otte_rdma_receive_queue *queue,
 				    struct otte_rdma_receipt *receipt);
 
 /*
- * A CQE whose QPN is this QP's. 0: *done is the receipt, to be told. Else, with a text, *done is
- * NULL and the QP is to be fenced: -EPROTO: it, or the message, cannot be, or one before it is
- * missing; else the receive failed.
+ * A CQE whose QPN is this QP's. 0: *done is the receipt, to be told. Else *done is NULL, and the QP
+ * is to be fenced: -EPROTO with a text, it, or the message, cannot be, or one before it is missing;
+ * else its status as a code (work.h).
  */
 int otte_rdma_receive_queue_complete(struct otte_rdma_receive_queue *queue, const struct ibv_wc *wc,
 				     struct otte_rdma_receipt **done);

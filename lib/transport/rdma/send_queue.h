@@ -58,7 +58,6 @@ struct otte_rdma_send_queue {
 	struct otte_rdma_credits *credits;
 	struct otte_rdma_messages messages; /* a place for each WR; empty at a source */
 	uint32_t signal_interval;
-	uint32_t unsignaled; /* posted since the last one that was signalled */
 	struct ibv_send_wr *wrs; /* of the post that is being made */
 	struct ibv_sge *sges;
 	uint64_t posted, completed; /* WRs, ever */
@@ -90,8 +89,9 @@ int otte_rdma_send_queue_post(struct otte_rdma_send_queue *queue, const struct o
 			      uint32_t *accepted);
 
 /*
- * A CQE whose QPN is this QP's. Works that are to be told are put into *done. 0, or with a text and
- * the QP is to be fenced: -EPROTO, it cannot be, or one before it is missing; else the WR failed.
+ * A CQE whose QPN is this QP's. Works that are to be told are put into *done. 0; -EPROTO with a
+ * text: it cannot be, or one before it is missing; else its status as a code (work.h). If not 0
+ * the QP is to be fenced.
  */
 int otte_rdma_send_queue_complete(struct otte_rdma_send_queue *queue, const struct ibv_wc *wc,
 				  struct otte_rdma_work **done);

@@ -12,7 +12,7 @@
  *
  *   FRESH  --put--> as INVALID: its key is used up, bound or not
  *   UNKNOWN: a bind or invalidation that failed, or that nobody knows of. Only free() is left then
- *   any    --free, after its QP is in ERR--> gone, or RETAINED: it could not be, and is not tried again
+ *   any    --free, after its QP is in ERR--> gone, or RETAINED: it failed, and is not tried again
  *
  * Freeing ends the authority of a window as an invalidation does, and what is freed is never
  * granted again (keys.h). Idle and parked windows are the context's, and are freed with it.
@@ -21,7 +21,8 @@
  * And who knows that the peer may be invalidating it does not post an invalidation of its own: rxe
  * (6.1) crashes at the second one.
  *
- * No lock: its grant's. The context's is taken within for its lists and keys, its QP's for posts.
+ * No lock: its grant's, held around every call, so that the end of a post is not told before the
+ * post. The context's is taken within for its lists and keys, its QP's for posts.
  */
 #ifndef OTTE_TRANSPORT_RDMA_WINDOW_H
 #define OTTE_TRANSPORT_RDMA_WINDOW_H

@@ -34,7 +34,7 @@ struct otte_rdma_work {
 	struct otte_rdma_work *next;
 };
 
-/* As an errno, and with a text that has the status's name. 0 of IBV_WC_SUCCESS. */
+/* A negative errno; 0 of IBV_WC_SUCCESS. Never -EPROTO, which is a CQE's that cannot be. */
 int otte_rdma_status_code(enum ibv_wc_status status);
 
 /* done() of each of a list; under no lock. */
