@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "suites.h"
+
+int main(void)
+{
+	int failed = 0;
+
+	failed += run_transfer_tests();
+	failed += run_windows_tests();
+	return failed != 0;
+}
