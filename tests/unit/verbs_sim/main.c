@@ -5,7 +5,11 @@ int main(void)
 {
 	int failed = 0;
 
+	failed += run_devices_tests();
+	failed += run_memory_tests();
+	failed += run_queues_tests();
 	failed += run_transfer_tests();
 	failed += run_windows_tests();
+	failed += run_completion_tests();
 	return failed != 0;
 }
