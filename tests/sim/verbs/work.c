@@ -103,21 +103,41 @@ static bool flush(struct sim_qp *qp)
 
 /* ---- The peer -------------------------------------------------------------------------------- */
 
-static int refuse(struct sim_qp *peer, enum ibv_wc_status status)
+/* What it says to a request, and what becomes of it by that. */
+struct answer {
+	int status; /* or NOT_READY */
+	bool fails;
+	bool raises;
+	enum ibv_event_type event;
+};
+
+static const struct answer good = { .status = IBV_WC_SUCCESS };
+static const struct answer not_ready = { .status = NOT_READY };
+
+static struct answer refuse(enum ibv_wc_status status)
 {
-	sim_qp_set_error(peer);
-	if (!(peer->nic->device.quirks & SIM_RXE_NO_QP_EVENTS))
-		sim_qp_raise(peer, status == IBV_WC_REM_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR :
-								     IBV_EVENT_QP_REQ_ERR);
-	return (int)status;
+	return (struct answer){
+		.status = (int)status,
+		.fails = true,
+		.raises = true,
+		.event = status == IBV_WC_REM_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR :
+							   IBV_EVENT_QP_REQ_ERR,
+	};
 }
 
 /* What it found in its receive is told there, and no event. */
-static int refuse_message(struct sim_qp *peer, enum ibv_wc_status own, enum ibv_wc_status status)
+static struct answer refuse_message(struct sim_qp *peer, enum ibv_wc_status own,
+				    enum ibv_wc_status status)
 {
 	fail_recv(peer, own);
+	return (struct answer){ .status = (int)status, .fails = true };
+}
+
+static void fail_peer(struct sim_qp *peer, const struct answer *answer)
+{
 	sim_qp_set_error(peer);
-	return (int)status;
+	if (answer->raises && !(peer->nic->device.quirks & SIM_RXE_NO_QP_EVENTS))
+		sim_qp_raise(peer, answer->event);
 }
 
 static bool has_recv(const struct sim_qp *peer)
@@ -143,30 +163,31 @@ static struct sim_bytes remote_bytes(const struct sim_wqe *wqe, struct ibv_sge *
 	return (struct sim_bytes){ .list = sge, .count = 1, .length = wqe->bytes.length };
 }
 
-static int respond_read(struct sim_qp *peer, const struct sim_wqe *wqe, unsigned int in_flight)
+static struct answer respond_read(struct sim_qp *peer, const struct sim_wqe *wqe,
+				  unsigned int in_flight)
 {
 	if (!(peer->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ) ||
 	    in_flight > peer->attr.max_dest_rd_atomic)
-		return refuse(peer, IBV_WC_REM_INV_REQ_ERR);
+		return refuse(IBV_WC_REM_INV_REQ_ERR);
 	if (!sim_remote_allowed(peer, wqe->remote_at, wqe->bytes.length, wqe->remote_key,
 				IBV_ACCESS_REMOTE_READ))
-		return refuse(peer, IBV_WC_REM_ACCESS_ERR);
-	return IBV_WC_SUCCESS;
+		return refuse(IBV_WC_REM_ACCESS_ERR);
+	return good;
 }
 
-static int respond_write(struct sim_qp *peer, const struct sim_wqe *wqe)
+static struct answer respond_write(struct sim_qp *peer, const struct sim_wqe *wqe)
 {
 	const bool tells = wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 	struct sim_bytes to;
 	struct ibv_sge sge;
 
 	if (!(peer->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE))
-		return refuse(peer, IBV_WC_REM_INV_REQ_ERR);
+		return refuse(IBV_WC_REM_INV_REQ_ERR);
 	if (tells && !has_recv(peer))
-		return NOT_READY;
+		return not_ready;
 	if (!sim_remote_allowed(peer, wqe->remote_at, wqe->bytes.length, wqe->remote_key,
 				IBV_ACCESS_REMOTE_WRITE))
-		return refuse(peer, IBV_WC_REM_ACCESS_ERR);
+		return refuse(IBV_WC_REM_ACCESS_ERR);
 	to = remote_bytes(wqe, &sge);
 	sim_bytes_copy(&wqe->bytes, &to);
 	peer->nic->counts.bytes_written += wqe->bytes.length;
@@ -180,7 +201,7 @@ static int respond_write(struct sim_qp *peer, const struct sim_wqe *wqe)
 
 		complete_recv(peer, &known, wqe->flags & IBV_SEND_SOLICITED);
 	}
-	return IBV_WC_SUCCESS;
+	return good;
 }
 
 static unsigned int flags_of(const struct sim_qp *peer, enum ibv_wr_opcode opcode)
@@ -197,7 +218,7 @@ static unsigned int flags_of(const struct sim_qp *peer, enum ibv_wr_opcode opcod
 	return flags;
 }
 
-static int respond_send(struct sim_qp *peer, const struct sim_wqe *wqe)
+static struct answer respond_send(struct sim_qp *peer, const struct sim_wqe *wqe)
 {
 	const struct ibv_wc known = {
 		.opcode = IBV_WC_RECV,
@@ -208,7 +229,7 @@ static int respond_send(struct sim_qp *peer, const struct sim_wqe *wqe)
 	const struct sim_bytes *to;
 
 	if (!has_recv(peer))
-		return NOT_READY;
+		return not_ready;
 	to = &sim_recv_at(peer, peer->recvs.head)->bytes;
 	if (wqe->bytes.length > to->length)
 		return refuse_message(peer, IBV_WC_LOC_LEN_ERR, IBV_WC_REM_INV_REQ_ERR);
@@ -220,10 +241,10 @@ static int respond_send(struct sim_qp *peer, const struct sim_wqe *wqe)
 	    !sim_window_invalidate(peer, wqe->immediate_or_key))
 		return refuse_message(peer, IBV_WC_REM_INV_REQ_ERR, IBV_WC_SUCCESS);
 	complete_recv(peer, &known, wqe->flags & IBV_SEND_SOLICITED);
-	return IBV_WC_SUCCESS;
+	return good;
 }
 
-static int respond(struct sim_qp *peer, const struct sim_wqe *wqe, unsigned int in_flight)
+static struct answer respond(struct sim_qp *peer, const struct sim_wqe *wqe, unsigned int in_flight)
 {
 	establish(peer);
 	switch (wqe->opcode) {
@@ -322,9 +343,31 @@ static int take_answer(struct sim_qp *qp, struct sim_qp *peer, struct sim_wqe *w
 	return wait_for_answer(qp, wqe);
 }
 
+static void set_done(struct sim_qp *qp, struct sim_wqe *wqe, int status)
+{
+	if (wqe->state == SIM_WQE_IN_FLIGHT)
+		qp->in_flight--;
+	wqe->state = SIM_WQE_DONE;
+	wqe->status = status == WAITS ? IBV_WC_WR_FLUSH_ERR : (enum ibv_wc_status)status;
+}
+
+static int execute_or_fault(struct sim_qp *qp, struct sim_wqe *wqe);
+
+/* The peer had them before what it refuses, and has answered them before. */
+static void finish_reads_before(struct sim_qp *qp, const struct sim_wqe *last)
+{
+	struct sim_wqe *wqe;
+	uint64_t i;
+
+	for (i = qp->sends.head; (wqe = sim_wqe_at(qp, i)) != last; i++)
+		if (wqe->state == SIM_WQE_IN_FLIGHT)
+			set_done(qp, wqe, execute_or_fault(qp, wqe));
+}
+
 static int request(struct sim_qp *qp, struct sim_wqe *wqe)
 {
 	struct sim_qp *peer = sim_fabric_peer(qp);
+	struct answer answer;
 	int status;
 
 	if (wqe->state == SIM_WQE_UNANSWERED)
@@ -335,12 +378,16 @@ static int request(struct sim_qp *qp, struct sim_wqe *wqe)
 		return status;
 	if (!peer)
 		return wait_for_answer(qp, wqe);
-	status = respond(peer, wqe, qp->in_flight ? qp->in_flight : 1);
-	if (status == NOT_READY)
+	answer = respond(peer, wqe, qp->in_flight ? qp->in_flight : 1);
+	if (answer.status == NOT_READY)
 		return wait_for_recv(qp, peer, wqe);
+	if (answer.fails) {
+		finish_reads_before(qp, wqe);
+		fail_peer(peer, &answer);
+	}
 	qp->psn_sent++;
 	peer->psn_expected++;
-	return take_answer(qp, peer, wqe, status);
+	return take_answer(qp, peer, wqe, answer.status);
 }
 
 static int execute(struct sim_qp *qp, struct sim_wqe *wqe)
@@ -376,33 +423,21 @@ static int execute_or_fault(struct sim_qp *qp, struct sim_wqe *wqe)
 
 /* ---- A queue of sends ------------------------------------------------------------------------ */
 
-static void set_done(struct sim_qp *qp, struct sim_wqe *wqe, int status)
-{
-	if (wqe->state == SIM_WQE_IN_FLIGHT)
-		qp->in_flight--;
-	wqe->state = SIM_WQE_DONE;
-	wqe->status = status == WAITS ? IBV_WC_WR_FLUSH_ERR : (enum ibv_wc_status)status;
-}
-
-/*
- * The READs before one that has failed were answered before it, or fail themselves, and are then the
- * first to fail. What is behind the first is flushed, done or not.
- */
+/* What is behind the first that has failed is flushed, done or not. */
 static void fail_from(struct sim_qp *qp, uint64_t number)
 {
-	uint64_t i;
 	struct sim_wqe *wqe;
 	bool failed = false;
+	uint64_t i;
 
+	finish_reads_before(qp, sim_wqe_at(qp, number));
 	for (i = qp->sends.head; i < qp->sends.tail; i++) {
 		wqe = sim_wqe_at(qp, i);
-		if (failed && wqe->state == SIM_WQE_DONE)
-			wqe->status = IBV_WC_WR_FLUSH_ERR;
-		if (failed)
+		if (wqe->state != SIM_WQE_DONE)
 			continue;
-		if (i < number && wqe->state == SIM_WQE_IN_FLIGHT)
-			set_done(qp, wqe, execute_or_fault(qp, wqe));
-		failed = wqe->state == SIM_WQE_DONE && wqe->status != IBV_WC_SUCCESS;
+		if (failed)
+			wqe->status = IBV_WC_WR_FLUSH_ERR;
+		failed |= wqe->status != IBV_WC_SUCCESS;
 	}
 	sim_qp_set_error(qp);
 }

@@ -11,5 +11,9 @@ int main(void)
 	failed += run_transfer_tests();
 	failed += run_windows_tests();
 	failed += run_completion_tests();
+	failed += run_events_tests();
+	failed += run_fabric_tests();
+	failed += run_progress_tests();
+	failed += run_faults_tests();
 	return failed != 0;
 }
