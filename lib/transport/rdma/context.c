@@ -173,10 +173,12 @@ int otte_rdma_context_close(struct otte_rdma_context *context)
 
 	if (!context)
 		return 0;
+	if (otte_rdma_retained_sum(&context->retained))
+		return retain(context);
 	children = atomic_load(&context->children);
 	if (children)
 		return otte_fail(-EBUSY, "%s: %u things of it are in use", context->name, children);
-	if (otte_rdma_retained_sum(&context->retained) || close_parts(context))
+	if (close_parts(context))
 		return retain(context);
 	otte_rdma_keys_destroy(context->keys);
 	pthread_mutex_destroy(&context->lock);

@@ -114,8 +114,8 @@ int otte_rdma_context_open(const struct otte_verbs *verbs, struct otte_rdma_nic 
 			   struct otte_rdma_context **context);
 
 /*
- * 0: gone. -EBUSY with a text: something of it is in use, nothing has changed. -EUCLEAN with a
- * text: something is retained, and so is it, for good; `context` stays valid. NULL is allowed.
+ * 0: gone. -EUCLEAN with a text: something is retained, and so is it, for good; `context` stays
+ * valid. -EBUSY with a text: something of it is in use, nothing has changed. NULL is allowed.
  */
 int otte_rdma_context_close(struct otte_rdma_context *context);
 

@@ -26,7 +26,7 @@ static int check_params(const struct otte_rdma_context *context,
 	return 0;
 }
 
-/* Nobody waits in ibv_get_cq_event(). */
+/* Nobody waits in it for an event. */
 static int create_channel(struct otte_rdma_cq_lane *lane)
 {
 	struct otte_rdma_context *context = lane->context;
@@ -268,7 +268,7 @@ static int add(struct otte_rdma_cq_lane *lane, struct otte_rdma_qp *qp)
 		return otte_fail(-EEXIST, "%s: the provider gave QPN %u, of a QP in use",
 				 lane->context->name, qp->end.qpn);
 	HASH_ADD(hh, lane->qps, end.qpn, sizeof(qp->end.qpn), qp);
-	return qp->hh.tbl ? 0 : -ENOMEM;
+	return qp->hh.tbl ? 0 : otte_fail(-ENOMEM, "%s: %s", lane->context->name, strerror(ENOMEM));
 }
 
 int otte_rdma_lane_add(struct otte_rdma_cq_lane *lane, struct otte_rdma_qp *qp)

@@ -12,6 +12,11 @@
 
 _Static_assert(PLACE_BYTES >= OTTE_RDMA_BINDING_BYTES && PLACE_BYTES % 64 == 0, "a place");
 
+static int no_memory(size_t bytes)
+{
+	return otte_fail(-ENOMEM, "rdma: no memory for %zu bytes of messages", bytes);
+}
+
 /* A child of fork() has no copy of them, so the device's stay the parent's. */
 static int map(struct otte_rdma_messages *messages)
 {
@@ -19,10 +24,10 @@ static int map(struct otte_rdma_messages *messages)
 			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (pages == MAP_FAILED)
-		return -ENOMEM;
+		return no_memory(messages->bytes);
 	if (madvise(pages, messages->bytes, MADV_DONTFORK)) {
 		munmap(pages, messages->bytes);
-		return -ENOMEM;
+		return no_memory(messages->bytes);
 	}
 	messages->pages = pages;
 	return 0;

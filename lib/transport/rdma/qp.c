@@ -264,7 +264,7 @@ static int undo(struct otte_rdma_qp *qp, int rc)
 	char why[OTTE_ERROR_BYTES];
 	int undone = 0;
 
-	snprintf(why, sizeof(why), "%s", rc == -ENOMEM ? strerror(ENOMEM) : otte_error_text());
+	snprintf(why, sizeof(why), "%s", otte_error_text());
 	if (qp->native)
 		undone = destroy_native(qp);
 	if (!undone)
@@ -302,7 +302,7 @@ int otte_rdma_qp_create(struct otte_rdma_cq_lane *lane, const struct otte_rdma_q
 		return rc;
 	qp = new_qp(lane, params);
 	if (!qp)
-		return -ENOMEM;
+		return otte_fail(-ENOMEM, "%s: %s", lane->context->name, strerror(ENOMEM));
 	qp->fenced = fenced;
 	qp->arg = arg;
 	rc = open_queues(qp, serial);

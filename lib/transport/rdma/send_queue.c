@@ -40,7 +40,9 @@ static int alloc_arrays(struct otte_rdma_send_queue *queue, uint32_t depth, uint
 		return rc;
 	queue->wrs = calloc(depth, sizeof(*queue->wrs));
 	queue->sges = calloc(depth, sizeof(*queue->sges));
-	return queue->wrs && queue->sges ? 0 : -ENOMEM;
+	if (queue->wrs && queue->sges)
+		return 0;
+	return otte_fail(-ENOMEM, "rdma: no memory for %u WRs", depth);
 }
 
 int otte_rdma_send_queue_open(struct otte_rdma_send_queue *queue, struct otte_rdma_context *context,

@@ -4,13 +4,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/error.h"
+
 int otte_rdma_wr_ring_open(struct otte_rdma_wr_ring *ring, uint32_t depth, uint32_t tag)
 {
 	*ring = (struct otte_rdma_wr_ring){ .size = 1, .depth = depth, .tag = tag };
 	while (ring->size < depth)
 		ring->size *= 2;
 	ring->wrs = calloc(ring->size, sizeof(*ring->wrs));
-	return ring->wrs ? 0 : -ENOMEM;
+	return ring->wrs ? 0 : otte_fail(-ENOMEM, "rdma: no memory for %u WRs", depth);
 }
 
 void otte_rdma_wr_ring_close(struct otte_rdma_wr_ring *ring)

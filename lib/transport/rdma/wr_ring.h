@@ -38,7 +38,7 @@ struct otte_rdma_wr_ring {
 	uint32_t tag;
 };
 
-/* -ENOMEM. 0 of depth: there is never room. */
+/* -ENOMEM with a text. 0 of depth: there is never room. */
 int otte_rdma_wr_ring_open(struct otte_rdma_wr_ring *ring, uint32_t depth, uint32_t tag);
 void otte_rdma_wr_ring_close(struct otte_rdma_wr_ring *ring);
 
