@@ -40,17 +40,14 @@ enum otte_rdma_op {
 /* One WR to be posted. Nothing it points to is needed after the post but the payload's bytes. */
 struct otte_rdma_send {
 	enum otte_rdma_op op;
-	bool fenced; /* not before READs that were posted earlier are in; FINISH always is */
-	uint64_t local;
-	uint64_t bytes;
-	uint32_t lkey;
-	uint64_t remote;
-	uint32_t key;
+	uint32_t lkey, key;
+	unsigned int access;
+	uint64_t local, remote, bytes;
 	struct ibv_mw *window;
 	struct ibv_mr *parent;
-	unsigned int access;
 	const uint8_t *message; /* OTTE_RDMA_BINDING_BYTES, copied */
 	struct otte_rdma_work *work; /* told once if it may have been accepted; NULL: nobody */
+	bool fenced; /* not before READs that were posted earlier are in; FINISH always is */
 };
 
 struct otte_rdma_send_queue {

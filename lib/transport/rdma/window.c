@@ -295,23 +295,13 @@ static struct otte_rdma_window *take_all(struct otte_rdma_context *context)
 	return all;
 }
 
-static void keep(struct otte_rdma_context *context, struct otte_rdma_window *window)
-{
-	pthread_mutex_lock(&context->lock);
-	push(&context->parked, window);
-	pthread_mutex_unlock(&context->lock);
-}
-
 int otte_rdma_windows_free(struct otte_rdma_context *context)
 {
 	struct otte_rdma_window *all = take_all(context), *window;
 	int rc = 0;
 
-	while ((window = pop(&all))) {
-		if (window->state == OTTE_RDMA_WINDOW_RETAINED)
-			keep(context, window);
-		else if (free_native(window))
+	while ((window = pop(&all)))
+		if (free_native(window))
 			rc = -EUCLEAN;
-	}
 	return rc;
 }

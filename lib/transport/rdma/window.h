@@ -98,7 +98,7 @@ void otte_rdma_window_put(struct otte_rdma_window *window);
 /* In any state; its QP is in ERR or gone. -EUCLEAN with a text: RETAINED. */
 int otte_rdma_window_free(struct otte_rdma_window *window);
 
-/* For the context's close: all that is idle or parked. As above; what is retained stays listed. */
+/* For a context of which nothing is retained: all that is idle or parked. As above. */
 int otte_rdma_windows_free(struct otte_rdma_context *context);
 
 #endif
