@@ -269,6 +269,23 @@ static void an_mr_that_is_not_released_stays_charged_and_untried(void **state)
 	assert_null(set.slots[1].context);
 }
 
+static void an_mr_that_is_retained_is_not_tried_again(void **state)
+{
+	struct otte_rdma_context *context = otte_rdma_context_set_get(&set, 0);
+	struct otte_rdma_mr mr = {};
+
+	(void)state;
+	assert_int_equal(otte_rdma_mr_release(&mr), 0);
+	assert_int_equal(otte_rdma_mr_register(context, bytes, 64, 0, &mr), 0);
+	fail_call(SIM_DEREG_MR, EBUSY);
+	assert_int_equal(otte_rdma_mr_release(&mr), -EUCLEAN);
+	assert_int_equal(otte_rdma_mr_release(&mr), -EUCLEAN);
+	assert_string_equal(otte_error_text(), "mlx5_0: an MR of 64 bytes is retained");
+	assert_int_equal(sim_calls(SIM_DEREG_MR), 1);
+	assert_int_equal(context->retained.mrs, 1);
+	assert_int_equal(context->children, 0);
+}
+
 static void a_rollback_that_fails_is_retained(void **state)
 {
 	const struct sim_fault third = {
@@ -304,6 +321,7 @@ int run_buffer_tests(void)
 		OWN(what_is_longer_than_an_mr_may_be_is_refused),
 		OWN(what_is_withdrawn_is_hidden_at_once_and_goes_with_its_last_use),
 		KEPT(an_mr_that_is_not_released_stays_charged_and_untried),
+		KEPT(an_mr_that_is_retained_is_not_tried_again),
 		KEPT(a_rollback_that_fails_is_retained),
 	};
 

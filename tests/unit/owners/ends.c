@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/util.h"
 
@@ -38,7 +39,7 @@ void *__wrap_malloc(size_t size)
 
 void *__wrap_mmap(void *at, size_t length, int protection, int flags, int fd, off_t offset)
 {
-	return fails() ? (void *)-1 : __real_mmap(at, length, protection, flags, fd, offset);
+	return fails() ? MAP_FAILED : __real_mmap(at, length, protection, flags, fd, offset);
 }
 
 /* ---- Ends ------------------------------------------------------------------------------------ */

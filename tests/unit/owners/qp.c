@@ -80,12 +80,11 @@ static void the_path_has_the_smaller_mtu(void **state)
 static void reads_under_way_are_what_is_wanted_and_can_be(void **state)
 {
 	static const struct {
-		uint8_t wanted;
 		uint32_t limit;
-		uint8_t applied;
+		uint8_t wanted, applied;
 	} cases[] = {
-		{ 16, 16, 16 }, { 16, 4, 4 }, { 3, 16, 3 }, { 16, 0, 1 },
-		{ 0, 16, 0 },	{ 0, 0, 0 },  { 1, 0, 1 },  { 255, 1000, 255 },
+		{ 16, 16, 16 }, { 4, 16, 4 }, { 16, 3, 3 }, { 0, 16, 1 },
+		{ 16, 0, 0 },	{ 0, 0, 0 },  { 0, 1, 1 },  { 1000, 255, 255 },
 	};
 	size_t i;
 

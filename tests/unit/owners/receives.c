@@ -124,6 +124,29 @@ static void the_queue_of_a_released_grant_serves_the_next(void **state)
 	assert_true(otte_rdma_qp_forget(source.qp, &next.receipt));
 }
 
+static void the_message_waits_for_the_reads_before_it(void **state)
+{
+	struct otte_rdma_send sends[2];
+	struct told tolds[2];
+	uint32_t accepted;
+
+	(void)state;
+	told_init(&tolds[0]);
+	told_init(&tolds[1]);
+	sends[0] = payload(OTTE_RDMA_READ, 0, 4096, windows[0]->key);
+	sends[0].work = &tolds[0].work;
+	sends[1] = finish(&receipts[0]);
+	sends[1].work = &tolds[1].work;
+	sim_reads_late(true);
+	assert_int_equal(otte_rdma_qp_post(requester.qp, sends, 2, &accepted), 0);
+	assert_int_equal(end_poll(&requester), 2);
+	assert_int_equal(tolds[0].outcome.code, 0);
+	assert_int_equal(tolds[1].outcome.code, 0);
+	assert_int_equal(requester.bytes[4095], 0x5a);
+	end_poll(&source);
+	assert_receipts(1, 0, 0);
+}
+
 /* ---- What is no receipt ---------------------------------------------------------------------- */
 
 static void another_binding_completes_nothing(void **state)
@@ -434,6 +457,7 @@ int run_receive_tests(void)
 		OWN(a_receipt_comes_with_its_message),
 		OWN(the_buffer_does_not_say_whose_receipt_it_is),
 		OWN(the_queue_of_a_released_grant_serves_the_next),
+		OWN(the_message_waits_for_the_reads_before_it),
 		OWN(another_binding_completes_nothing),
 		OWN(a_grant_that_is_not_expected_completes_nothing),
 		OWN(the_key_of_another_grant_completes_nothing),
