@@ -5,12 +5,6 @@
 #include "base/util.h"
 #include "sim/verbs/private.h"
 
-static bool covers(const struct ibv_mr *mr, uint64_t at, uint64_t length)
-{
-	return at >= (uintptr_t)mr->addr &&
-	       range_inside(at - (uintptr_t)mr->addr, length, mr->length);
-}
-
 /* ---- Local keys ------------------------------------------------------------------------------ */
 
 static bool local_allowed(const struct sim_qp *qp, const struct ibv_sge *sge, bool write)
@@ -21,7 +15,7 @@ static bool local_allowed(const struct sim_qp *qp, const struct ibv_sge *sge, bo
 		return true;
 	return mr && mr->mr.lkey == sge->lkey && mr->mr.pd == qp->qp.pd &&
 	       (!write || mr->access & IBV_ACCESS_LOCAL_WRITE) &&
-	       covers(&mr->mr, sge->addr, sge->length);
+	       sim_mr_covers(mr, sge->addr, sge->length);
 }
 
 bool sim_bytes_allowed(const struct sim_qp *qp, const struct sim_bytes *bytes, bool write)
@@ -46,8 +40,8 @@ static bool window_allows(const struct sim_qp *qp, const struct sim_mw *mw, uint
 	if (mw->mw.type == IBV_MW_TYPE_2 && mw->qp != qp)
 		return false;
 	if (by_parent)
-		return covers(&mw->parent->mr, at, length);
-	return at >= mw->at && range_inside(at - mw->at, length, mw->length);
+		return sim_mr_covers(mw->parent, at, length);
+	return range_inside(at - mw->at, length, mw->length);
 }
 
 bool sim_remote_allowed(const struct sim_qp *qp, uint64_t at, uint64_t length, uint32_t key,
@@ -60,7 +54,7 @@ bool sim_remote_allowed(const struct sim_qp *qp, uint64_t at, uint64_t length, u
 	if (found.mw && found.mw->key == key)
 		return window_allows(qp, found.mw, at, length, access);
 	return found.mr && found.mr->mr.rkey == key && found.mr->mr.pd == qp->qp.pd &&
-	       found.mr->access & access && covers(&found.mr->mr, at, length);
+	       found.mr->access & access && sim_mr_covers(found.mr, at, length);
 }
 
 /* ---- Moving ---------------------------------------------------------------------------------- */

@@ -235,6 +235,12 @@ int sim_dereg_mr(struct ibv_mr *native)
 	return error;
 }
 
+/* What lies before it is as far behind it as can be. */
+bool sim_mr_covers(const struct sim_mr *mr, uint64_t at, uint64_t length)
+{
+	return range_inside(at - (uintptr_t)mr->mr.addr, length, mr->mr.length);
+}
+
 /* ---- Windows --------------------------------------------------------------------------------- */
 
 /* A key that a test has ordered, or the next. */

@@ -151,6 +151,7 @@ int sim_dealloc_mw(struct ibv_mw *mw);
 
 /* What a key's index names: both NULL where there is nothing. */
 struct sim_key sim_key_find(const struct sim_nic *nic, uint32_t key);
+bool sim_mr_covers(const struct sim_mr *mr, uint64_t at, uint64_t length);
 /* The QP is gone: no key of its windows works, and their parents stay in use. */
 void sim_windows_orphan(struct sim_qp *qp);
 /* Frees everything of a context, for sim_reset(). */

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "sim/verbs/sim.h"
+#include "ends.h"
 #include "suites.h"
 #include "transport/rdma/discovery.h"
 
@@ -158,6 +158,27 @@ static void what_outlives_its_context_is_left(void **state)
 	assert_true(sim_is_empty());
 }
 
+static void nothing_of_a_closed_context_can_be_reached(void **state)
+{
+	static struct end one, other;
+	struct ibv_mw *mw;
+
+	(void)state;
+	end_open(&one, sim_device_add(0, "mlx5_0"));
+	end_open(&other, sim_device_add(1, "mlx5_0"));
+	end_connect(&one, one.qp, &other, other.qp);
+	end_connect(&other, other.qp, &one, one.qp);
+	mw = end_window(&other, 0, 10, IBV_ACCESS_REMOTE_READ);
+	assert_int_equal(sim_counts(other.device).mws_bound, 1);
+	assert_int_equal(other.verbs->close_device(other.context), 0);
+	assert_int_equal(sim_counts(other.device).mws_bound, 0);
+	end_read(&one, 0, 10, other.bytes, mw->rkey, 0);
+	assert_int_equal(end_sent(&one).status, IBV_WC_RETRY_EXC_ERR);
+	end_close(&one);
+	assert_int_equal(sim_counts(other.device).mws, 1);
+	sim_reset();
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, finish)
 
 int run_devices_tests(void)
@@ -167,6 +188,7 @@ int run_devices_tests(void)
 		TEST(discovery_finds_them_as_it_finds_real_ones),
 		TEST(an_address_is_what_the_test_says_it_is),
 		TEST(a_port_is_what_the_test_says_it_is),
+		TEST(nothing_of_a_closed_context_can_be_reached),
 		TEST(what_outlives_its_context_is_left),
 	};
 
