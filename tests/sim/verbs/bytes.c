@@ -59,8 +59,9 @@ bool sim_remote_allowed(const struct sim_qp *qp, uint64_t at, uint64_t length, u
 
 /* ---- Moving ---------------------------------------------------------------------------------- */
 
-static void *at(uint64_t address)
+void *sim_pointer(uint64_t address)
 {
+	/* NOLINTNEXTLINE(performance-no-int-to-ptr): verbs have addresses as numbers */
 	return (void *)(uintptr_t)address;
 }
 
@@ -71,7 +72,7 @@ static void scatter(const uint8_t *from, uint64_t length, const struct sim_bytes
 
 	for (i = 0; i < to->count && length; i++) {
 		part = min_u64(length, to->list[i].length);
-		memmove(at(to->list[i].addr), from, part);
+		memmove(sim_pointer(to->list[i].addr), from, part);
 		from += part;
 		length -= part;
 	}
@@ -90,7 +91,8 @@ void sim_bytes_copy(const struct sim_bytes *from, const struct sim_bytes *to)
 	}
 	while (i < from->count && j < to->count) {
 		part = min_u64(from->list[i].length - read, to->list[j].length - written);
-		memmove(at(to->list[j].addr + written), at(from->list[i].addr + read), part);
+		memmove(sim_pointer(to->list[j].addr + written),
+			sim_pointer(from->list[i].addr + read), part);
 		read += part;
 		written += part;
 		if (read == from->list[i].length) {

@@ -309,7 +309,7 @@ static void free_context(struct sim_context *context)
 	free(context);
 }
 
-/* The kernel takes away what there is of it: nothing is in order any more, nothing can be reached. */
+/* The kernel takes away what there is of it: no window is bound any more, no QP can be reached. */
 static void abandon(struct sim_context *context)
 {
 	struct sim_pd *pd;
@@ -386,11 +386,16 @@ int sim_query_port(struct ibv_context *context, uint8_t port, union otte_verbs_p
 
 int sim_query_port_speed(struct ibv_context *context, uint32_t number, uint64_t *hundred_mbps)
 {
-	const struct sim_port *port = sim_port_of(sim_nic_of(context), number);
+	const struct sim_port *port;
+	uint64_t speed;
 
-	if (!port || !port->port_speed)
+	pthread_mutex_lock(&sim_lock);
+	port = sim_port_of(sim_nic_of(context), number);
+	speed = port ? port->port_speed : 0;
+	pthread_mutex_unlock(&sim_lock);
+	if (!speed)
 		return EOPNOTSUPP;
-	*hundred_mbps = port->port_speed;
+	*hundred_mbps = speed;
 	return 0;
 }
 

@@ -36,7 +36,7 @@ static bool may_take_key(const struct sim_mw *mw, const struct sim_bind *bind)
 	return bind->old_key == mw->key && (bind->key & ~KEY_BYTE) == (mw->key & ~KEY_BYTE);
 }
 
-/* NULL: it may not be a parent of this. Keys are looked up, for what they name may be gone by now. */
+/* NULL: it may not be one. Keys are looked up, for what they named may be gone by now. */
 static struct sim_mr *parent_of(const struct sim_mw *mw, const struct sim_bind *bind)
 {
 	struct sim_mr *mr = sim_key_find(sim_nic_of(mw->mw.context), bind->parent).mr;

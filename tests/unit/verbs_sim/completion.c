@@ -198,6 +198,7 @@ static void destroy_waits_for_acknowledgements(void **state)
 	assert_int_equal(there.verbs->get_cq_event(there.channel, &cq, &context), 0);
 	assert_int_equal(there.verbs->get_cq_event(there.channel, &cq, &context), 0);
 	assert_int_equal(sim_counts(there.device).events, 2);
+	assert_int_equal(sim_counts(NULL).events, 2);
 	assert_int_equal(there.verbs->destroy_qp(there.qp), 0);
 	there.qp = NULL;
 	atomic_store(&acknowledged, false);

@@ -100,6 +100,14 @@ static void a_port_that_is_down_reaches_nobody(void **state)
 	written(false);
 }
 
+static void an_own_port_that_is_down_reaches_nobody(void **state)
+{
+	(void)state;
+	sim_port_set(here.device, 1, IBV_PORT_DOWN);
+	write_ends(IBV_WC_RETRY_EXC_ERR);
+	written(false);
+}
+
 static void an_address_that_is_gone_reaches_nobody(void **state)
 {
 	(void)state;
@@ -341,6 +349,7 @@ int run_fabric_tests(void)
 		TEST(a_send_whose_answer_is_lost_was_received),
 		TEST(a_read_whose_answer_is_lost_brings_nothing),
 		TEST(a_port_that_is_down_reaches_nobody),
+		TEST(an_own_port_that_is_down_reaches_nobody),
 		TEST(an_address_that_is_gone_reaches_nobody),
 		TEST(an_own_address_that_is_gone_reaches_nobody),
 		TEST(a_queue_of_another_connection_does_not_listen),
