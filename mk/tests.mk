@@ -36,8 +36,8 @@ LDFLAGS_unit_stale := $(addprefix -Wl$(comma)--wrap=,otte_source_begin otte_sour
 
 # Whether a lone request was one exchange or moved in its call, what is so meanwhile, when a plan goes, and who is of
 # another user.
-LDFLAGS_unit_local := $(addprefix -Wl$(comma)--wrap=,local_copy_exchange local_copy_direct tcp_peer_unplan \
-	local_check_user)
+LDFLAGS_unit_local := $(addprefix -Wl$(comma)--wrap=,local_copy_exchange local_copy_direct local_way_move \
+	tcp_peer_unplan local_check_user)
 
 # The slot gate beside the module's arithmetic, built against the few things that it takes from the kernel.
 UNIT_WITH_slots := kmod/slot.o

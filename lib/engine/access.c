@@ -120,7 +120,7 @@ static bool enter_live(const struct otte_inode *node, void *arg)
 }
 
 /*
- * For one copy of 64 KiB at the most. Asleep: who only yields to it, at a realtime priority above its own, would
+ * For one copy of 256 KiB at the most. Asleep: who only yields to it, at a realtime priority above its own, would
  * keep it from its CPU for ever. To be woken by it would cost each copy more than this costs the few who wait.
  */
 void otte_access_wait_alone(struct otte_access_map *map)

@@ -304,10 +304,10 @@ static void commit(struct otte_batch *batch, size_t count)
 		atomic_store_explicit(&batch->submitted, submitted, memory_order_release);
 		return;
 	}
-	pthread_mutex_lock(&batch->lock);
+	otte_tail_lock(&batch->lock);
 	batch->submitted = submitted;
 	quieten(batch);
-	pthread_mutex_unlock(&batch->lock);
+	otte_tail_unlock(&batch->lock);
 }
 
 static int check_all(struct otte_batch *batch, const struct otte_submission *from, size_t count,
@@ -401,9 +401,9 @@ int otte_batch_add(struct otte_batch *batch, const struct otte_submission *from,
 		return ret;
 	pthread_mutex_lock(&batch->submit_lock);
 	if (batch->engine->direct_bytes) {
-		pthread_mutex_lock(&batch->lock);
+		otte_tail_lock(&batch->lock);
 		atomic_store_explicit(&batch->admitting, true, memory_order_relaxed);
-		pthread_mutex_unlock(&batch->lock);
+		otte_tail_unlock(&batch->lock);
 	}
 	ret = otte_batch_admit(batch, from, count);
 	if (ret)
