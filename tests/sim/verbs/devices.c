@@ -13,6 +13,8 @@
 /* As rxe has them: the first number of a QP that is free, and the first of a key. */
 #define FIRST_QPN 16
 #define COMP_VECTORS 4
+#define RXE_VENDOR 0xffffffu
+#define RXE_MESSAGE_BYTES 0x800000u
 
 struct sim_nic sim_nics[SIM_DEVICES];
 unsigned int sim_nic_count;
@@ -117,6 +119,23 @@ struct sim_device *sim_device_add(unsigned int host, const char *name)
 	default_gids(device);
 	sim_nic_count++;
 	return device;
+}
+
+void sim_device_be_rxe(struct sim_device *device)
+{
+	struct ibv_port_attr *attr;
+	unsigned int i;
+
+	device->quirks = SIM_RXE;
+	device->attr.vendor_id = RXE_VENDOR;
+	for (i = 0; i < SIM_PORTS; i++) {
+		attr = &device->ports[i].attr;
+		attr->active_mtu = IBV_MTU_1024;
+		attr->max_msg_sz = RXE_MESSAGE_BYTES;
+		attr->active_width = 1;
+		attr->active_speed = 1;
+		attr->phys_state = 2; /* polling, also while the port is active */
+	}
 }
 
 /* ---- Addresses ------------------------------------------------------------------------------- */

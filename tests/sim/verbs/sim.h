@@ -103,6 +103,9 @@ struct sim_device {
  */
 struct sim_device *sim_device_add(unsigned int host, const char *name);
 
+/* It is rxe of Linux 6.1 over a network device of MTU 1500: vendor, limits, ports, all quirks. */
+void sim_device_be_rxe(struct sim_device *device);
+
 /* `address`: "fe80::1", "192.0.2.1", or NULL for an empty entry. No event. */
 void sim_gid_set(struct sim_device *device, unsigned int port, unsigned int index,
 		 const char *address, uint32_t type);

@@ -111,6 +111,23 @@ static void an_address_is_what_the_test_says_it_is(void **state)
 	assert_int_equal(verbs->close_device(context), 0);
 }
 
+static void a_device_may_be_rxe(void **state)
+{
+	const struct otte_rdma_select select = OTTE_RDMA_SELECT_DEFAULTS;
+	struct sim_device *device = sim_device_add(0, "rxe0");
+	static struct otte_rdma_nics nics;
+
+	(void)state;
+	sim_device_be_rxe(device);
+	assert_int_equal(otte_rdma_discover(sim_verbs(0), &select, &nics), 0);
+	assert_int_equal(nics.list[0].state, OTTE_RDMA_ACTIVE);
+	assert_int_equal(nics.list[0].mtu_bytes, 1024);
+	assert_int_equal(nics.list[0].bytes_per_s, 2500 * 125000);
+	assert_int_equal(device->attr.vendor_id, 0xffffff);
+	assert_int_equal(device->quirks, SIM_RXE);
+	otte_rdma_nics_close(sim_verbs(0), &nics);
+}
+
 static void a_port_is_what_the_test_says_it_is(void **state)
 {
 	struct sim_device *device = sim_device_add(0, "mlx5_0");
@@ -187,6 +204,7 @@ int run_devices_tests(void)
 		TEST(a_host_sees_its_own_devices),
 		TEST(discovery_finds_them_as_it_finds_real_ones),
 		TEST(an_address_is_what_the_test_says_it_is),
+		TEST(a_device_may_be_rxe),
 		TEST(a_port_is_what_the_test_says_it_is),
 		TEST(nothing_of_a_closed_context_can_be_reached),
 		TEST(what_outlives_its_context_is_left),
