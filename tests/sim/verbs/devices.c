@@ -300,6 +300,7 @@ static struct sim_context *new_context(struct sim_nic *nic)
 	LIST_INIT(&context->cqs);
 	LIST_INSERT_HEAD(&nic->contexts, context, link);
 	nic->counts.contexts++;
+	nic->counts.opened++;
 	return context;
 }
 

@@ -245,8 +245,10 @@ struct sim_counts {
 	unsigned int recvs;  /* the same: receives */
 	unsigned int cqes;   /* not polled */
 	unsigned int events; /* not taken, or not acknowledged: completion and asynchronous ones */
-	uint64_t bytes_read, bytes_written, bytes_sent; /* by all that was ever done */
 	uint64_t pinned_bytes;
+	/* By all that was ever done. */
+	unsigned int opened; /* contexts */
+	uint64_t bytes_read, bytes_written, bytes_sent;
 };
 
 /* NULL: of all devices. Lists are counted only there. */
