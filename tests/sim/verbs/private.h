@@ -217,6 +217,8 @@ struct sim_cq {
 	unsigned int size, first, count;
 	enum sim_notify notify;
 	bool error;
+	bool held;
+	bool held_any, held_solicited; /* came meanwhile */
 	unsigned int queues; /* of QPs, that complete here */
 };
 

@@ -144,7 +144,11 @@ unsigned int sim_drain(void);
 
 enum sim_retry {
 	SIM_AT_ONCE,  /* what is not answered at once has used up its retries; rnr_retry 7 waits */
-	SIM_BY_CLOCK, /* the QP's timeout and its retries by otte_now_ns(), which a test may fake */
+	/*
+	 * The QP's timeout and its retries by otte_now_ns(), which a test may fake. Looked at when a
+	 * CQ is polled or anything else is called that could make progress; by THREAD always.
+	 */
+	SIM_BY_CLOCK,
 };
 
 void sim_retry_set(enum sim_retry retry);
@@ -154,6 +158,12 @@ void sim_retry_set(enum sim_retry retry);
  * them, but for a fence or the end of the queue. Completions keep their order.
  */
 void sim_reads_late(bool late);
+
+/*
+ * Completions are in the CQ and are not seen: nothing is polled, and nobody is told. They are, in
+ * their order, when it is held no more.
+ */
+void sim_cq_hold(struct ibv_cq *cq, bool hold);
 
 /* ---- Events (events.c) ----------------------------------------------------------------------- */
 
