@@ -183,6 +183,7 @@ static void what_a_held_cq_has_comes_late_and_in_order(void **state)
 	assert_true(readable(there.channel->fd));
 	assert_int_equal(end_received(&there).wr_id, first);
 	assert_int_equal(end_received(&there).byte_len, 9);
+	request(0);
 	sim_cq_hold(there.recvs, true);
 	sim_cq_hold(there.recvs, false);
 	assert_int_equal(sim_counts(there.device).events, 1);

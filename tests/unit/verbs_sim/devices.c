@@ -81,6 +81,8 @@ static void discovery_finds_them_as_it_finds_real_ones(void **state)
 	assert_string_equal(otte_rdma_gid_text(&nics.list[1].gid, text), "192.0.2.2");
 	assert_int_equal(sim_counts(NULL).contexts, 2);
 	otte_rdma_nics_close(sim_verbs(0), &nics);
+	assert_int_equal(sim_counts(NULL).contexts, 0);
+	assert_int_equal(sim_counts(second).opened, 1);
 }
 
 static void an_address_is_what_the_test_says_it_is(void **state)
