@@ -5,12 +5,6 @@
 #include "base/util.h"
 #include "sim/verbs/private.h"
 
-static bool covers(const struct ibv_mr *mr, uint64_t at, uint64_t length)
-{
-	return at >= (uintptr_t)mr->addr &&
-	       range_inside(at - (uintptr_t)mr->addr, length, mr->length);
-}
-
 /* ---- Local keys ------------------------------------------------------------------------------ */
 
 static bool local_allowed(const struct sim_qp *qp, const struct ibv_sge *sge, bool write)
@@ -21,7 +15,7 @@ static bool local_allowed(const struct sim_qp *qp, const struct ibv_sge *sge, bo
 		return true;
 	return mr && mr->mr.lkey == sge->lkey && mr->mr.pd == qp->qp.pd &&
 	       (!write || mr->access & IBV_ACCESS_LOCAL_WRITE) &&
-	       covers(&mr->mr, sge->addr, sge->length);
+	       sim_mr_covers(mr, sge->addr, sge->length);
 }
 
 bool sim_bytes_allowed(const struct sim_qp *qp, const struct sim_bytes *bytes, bool write)
@@ -46,8 +40,8 @@ static bool window_allows(const struct sim_qp *qp, const struct sim_mw *mw, uint
 	if (mw->mw.type == IBV_MW_TYPE_2 && mw->qp != qp)
 		return false;
 	if (by_parent)
-		return covers(&mw->parent->mr, at, length);
-	return at >= mw->at && range_inside(at - mw->at, length, mw->length);
+		return sim_mr_covers(mw->parent, at, length);
+	return range_inside(at - mw->at, length, mw->length);
 }
 
 bool sim_remote_allowed(const struct sim_qp *qp, uint64_t at, uint64_t length, uint32_t key,
@@ -60,13 +54,14 @@ bool sim_remote_allowed(const struct sim_qp *qp, uint64_t at, uint64_t length, u
 	if (found.mw && found.mw->key == key)
 		return window_allows(qp, found.mw, at, length, access);
 	return found.mr && found.mr->mr.rkey == key && found.mr->mr.pd == qp->qp.pd &&
-	       found.mr->access & access && covers(&found.mr->mr, at, length);
+	       found.mr->access & access && sim_mr_covers(found.mr, at, length);
 }
 
 /* ---- Moving ---------------------------------------------------------------------------------- */
 
-static void *at(uint64_t address)
+void *sim_pointer(uint64_t address)
 {
+	/* NOLINTNEXTLINE(performance-no-int-to-ptr): verbs have addresses as numbers */
 	return (void *)(uintptr_t)address;
 }
 
@@ -77,7 +72,7 @@ static void scatter(const uint8_t *from, uint64_t length, const struct sim_bytes
 
 	for (i = 0; i < to->count && length; i++) {
 		part = min_u64(length, to->list[i].length);
-		memmove(at(to->list[i].addr), from, part);
+		memmove(sim_pointer(to->list[i].addr), from, part);
 		from += part;
 		length -= part;
 	}
@@ -96,7 +91,8 @@ void sim_bytes_copy(const struct sim_bytes *from, const struct sim_bytes *to)
 	}
 	while (i < from->count && j < to->count) {
 		part = min_u64(from->list[i].length - read, to->list[j].length - written);
-		memmove(at(to->list[j].addr + written), at(from->list[i].addr + read), part);
+		memmove(sim_pointer(to->list[j].addr + written),
+			sim_pointer(from->list[i].addr + read), part);
 		read += part;
 		written += part;
 		if (read == from->list[i].length) {

@@ -252,11 +252,29 @@ int sim_req_notify_cq(struct ibv_cq *native, int solicited_only)
 
 static void notify(struct sim_cq *cq, bool solicited)
 {
+	if (cq->held) {
+		cq->held_any = true;
+		cq->held_solicited |= solicited;
+		return;
+	}
 	if (cq->notify == SIM_NOTIFY_OFF || (cq->notify == SIM_NOTIFY_SOLICITED && !solicited))
 		return;
 	cq->notify = SIM_NOTIFY_OFF;
 	if (cq->cq.channel)
 		sim_event_push(&channel_of(cq->cq.channel)->events, NULL, &cq->object);
+}
+
+void sim_cq_hold(struct ibv_cq *native, bool hold)
+{
+	struct sim_cq *cq = cq_of(native);
+
+	pthread_mutex_lock(&sim_lock);
+	cq->held = hold;
+	if (!hold && cq->held_any)
+		notify(cq, cq->held_solicited);
+	cq->held_any = false;
+	cq->held_solicited = false;
+	pthread_mutex_unlock(&sim_lock);
 }
 
 /* ---- Completions ----------------------------------------------------------------------------- */
@@ -356,6 +374,8 @@ static int poll_all(struct sim_cq *cq, int count, struct ibv_wc *wc)
 {
 	int done;
 
+	if (cq->held)
+		return 0;
 	if (cq->error && !cq->count && count)
 		return -1;
 	for (done = 0; done < count && cq->count; done++) {

@@ -50,6 +50,7 @@ static void add(struct sim_counts *sum, const struct sim_counts *other)
 	sum->recvs += other->recvs;
 	sum->cqes += other->cqes;
 	sum->events += other->events;
+	sum->opened += other->opened;
 	sum->bytes_read += other->bytes_read;
 	sum->bytes_written += other->bytes_written;
 	sum->bytes_sent += other->bytes_sent;

@@ -13,6 +13,8 @@
 /* As rxe has them: the first number of a QP that is free, and the first of a key. */
 #define FIRST_QPN 16
 #define COMP_VECTORS 4
+#define RXE_VENDOR 0xffffffu
+#define RXE_MESSAGE_BYTES 0x800000u
 
 struct sim_nic sim_nics[SIM_DEVICES];
 unsigned int sim_nic_count;
@@ -117,6 +119,23 @@ struct sim_device *sim_device_add(unsigned int host, const char *name)
 	default_gids(device);
 	sim_nic_count++;
 	return device;
+}
+
+void sim_device_be_rxe(struct sim_device *device)
+{
+	struct ibv_port_attr *attr;
+	unsigned int i;
+
+	device->quirks = SIM_RXE;
+	device->attr.vendor_id = RXE_VENDOR;
+	for (i = 0; i < SIM_PORTS; i++) {
+		attr = &device->ports[i].attr;
+		attr->active_mtu = IBV_MTU_1024;
+		attr->max_msg_sz = RXE_MESSAGE_BYTES;
+		attr->active_width = 1;
+		attr->active_speed = 1;
+		attr->phys_state = 2; /* polling, also while the port is active */
+	}
 }
 
 /* ---- Addresses ------------------------------------------------------------------------------- */
@@ -281,6 +300,7 @@ static struct sim_context *new_context(struct sim_nic *nic)
 	LIST_INIT(&context->cqs);
 	LIST_INSERT_HEAD(&nic->contexts, context, link);
 	nic->counts.contexts++;
+	nic->counts.opened++;
 	return context;
 }
 
@@ -309,7 +329,7 @@ static void free_context(struct sim_context *context)
 	free(context);
 }
 
-/* The kernel takes away what there is of it: nothing is in order any more, nothing can be reached. */
+/* The kernel takes away what there is of it: no window is bound any more, no QP can be reached. */
 static void abandon(struct sim_context *context)
 {
 	struct sim_pd *pd;
@@ -386,11 +406,16 @@ int sim_query_port(struct ibv_context *context, uint8_t port, union otte_verbs_p
 
 int sim_query_port_speed(struct ibv_context *context, uint32_t number, uint64_t *hundred_mbps)
 {
-	const struct sim_port *port = sim_port_of(sim_nic_of(context), number);
+	const struct sim_port *port;
+	uint64_t speed;
 
-	if (!port || !port->port_speed)
+	pthread_mutex_lock(&sim_lock);
+	port = sim_port_of(sim_nic_of(context), number);
+	speed = port ? port->port_speed : 0;
+	pthread_mutex_unlock(&sim_lock);
+	if (!speed)
 		return EOPNOTSUPP;
-	*hundred_mbps = port->port_speed;
+	*hundred_mbps = speed;
 	return 0;
 }
 

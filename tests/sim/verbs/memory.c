@@ -127,16 +127,16 @@ int sim_dealloc_pd(struct ibv_pd *pd)
 /* ---- MRs ------------------------------------------------------------------------------------- */
 
 /* What the kernel finds when it pins: EFAULT where nothing is mapped. */
-static int check_mapped(uintptr_t at, size_t length)
+static int check_mapped(uint8_t *at, size_t length)
 {
-	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-	uintptr_t end = at + length;
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	const uint8_t *end = at + length;
 	unsigned char resident[512];
 	size_t part;
 
-	for (at -= at % page; at < end; at += part) {
-		part = min_u64(end - at, page * sizeof(resident));
-		if (mincore((void *)at, part, resident))
+	for (at -= (uintptr_t)at % page; at < end; at += part) {
+		part = min_u64((uint64_t)(end - at), page * sizeof(resident));
+		if (mincore(at, part, resident))
 			return EFAULT;
 	}
 	return 0;
@@ -156,7 +156,7 @@ static int check_mr(const struct sim_context *context, void *at, size_t length, 
 	if (device->memlock_bytes &&
 	    !range_inside(context->pinned_bytes, length, device->memlock_bytes))
 		return ENOMEM;
-	return check_mapped((uintptr_t)at, length);
+	return check_mapped(at, length);
 }
 
 static struct ibv_mr *reg_mr(struct sim_pd *pd, void *at, size_t length, int access)
@@ -233,6 +233,12 @@ int sim_dereg_mr(struct ibv_mr *native)
 		free_mr(mr);
 	pthread_mutex_unlock(&sim_lock);
 	return error;
+}
+
+/* What lies before it is as far behind it as can be. */
+bool sim_mr_covers(const struct sim_mr *mr, uint64_t at, uint64_t length)
+{
+	return range_inside(at - (uintptr_t)mr->mr.addr, length, mr->mr.length);
 }
 
 /* ---- Windows --------------------------------------------------------------------------------- */

@@ -70,7 +70,7 @@ static void take_inline(struct sim_qp *qp, uint64_t number, const struct ibv_sen
 
 	bytes->inline_bytes = to;
 	for (i = 0; i < wr->num_sge; i++) {
-		memcpy(to, (void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
+		memcpy(to, sim_pointer(wr->sg_list[i].addr), wr->sg_list[i].length);
 		to += wr->sg_list[i].length;
 	}
 }

@@ -2,13 +2,12 @@
 /*
  * What the files of the simulator know of each other.
  *
- * Lock: sim_lock is held around everything here but what says otherwise. The verbs of the table take
- * it; all other functions expect it. Who waits, waits on sim_changed, or without the lock on a
- * descriptor.
+ * Lock: sim_lock. The verbs of the table take it; all other functions here expect it to be held.
+ * Who waits, waits on sim_changed, or without the lock on a descriptor.
  *
- * Objects: a device has contexts, a context has PDs, channels and CQs, a PD has MRs, windows and QPs.
- * Each counts those that refer to it, and is refused its end while there are any, as the kernel
- * refuses. Those of a context that was closed under them stay counted until sim_reset().
+ * Objects: a device has contexts, a context has PDs, channels and CQs, a PD has MRs, windows and
+ * QPs. Each counts those that refer to it, and is refused its end while there are any, as by the
+ * kernel. Those of a context that was closed under them stay counted until sim_reset().
  */
 #ifndef OTTE_TESTS_SIM_VERBS_PRIVATE_H
 #define OTTE_TESTS_SIM_VERBS_PRIVATE_H
@@ -70,11 +69,11 @@ struct sim_nic {
 	LIST_HEAD(, sim_context) contexts;
 	LIST_HEAD(, sim_qp) qps;
 	struct sim_counts counts;
-	bool fatal;
-	uint32_t last_qpn;
 	struct sim_key *keys; /* by the index of a key */
 	uint32_t key_count, key_last;
+	uint32_t last_qpn;
 	uint8_t key_byte;
+	bool fatal;
 };
 
 struct sim_context {
@@ -151,6 +150,7 @@ int sim_dealloc_mw(struct ibv_mw *mw);
 
 /* What a key's index names: both NULL where there is nothing. */
 struct sim_key sim_key_find(const struct sim_nic *nic, uint32_t key);
+bool sim_mr_covers(const struct sim_mr *mr, uint64_t at, uint64_t length);
 /* The QP is gone: no key of its windows works, and their parents stay in use. */
 void sim_windows_orphan(struct sim_qp *qp);
 /* Frees everything of a context, for sim_reset(). */
@@ -186,6 +186,8 @@ bool sim_bytes_allowed(const struct sim_qp *qp, const struct sim_bytes *bytes, b
 /* Whether a peer's key allows its QP this. */
 bool sim_remote_allowed(const struct sim_qp *qp, uint64_t at, uint64_t length, uint32_t key,
 			int access);
+/* What an address of verbs points to. */
+void *sim_pointer(uint64_t address);
 /* `to` is a list, and has room for it. */
 void sim_bytes_copy(const struct sim_bytes *from, const struct sim_bytes *to);
 
@@ -215,6 +217,8 @@ struct sim_cq {
 	unsigned int size, first, count;
 	enum sim_notify notify;
 	bool error;
+	bool held;
+	bool held_any, held_solicited; /* came meanwhile */
 	unsigned int queues; /* of QPs, that complete here */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * When work is done, and whose is next. Queue pairs with something to do are in one list, those that
- * did something last at its end; one that waits for its peer or the clock stays where it is.
+ * When work is done, and whose is next. Queue pairs with something to do are in one list, those
+ * that did something last at its end; one that waits for its peer or the clock stays where it is.
  */
 #include <sched.h>
 #include <stdlib.h>

@@ -10,8 +10,8 @@
  *	assert_string_equal(sim_left(), "");
  *
  * It behaves as the man pages of rdma-core and RC say. Where they leave room it takes the side that
- * a caller finds harder: QPs and CQs are as large as asked for and no larger, a slot of a send queue
- * is free when a completion of it or of a later one was polled, what a failed completion does not
+ * a caller finds harder: QPs and CQs are as large as asked for and no larger, a slot of a queue is
+ * free when a completion of it or of a later one was polled, what a failed completion does not
  * define is rubbish, numbers of QPs are the same on all devices, a bind checks that mw->rkey is the
  * window's key of now. Contexts have no operations of their own: who calls past the table crashes.
  * What differs on rxe is switched on for each device (enum sim_quirk).
@@ -57,7 +57,7 @@ enum sim_quirk {
 	SIM_RXE_INV_FLAG = 1 << 0,
 	/* Any QP of the device may invalidate a window, its peer as well as its owner. */
 	SIM_RXE_ANY_QP_INVALIDATES = 1 << 1,
-	/* The bytes of a request are compared with those of the window's parent, not the window's. */
+	/* A request may touch all of the window's parent, not only the window. */
 	SIM_RXE_PARENT_RANGE = 1 << 2,
 	/* No IBV_EVENT_QP_* where a peer's request is refused, no IBV_EVENT_COMM_EST. */
 	SIM_RXE_NO_QP_EVENTS = 1 << 3,
@@ -98,10 +98,13 @@ struct sim_device {
 };
 
 /*
- * One active port of Ethernet, MTU 4096, 100 Gb/s; windows of type 2B; with N = number + 1, GID 0 is
- * fe80::N and GID 1 is 192.0.2.N, both of RoCE v2. Reaches every device of every host.
+ * One active port of Ethernet, MTU 4096, 100 Gb/s; windows of type 2B; with N = number + 1, GID 0
+ * is fe80::N and GID 1 is 192.0.2.N, both of RoCE v2. Reaches every device of every host.
  */
 struct sim_device *sim_device_add(unsigned int host, const char *name);
+
+/* It is rxe of Linux 6.1 over a network device of MTU 1500: vendor, limits, ports, all quirks. */
+void sim_device_be_rxe(struct sim_device *device);
 
 /* `address`: "fe80::1", "192.0.2.1", or NULL for an empty entry. No event. */
 void sim_gid_set(struct sim_device *device, unsigned int port, unsigned int index,
@@ -141,7 +144,11 @@ unsigned int sim_drain(void);
 
 enum sim_retry {
 	SIM_AT_ONCE,  /* what is not answered at once has used up its retries; rnr_retry 7 waits */
-	SIM_BY_CLOCK, /* the QP's timeout and its retries by otte_now_ns(), which a test may fake */
+	/*
+	 * The QP's timeout and its retries by otte_now_ns(), which a test may fake. Looked at when a
+	 * CQ is polled or anything else is called that could make progress; by THREAD always.
+	 */
+	SIM_BY_CLOCK,
 };
 
 void sim_retry_set(enum sim_retry retry);
@@ -152,6 +159,12 @@ void sim_retry_set(enum sim_retry retry);
  */
 void sim_reads_late(bool late);
 
+/*
+ * Completions are in the CQ and are not seen: nothing is polled, and nobody is told. They are, in
+ * their order, when it is held no more.
+ */
+void sim_cq_hold(struct ibv_cq *cq, bool hold);
+
 /* ---- Events (events.c) ----------------------------------------------------------------------- */
 
 /* Tells every context of the device, and changes nothing. */
@@ -161,8 +174,8 @@ void sim_qp_fatal(struct ibv_qp *qp);
 /* IBV_EVENT_CQ_ERR: completions to come are lost, poll_cq is negative when it is empty. */
 void sim_cq_error(struct ibv_cq *cq);
 /*
- * IBV_EVENT_DEVICE_FATAL: queue pairs in error, nothing can be created or modified (EIO). What there
- * is can be destroyed.
+ * IBV_EVENT_DEVICE_FATAL: queue pairs in error, nothing can be created or modified (EIO). What
+ * there is can be destroyed.
  */
 void sim_device_fatal(struct sim_device *device);
 
@@ -214,8 +227,8 @@ struct sim_fault {
 	enum sim_fault_kind kind;
 	enum sim_verb verb; /* of CALL */
 	/*
-	 * The object, or one that it belongs to: a sim_device, or anything that a verb returned. Of a
-	 * completion its CQ or its QP, of a QP also its CQs. NULL: any.
+	 * The object, or one that it belongs to: a sim_device, or anything that a verb returned. Of
+	 * a completion its CQ or its QP, of a QP also its CQs. NULL: any.
 	 */
 	const void *target;
 	unsigned int after; /* what goes well before it */
@@ -242,8 +255,10 @@ struct sim_counts {
 	unsigned int recvs;  /* the same: receives */
 	unsigned int cqes;   /* not polled */
 	unsigned int events; /* not taken, or not acknowledged: completion and asynchronous ones */
-	uint64_t bytes_read, bytes_written, bytes_sent; /* by all that was ever done */
 	uint64_t pinned_bytes;
+	/* By all that was ever done. */
+	unsigned int opened; /* contexts */
+	uint64_t bytes_read, bytes_written, bytes_sent;
 };
 
 /* NULL: of all devices. Lists are counted only there. */

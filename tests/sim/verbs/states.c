@@ -66,13 +66,21 @@ static bool is_address(const struct sim_qp *qp, const struct ibv_ah_attr *ah)
 	       sim_port_has_gid(port, &port->gids[ah->grh.sgid_index].gid);
 }
 
+/* A device that reports 0 is asked for 1 all the same. */
+static bool is_rd_atomic(uint8_t wanted, int limit)
+{
+	return wanted <= (limit ? limit : 1);
+}
+
 static bool are_numbers(const struct sim_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
 	const struct ibv_device_attr *device = &qp->nic->device.attr;
 
-	if (mask & IBV_QP_MAX_QP_RD_ATOMIC && attr->max_rd_atomic > device->max_qp_init_rd_atom)
+	if (mask & IBV_QP_MAX_QP_RD_ATOMIC &&
+	    !is_rd_atomic(attr->max_rd_atomic, device->max_qp_init_rd_atom))
 		return false;
-	if (mask & IBV_QP_MAX_DEST_RD_ATOMIC && attr->max_dest_rd_atomic > device->max_qp_rd_atom)
+	if (mask & IBV_QP_MAX_DEST_RD_ATOMIC &&
+	    !is_rd_atomic(attr->max_dest_rd_atomic, device->max_qp_rd_atom))
 		return false;
 	if (mask & IBV_QP_TIMEOUT && attr->timeout > TIMER_MAX)
 		return false;

@@ -21,12 +21,6 @@ void sim_window_unbind(struct sim_mw *mw)
 	sim_nic_of(mw->mw.context)->counts.mws_bound--;
 }
 
-static bool covers(const struct ibv_mr *mr, uint64_t at, uint64_t length)
-{
-	return at >= (uintptr_t)mr->addr &&
-	       range_inside(at - (uintptr_t)mr->addr, length, mr->length);
-}
-
 static bool may_bind(const struct sim_mr *mr, const struct sim_bind *bind)
 {
 	if (!(mr->access & IBV_ACCESS_MW_BIND) || bind->access & ~WINDOW_ACCESS)
@@ -34,7 +28,7 @@ static bool may_bind(const struct sim_mr *mr, const struct sim_bind *bind)
 	if (bind->access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
 	    !(mr->access & IBV_ACCESS_LOCAL_WRITE))
 		return false;
-	return covers(&mr->mr, bind->at, bind->length);
+	return sim_mr_covers(mr, bind->at, bind->length);
 }
 
 static bool may_take_key(const struct sim_mw *mw, const struct sim_bind *bind)
@@ -42,7 +36,7 @@ static bool may_take_key(const struct sim_mw *mw, const struct sim_bind *bind)
 	return bind->old_key == mw->key && (bind->key & ~KEY_BYTE) == (mw->key & ~KEY_BYTE);
 }
 
-/* NULL: it may not be a parent of this. Keys are looked up, for what they name may be gone by now. */
+/* NULL: it may not be one. Keys are looked up, for what they named may be gone by now. */
 static struct sim_mr *parent_of(const struct sim_mw *mw, const struct sim_bind *bind)
 {
 	struct sim_mr *mr = sim_key_find(sim_nic_of(mw->mw.context), bind->parent).mr;

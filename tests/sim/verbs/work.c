@@ -4,8 +4,8 @@
  * in their order, and complete in their order; only READs may take longer than what follows them.
  *
  * A request that fails completes with its status, signalled or not, and its QP is in error: what
- * follows is flushed. Where it is the peer who refuses, the peer's QP is in error as well. A key that
- * SEND_WITH_INV does not find is the receiver's error alone: it has answered by then.
+ * follows is flushed. Where it is the peer who refuses, the peer's QP is in error as well. A key
+ * that SEND_WITH_INV does not find is the receiver's error alone: it has answered by then.
  */
 #include <errno.h>
 
@@ -285,9 +285,10 @@ static int wait_for_answer(const struct sim_qp *qp, struct sim_wqe *wqe)
 static uint64_t rnr_delay_ns(uint8_t encoded)
 {
 	static const uint32_t in_10us[32] = {
-		65536, 1,    2,	   3,	 4,    6,     8,     12,    16,	   24,	  32,
-		48,    64,   96,   128,	 192,  256,   384,   512,   768,   1024,  1536,
-		2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+		65536, 1, 2, 3, 4, 6, 8, 12,
+		16, 24, 32, 48, 64, 96, 128, 192,
+		256, 384, 512, 768, 1024, 1536, 2048, 3072,
+		4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 	};
 
 	return in_10us[encoded & 31] * 10 * NSEC_PER_USEC;

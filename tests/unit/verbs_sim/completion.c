@@ -5,10 +5,12 @@
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "ends.h"
@@ -163,6 +165,30 @@ static void a_failed_completion_is_solicited(void **state)
 	assert_true(readable(there.channel->fd));
 }
 
+static void what_a_held_cq_has_comes_late_and_in_order(void **state)
+{
+	uint64_t first;
+
+	(void)state;
+	request(1);
+	sim_cq_hold(there.recvs, true);
+	first = end_recv(&there, 0, 64);
+	end_recv(&there, 0, 64);
+	end_send(&here, 0, 8, IBV_SEND_SOLICITED);
+	end_send(&here, 0, 9, 0);
+	end_is_idle(&there);
+	assert_false(readable(there.channel->fd));
+	assert_int_equal(sim_counts(there.device).recvs, 0);
+	sim_cq_hold(there.recvs, false);
+	assert_true(readable(there.channel->fd));
+	assert_int_equal(end_received(&there).wr_id, first);
+	assert_int_equal(end_received(&there).byte_len, 9);
+	request(0);
+	sim_cq_hold(there.recvs, true);
+	sim_cq_hold(there.recvs, false);
+	assert_int_equal(sim_counts(there.device).events, 1);
+}
+
 static void a_wish_for_all_is_not_taken_back(void **state)
 {
 	(void)state;
@@ -198,6 +224,7 @@ static void destroy_waits_for_acknowledgements(void **state)
 	assert_int_equal(there.verbs->get_cq_event(there.channel, &cq, &context), 0);
 	assert_int_equal(there.verbs->get_cq_event(there.channel, &cq, &context), 0);
 	assert_int_equal(sim_counts(there.device).events, 2);
+	assert_int_equal(sim_counts(NULL).events, 2);
 	assert_int_equal(there.verbs->destroy_qp(there.qp), 0);
 	there.qp = NULL;
 	atomic_store(&acknowledged, false);
@@ -220,6 +247,46 @@ static void an_event_that_nobody_took_goes_with_its_cq(void **state)
 	assert_int_equal(there.verbs->destroy_cq(there.recvs), 0);
 	there.recvs = NULL;
 	assert_false(readable(there.channel->fd));
+}
+
+/* In a child, which says why to nobody and ends. */
+static void aborts(void (*acknowledge)(void))
+{
+	int status;
+	pid_t child = fork();
+
+	assert_true(child >= 0);
+	if (!child) {
+		close(STDERR_FILENO);
+		signal(SIGABRT, SIG_DFL);
+		acknowledge();
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(WTERMSIG(status), SIGABRT);
+}
+
+static void acknowledge_completion(void)
+{
+	there.verbs->ack_cq_events(there.recvs, 1);
+}
+
+static void acknowledge_port(void)
+{
+	struct ibv_async_event event = { .element.port_num = 1, .event_type = IBV_EVENT_PORT_ERR };
+
+	there.verbs->ack_async_event(&event);
+}
+
+static void what_was_not_taken_cannot_be_acknowledged(void **state)
+{
+	(void)state;
+	request(0);
+	tell(0);
+	sim_port_set(there.device, 1, IBV_PORT_DOWN);
+	aborts(acknowledge_completion);
+	aborts(acknowledge_port);
 }
 
 static void *tell_late(void *unused)
@@ -258,9 +325,11 @@ int run_completion_tests(void)
 		TEST(one_event_is_told_for_each_time_asked),
 		TEST(who_wants_solicited_ones_hears_of_no_others),
 		TEST(a_failed_completion_is_solicited),
+		TEST(what_a_held_cq_has_comes_late_and_in_order),
 		TEST(a_wish_for_all_is_not_taken_back),
 		TEST(destroy_waits_for_acknowledgements),
 		TEST(an_event_that_nobody_took_goes_with_its_cq),
+		TEST(what_was_not_taken_cannot_be_acknowledged),
 		TEST(who_gets_an_event_waits_for_it),
 	};
 

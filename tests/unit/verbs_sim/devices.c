@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "sim/verbs/sim.h"
+#include "ends.h"
 #include "suites.h"
 #include "transport/rdma/discovery.h"
 
@@ -81,6 +81,8 @@ static void discovery_finds_them_as_it_finds_real_ones(void **state)
 	assert_string_equal(otte_rdma_gid_text(&nics.list[1].gid, text), "192.0.2.2");
 	assert_int_equal(sim_counts(NULL).contexts, 2);
 	otte_rdma_nics_close(sim_verbs(0), &nics);
+	assert_int_equal(sim_counts(NULL).contexts, 0);
+	assert_int_equal(sim_counts(second).opened, 1);
 }
 
 static void an_address_is_what_the_test_says_it_is(void **state)
@@ -109,6 +111,23 @@ static void an_address_is_what_the_test_says_it_is(void **state)
 			 EINVAL);
 	assert_int_equal(verbs->query_gid_ex(context, 1, 1, &entry, 1, sizeof(entry)), EINVAL);
 	assert_int_equal(verbs->close_device(context), 0);
+}
+
+static void a_device_may_be_rxe(void **state)
+{
+	const struct otte_rdma_select select = OTTE_RDMA_SELECT_DEFAULTS;
+	struct sim_device *device = sim_device_add(0, "rxe0");
+	static struct otte_rdma_nics nics;
+
+	(void)state;
+	sim_device_be_rxe(device);
+	assert_int_equal(otte_rdma_discover(sim_verbs(0), &select, &nics), 0);
+	assert_int_equal(nics.list[0].state, OTTE_RDMA_ACTIVE);
+	assert_int_equal(nics.list[0].mtu_bytes, 1024);
+	assert_int_equal(nics.list[0].bytes_per_s, 2500 * 125000);
+	assert_int_equal(device->attr.vendor_id, 0xffffff);
+	assert_int_equal(device->quirks, SIM_RXE);
+	otte_rdma_nics_close(sim_verbs(0), &nics);
 }
 
 static void a_port_is_what_the_test_says_it_is(void **state)
@@ -158,6 +177,27 @@ static void what_outlives_its_context_is_left(void **state)
 	assert_true(sim_is_empty());
 }
 
+static void nothing_of_a_closed_context_can_be_reached(void **state)
+{
+	static struct end one, other;
+	struct ibv_mw *mw;
+
+	(void)state;
+	end_open(&one, sim_device_add(0, "mlx5_0"));
+	end_open(&other, sim_device_add(1, "mlx5_0"));
+	end_connect(&one, one.qp, &other, other.qp);
+	end_connect(&other, other.qp, &one, one.qp);
+	mw = end_window(&other, 0, 10, IBV_ACCESS_REMOTE_READ);
+	assert_int_equal(sim_counts(other.device).mws_bound, 1);
+	assert_int_equal(other.verbs->close_device(other.context), 0);
+	assert_int_equal(sim_counts(other.device).mws_bound, 0);
+	end_read(&one, 0, 10, other.bytes, mw->rkey, 0);
+	assert_int_equal(end_sent(&one).status, IBV_WC_RETRY_EXC_ERR);
+	end_close(&one);
+	assert_int_equal(sim_counts(other.device).mws, 1);
+	sim_reset();
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, finish)
 
 int run_devices_tests(void)
@@ -166,7 +206,9 @@ int run_devices_tests(void)
 		TEST(a_host_sees_its_own_devices),
 		TEST(discovery_finds_them_as_it_finds_real_ones),
 		TEST(an_address_is_what_the_test_says_it_is),
+		TEST(a_device_may_be_rxe),
 		TEST(a_port_is_what_the_test_says_it_is),
+		TEST(nothing_of_a_closed_context_can_be_reached),
 		TEST(what_outlives_its_context_is_left),
 	};
 

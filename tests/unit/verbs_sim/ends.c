@@ -154,7 +154,7 @@ int ends_finish(void **state)
 
 /* ---- Posting --------------------------------------------------------------------------------- */
 
-static uint64_t post(struct end *end, struct ibv_send_wr *wr, size_t at, uint32_t length)
+static uint64_t post(struct end *end, struct ibv_send_wr wr, size_t at, uint32_t length)
 {
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)end->bytes + at,
@@ -163,60 +163,60 @@ static uint64_t post(struct end *end, struct ibv_send_wr *wr, size_t at, uint32_
 	};
 	struct ibv_send_wr *bad = NULL;
 
-	wr->wr_id = ++end->last_id;
-	wr->sg_list = &sge;
-	wr->num_sge = length != 0;
-	assert_int_equal(end->verbs->post_send(end->qp, wr, &bad), 0);
-	return wr->wr_id;
+	wr.wr_id = ++end->last_id;
+	wr.sg_list = &sge;
+	wr.num_sge = length != 0;
+	assert_int_equal(end->verbs->post_send(end->qp, &wr, &bad), 0);
+	return wr.wr_id;
 }
 
 uint64_t end_read(struct end *end, size_t to, uint32_t length, const void *from, uint32_t key,
 		  unsigned int flags)
 {
-	struct ibv_send_wr wr = {
+	const struct ibv_send_wr wr = {
 		.opcode = IBV_WR_RDMA_READ,
 		.send_flags = flags,
 		.wr.rdma = { (uintptr_t)from, key },
 	};
 
-	return post(end, &wr, to, length);
+	return post(end, wr, to, length);
 }
 
 uint64_t end_write(struct end *end, size_t from, uint32_t length, const void *to, uint32_t key,
 		   unsigned int flags)
 {
-	struct ibv_send_wr wr = {
+	const struct ibv_send_wr wr = {
 		.opcode = IBV_WR_RDMA_WRITE,
 		.send_flags = flags,
 		.wr.rdma = { (uintptr_t)to, key },
 	};
 
-	return post(end, &wr, from, length);
+	return post(end, wr, from, length);
 }
 
 uint64_t end_send(struct end *end, size_t from, uint32_t length, unsigned int flags)
 {
-	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .send_flags = flags };
+	const struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .send_flags = flags };
 
-	return post(end, &wr, from, length);
+	return post(end, wr, from, length);
 }
 
 uint64_t end_send_inv(struct end *end, size_t from, uint32_t length, uint32_t key,
 		      unsigned int flags)
 {
-	struct ibv_send_wr wr = {
+	const struct ibv_send_wr wr = {
 		.opcode = IBV_WR_SEND_WITH_INV,
 		.send_flags = flags,
 		.invalidate_rkey = key,
 	};
 
-	return post(end, &wr, from, length);
+	return post(end, wr, from, length);
 }
 
 uint64_t end_bind(struct end *end, struct ibv_mw *mw, uint32_t key, const void *at, uint64_t length,
 		  unsigned int access)
 {
-	struct ibv_send_wr wr = {
+	const struct ibv_send_wr wr = {
 		.opcode = IBV_WR_BIND_MW,
 		.send_flags = IBV_SEND_SIGNALED,
 		.bind_mw = {
@@ -226,18 +226,18 @@ uint64_t end_bind(struct end *end, struct ibv_mw *mw, uint32_t key, const void *
 		},
 	};
 
-	return post(end, &wr, 0, 0);
+	return post(end, wr, 0, 0);
 }
 
 uint64_t end_local_inv(struct end *end, uint32_t key)
 {
-	struct ibv_send_wr wr = {
+	const struct ibv_send_wr wr = {
 		.opcode = IBV_WR_LOCAL_INV,
 		.send_flags = IBV_SEND_SIGNALED,
 		.invalidate_rkey = key,
 	};
 
-	return post(end, &wr, 0, 0);
+	return post(end, wr, 0, 0);
 }
 
 uint64_t end_recv(struct end *end, size_t to, uint32_t length)

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <cmocka.h>
 #include <unistd.h>
@@ -106,15 +107,20 @@ static void rxe_tells_nothing_of_it(void **state)
 static void the_first_message_establishes_who_is_only_ready_to_receive(void **state)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+	int i;
 
 	(void)state;
-	assert_int_equal(there.verbs->modify_qp(there.qp, &attr, IBV_QP_STATE), 0);
-	assert_int_equal(end_to_init(&there, there.qp), 0);
-	assert_int_equal(end_to_rtr(&there, there.qp, &here, here.qp), 0);
-	end_write(&here, 0, 0, NULL, 0, 0);
-	end_write(&here, 0, 0, NULL, 0, 0);
-	assert_int_equal(next(&there, there.context).event_type, IBV_EVENT_COMM_EST);
-	there_is_none(there.context);
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(here.verbs->modify_qp(here.qp, &attr, IBV_QP_STATE), 0);
+		assert_int_equal(there.verbs->modify_qp(there.qp, &attr, IBV_QP_STATE), 0);
+		end_connect(&here, here.qp, &there, there.qp);
+		assert_int_equal(end_to_init(&there, there.qp), 0);
+		assert_int_equal(end_to_rtr(&there, there.qp, &here, here.qp), 0);
+		end_write(&here, 0, 0, NULL, 0, 0);
+		end_write(&here, 0, 0, NULL, 0, 0);
+		assert_int_equal(next(&there, there.context).event_type, IBV_EVENT_COMM_EST);
+		there_is_none(there.context);
+	}
 }
 
 static void a_fatal_queue_pair_is_in_error(void **state)
@@ -148,10 +154,14 @@ static void a_cq_in_error_loses_what_comes(void **state)
 static void of_a_fatal_device_nothing_is_left_but_to_destroy(void **state)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+	struct ibv_qp *unused = end_create_qp(&there);
 
 	(void)state;
 	end_recv(&there, 0, 10);
 	sim_device_fatal(there.device);
+	assert_int_equal(end_state(&there, there.qp), IBV_QPS_ERR);
+	assert_int_equal(end_state(&there, unused), IBV_QPS_RESET);
+	assert_int_equal(there.verbs->destroy_qp(unused), 0);
 	assert_int_equal(next(&there, there.context).event_type, IBV_EVENT_DEVICE_FATAL);
 	assert_int_equal(end_received(&there).status, IBV_WC_WR_FLUSH_ERR);
 	errno = 0;
@@ -168,9 +178,12 @@ static void of_a_fatal_device_nothing_is_left_but_to_destroy(void **state)
 
 /* ---- Acknowledgement ------------------------------------------------------------------------- */
 
+static _Atomic bool acknowledged;
+
 static void *acknowledge_late(void *event)
 {
 	usleep(50000);
+	atomic_store(&acknowledged, true);
 	there.verbs->ack_async_event(event);
 	return NULL;
 }
@@ -184,8 +197,10 @@ static void a_queue_pair_waits_for_its_acknowledgements(void **state)
 	sim_qp_fatal(there.qp);
 	assert_int_equal(there.verbs->get_async_event(there.context, &event), 0);
 	assert_int_equal(sim_counts(there.device).events, 1);
+	atomic_store(&acknowledged, false);
 	assert_int_equal(pthread_create(&thread, NULL, acknowledge_late, &event), 0);
 	assert_int_equal(there.verbs->destroy_qp(there.qp), 0);
+	assert_true(atomic_load(&acknowledged));
 	there.qp = NULL;
 	assert_int_equal(sim_counts(there.device).events, 0);
 	assert_int_equal(pthread_join(thread, NULL), 0);

@@ -100,6 +100,14 @@ static void a_port_that_is_down_reaches_nobody(void **state)
 	written(false);
 }
 
+static void an_own_port_that_is_down_reaches_nobody(void **state)
+{
+	(void)state;
+	sim_port_set(here.device, 1, IBV_PORT_DOWN);
+	write_ends(IBV_WC_RETRY_EXC_ERR);
+	written(false);
+}
+
 static void an_address_that_is_gone_reaches_nobody(void **state)
 {
 	(void)state;
@@ -114,17 +122,51 @@ static void an_own_address_that_is_gone_reaches_nobody(void **state)
 	write_ends(IBV_WC_RETRY_EXC_ERR);
 }
 
+/* The next packet that the other end expects, too. */
+static void to_rts_with_psn(struct ibv_qp *qp, uint32_t psn)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTS,
+		.timeout = 14,
+		.sq_psn = psn,
+		.max_rd_atomic = 1,
+	};
+
+	assert_int_equal(here.verbs->modify_qp(qp, &attr,
+					       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+						       IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+						       IBV_QP_MAX_QP_RD_ATOMIC),
+			 0);
+}
+
 static void a_queue_of_another_connection_does_not_listen(void **state)
 {
 	struct ibv_qp *stranger = end_create_qp(&here), *own = here.qp;
 
 	(void)state;
-	end_connect(&here, stranger, &there, there.qp);
+	assert_int_equal(end_to_init(&here, stranger), 0);
+	assert_int_equal(end_to_rtr(&here, stranger, &there, there.qp), 0);
+	to_rts_with_psn(stranger, own->qp_num + 100);
 	here.qp = stranger;
 	write_ends(IBV_WC_RETRY_EXC_ERR);
 	here.qp = own;
 	write_ends(IBV_WC_SUCCESS);
 	assert_int_equal(here.verbs->destroy_qp(stranger), 0);
+}
+
+/* With the same number of a queue, and all else but its address. */
+static void a_queue_of_another_device_is_not_the_one_expected(void **state)
+{
+	static struct end impostor;
+
+	(void)state;
+	end_open(&impostor, sim_device_add(0, "mlx5_1"));
+	assert_int_equal(impostor.qp->qp_num, here.qp->qp_num);
+	end_connect(&impostor, impostor.qp, &there, there.qp);
+	end_write(&impostor, 0, 10, there.bytes, remote->rkey, 0);
+	assert_int_equal(end_sent(&impostor).status, IBV_WC_RETRY_EXC_ERR);
+	written(false);
+	end_close(&impostor);
 }
 
 static void two_queues_of_one_device_reach_each_other(void **state)
@@ -307,9 +349,11 @@ int run_fabric_tests(void)
 		TEST(a_send_whose_answer_is_lost_was_received),
 		TEST(a_read_whose_answer_is_lost_brings_nothing),
 		TEST(a_port_that_is_down_reaches_nobody),
+		TEST(an_own_port_that_is_down_reaches_nobody),
 		TEST(an_address_that_is_gone_reaches_nobody),
 		TEST(an_own_address_that_is_gone_reaches_nobody),
 		TEST(a_queue_of_another_connection_does_not_listen),
+		TEST(a_queue_of_another_device_is_not_the_one_expected),
 		TEST(two_queues_of_one_device_reach_each_other),
 		TEST(rails_may_be_apart),
 		TEST(a_lid_is_an_address_too),

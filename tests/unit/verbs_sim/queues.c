@@ -172,6 +172,19 @@ static void an_attribute_that_cannot_be_is_refused(void **state)
 	assert_int_equal(end_state(&here, qp), IBV_QPS_RTR);
 }
 
+static void a_device_that_reports_no_reads_does_one(void **state)
+{
+	struct ibv_qp_attr attr = rtr();
+
+	(void)state;
+	here.device->attr.max_qp_rd_atom = 0;
+	assert_int_equal(end_to_init(&here, qp), 0);
+	attr.max_dest_rd_atomic = 2;
+	assert_int_equal(here.verbs->modify_qp(qp, &attr, TO_RTR), EINVAL);
+	attr.max_dest_rd_atomic = 1;
+	assert_int_equal(here.verbs->modify_qp(qp, &attr, TO_RTR), 0);
+}
+
 static void a_query_tells_what_was_set(void **state)
 {
 	struct ibv_qp_init_attr init;
@@ -320,6 +333,7 @@ int run_queues_tests(void)
 		TEST(every_move_needs_its_attributes),
 		TEST(no_state_is_passed_over),
 		TEST(an_attribute_that_cannot_be_is_refused),
+		TEST(a_device_that_reports_no_reads_does_one),
 		TEST(a_query_tells_what_was_set),
 		TEST(posts_wait_for_their_state),
 		TEST(into_error_all_is_flushed),

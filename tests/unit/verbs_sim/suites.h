@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The simulator's own tests, a group for each file. Each returns the number of tests that failed. */
+/* The simulator's own tests. Each returns the number of tests that failed. */
 #ifndef OTTE_TESTS_VERBS_SIM_SUITES_H
 #define OTTE_TESTS_VERBS_SIM_SUITES_H
 

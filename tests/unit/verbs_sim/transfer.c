@@ -167,8 +167,9 @@ static void immediate_data_comes_with_a_receive(void **state)
 	struct ibv_wc wc;
 
 	(void)state;
-	end_recv(&there, 0, 0);
 	assert_int_equal(here.verbs->post_send(here.qp, &wr, &bad), 0);
+	end_is_idle(&here);
+	end_recv(&there, 0, 0);
 	wc = end_received(&there);
 	assert_int_equal(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
 	assert_int_equal(wc.wc_flags, IBV_WC_WITH_IMM);
@@ -347,6 +348,54 @@ static void what_the_qp_does_not_permit_is_an_invalid_request(void **state)
 	both_fail(IBV_WC_REM_INV_REQ_ERR);
 }
 
+/* How many READs an end asks for at a time, or answers. */
+static void set_rd_atomic(struct end *end, uint8_t asks, uint8_t answers)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_SQD };
+
+	assert_int_equal(end->verbs->modify_qp(end->qp, &attr, IBV_QP_STATE), 0);
+	attr.max_rd_atomic = asks;
+	attr.max_dest_rd_atomic = answers;
+	assert_int_equal(end->verbs->modify_qp(end->qp, &attr,
+					       IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC),
+			 0);
+	attr.qp_state = IBV_QPS_RTS;
+	assert_int_equal(end->verbs->modify_qp(end->qp, &attr, IBV_QP_STATE), 0);
+}
+
+static void who_may_have_no_read_outstanding_cannot_read(void **state)
+{
+	(void)state;
+	set_rd_atomic(&here, 0, 4);
+	end_read(&here, 0, 10, there.bytes, remote->rkey, 0);
+	assert_int_equal(end_sent(&here).status, IBV_WC_LOC_QP_OP_ERR);
+	assert_int_equal(end_state(&there, there.qp), IBV_QPS_RTS);
+}
+
+static void more_reads_than_are_answered_are_an_invalid_request(void **state)
+{
+	(void)state;
+	set_rd_atomic(&there, 4, 1);
+	end_read(&here, 0, 10, there.bytes, remote->rkey, IBV_SEND_SIGNALED);
+	assert_int_equal(end_sent(&here).status, IBV_WC_SUCCESS);
+	sim_reads_late(true);
+	sim_progress_set(SIM_STEPPED, 0);
+	end_read(&here, 0, 10, there.bytes, remote->rkey, 0);
+	end_read(&here, 0, 10, there.bytes, remote->rkey, 0);
+	sim_drain();
+	both_fail(IBV_WC_REM_INV_REQ_ERR);
+}
+
+static void a_message_beyond_what_the_port_carries_is_not_sent(void **state)
+{
+	(void)state;
+	here.device->ports[0].attr.max_msg_sz = 100;
+	end_write(&here, 0, 100, there.bytes, remote->rkey, IBV_SEND_SIGNALED);
+	assert_int_equal(end_sent(&here).status, IBV_WC_SUCCESS);
+	end_write(&here, 0, 101, there.bytes, remote->rkey, 0);
+	assert_int_equal(end_sent(&here).status, IBV_WC_LOC_LEN_ERR);
+}
+
 static void a_wrong_local_key_concerns_the_requester_alone(void **state)
 {
 	struct ibv_sge sge = { (uintptr_t)here.bytes, 10, here.local->lkey ^ 1 };
@@ -436,6 +485,9 @@ int run_transfer_tests(void)
 		TEST(a_right_that_the_mr_lacks_is_refused),
 		TEST(a_key_of_another_pd_is_refused),
 		TEST(what_the_qp_does_not_permit_is_an_invalid_request),
+		TEST(who_may_have_no_read_outstanding_cannot_read),
+		TEST(more_reads_than_are_answered_are_an_invalid_request),
+		TEST(a_message_beyond_what_the_port_carries_is_not_sent),
 		TEST(a_wrong_local_key_concerns_the_requester_alone),
 		TEST(a_message_longer_than_its_receive_fails_both),
 		TEST(a_receive_that_may_not_be_written_fails_both),

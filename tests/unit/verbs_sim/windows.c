@@ -214,12 +214,16 @@ static void a_window_for_writing_needs_a_parent_that_is_written(void **state)
 static void a_window_of_another_pd_is_not_bound(void **state)
 {
 	struct ibv_pd *pd = there.verbs->alloc_pd(there.context);
+	struct ibv_mr *parent = there.parent;
 	struct ibv_mw *own = mw;
 
 	(void)state;
+	there.parent = there.verbs->reg_mr(pd, there.bytes, 100, IBV_ACCESS_MW_BIND);
 	mw = there.verbs->alloc_mw(pd, IBV_MW_TYPE_2);
 	bind_fails(mw->rkey + 1, 0, 10, IBV_ACCESS_REMOTE_READ);
 	assert_int_equal(there.verbs->dealloc_mw(mw), 0);
+	assert_int_equal(there.verbs->dereg_mr(there.parent), 0);
+	there.parent = parent;
 	assert_int_equal(there.verbs->dealloc_pd(pd), 0);
 	mw = own;
 }
@@ -327,9 +331,14 @@ static void a_window_of_a_destroyed_qp_is_of_nobody(void **state)
 	(void)state;
 	bind(IBV_ACCESS_REMOTE_READ);
 	assert_int_equal(there.verbs->destroy_qp(there.qp), 0);
-	there.qp = end_create_qp(&there);
+	there.qp = end_create_qp(&there); /* where the other was, as allocators do */
 	assert_int_equal(sim_counts(NULL).mws_bound, 1);
 	assert_int_equal(there.verbs->dereg_mr(there.parent), EBUSY);
+	assert_int_equal(here.verbs->destroy_qp(here.qp), 0);
+	here.qp = end_create_qp(&here);
+	end_connect(&here, here.qp, &there, there.qp);
+	end_connect(&there, there.qp, &here, here.qp);
+	read_ends(AT, 10, mw->rkey, IBV_WC_REM_ACCESS_ERR);
 }
 
 static void a_freed_key_does_not_come_again_soon(void **state)
