@@ -159,6 +159,22 @@ int otte_rdma_window_take(struct otte_rdma_context *context, struct otte_rdma_wi
 
 /* ---- Binding and invalidation ---------------------------------------------------------------- */
 
+/* What it is bound to. */
+static int choose_parent(struct otte_rdma_window *window,
+			 const struct otte_rdma_window_range *range, struct ibv_mr **parent)
+{
+	int rc;
+
+	*parent = range->parent->native;
+	if (!window->context->rxe)
+		return 0;
+	rc = otte_rdma_mr_register(window->context, (void *)(uintptr_t)range->address, range->bytes,
+				   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND, &window->own);
+	if (!rc)
+		*parent = window->own.native;
+	return rc;
+}
+
 /* It stays as it was only where the post was not accepted for certain. */
 static int post(struct otte_rdma_window *window, struct otte_rdma_qp *qp,
 		const struct otte_rdma_send *send, enum otte_rdma_window_state under_way)
@@ -174,8 +190,9 @@ static int post(struct otte_rdma_window *window, struct otte_rdma_qp *qp,
 	return rc;
 }
 
-int otte_rdma_window_bind(struct otte_rdma_window *window, struct otte_rdma_qp *qp,
-			  const struct otte_rdma_window_range *range, struct otte_rdma_work *work)
+static int bind_to(struct otte_rdma_window *window, struct otte_rdma_qp *qp,
+		   const struct otte_rdma_window_range *range, struct ibv_mr *parent,
+		   struct otte_rdma_work *work)
 {
 	const struct otte_rdma_send send = {
 		.op = OTTE_RDMA_BIND,
@@ -183,14 +200,39 @@ int otte_rdma_window_bind(struct otte_rdma_window *window, struct otte_rdma_qp *
 		.bytes = range->bytes,
 		.key = window->key,
 		.window = window->native,
-		.parent = range->parent->native,
+		.parent = parent,
 		.access = range->direction == OTTE_READ ? IBV_ACCESS_REMOTE_READ :
 							  IBV_ACCESS_REMOTE_WRITE,
 		.work = work,
 	};
+
+	return post(window, qp, &send, OTTE_RDMA_WINDOW_BINDING);
+}
+
+/* After `rc`: nothing was bound to it. */
+static int drop_parent(struct otte_rdma_window *window, int rc)
+{
+	char why[OTTE_ERROR_BYTES];
+
+	snprintf(why, sizeof(why), "%s", otte_error_text());
+	if (!otte_rdma_mr_release(&window->own))
+		return otte_fail(rc, "%s", why);
+	window->state = OTTE_RDMA_WINDOW_UNKNOWN;
+	return otte_fail_within(-EUCLEAN, "%s; and then ", why);
+}
+
+int otte_rdma_window_bind(struct otte_rdma_window *window, struct otte_rdma_qp *qp,
+			  const struct otte_rdma_window_range *range, struct otte_rdma_work *work)
+{
+	struct ibv_mr *parent;
 	int rc = expect(window, OTTE_RDMA_WINDOW_FRESH);
 
-	return rc ? rc : post(window, qp, &send, OTTE_RDMA_WINDOW_BINDING);
+	if (!rc)
+		rc = choose_parent(window, range, &parent);
+	if (rc)
+		return rc;
+	rc = bind_to(window, qp, range, parent, work);
+	return rc && window->state == OTTE_RDMA_WINDOW_FRESH ? drop_parent(window, rc) : rc;
 }
 
 int otte_rdma_window_bound(struct otte_rdma_window *window, const struct otte_rdma_outcome *outcome)
@@ -253,11 +295,9 @@ int otte_rdma_window_received(struct otte_rdma_window *window)
 
 /* ---- The end --------------------------------------------------------------------------------- */
 
-void otte_rdma_window_put(struct otte_rdma_window *window)
+/* Under the context's lock, and of its keys. */
+static void put(struct otte_rdma_context *context, struct otte_rdma_window *window)
 {
-	struct otte_rdma_context *context = window->context;
-
-	pthread_mutex_lock(&context->lock);
 	if (otte_rdma_keys_grant(context->keys, window->index, &window->key)) {
 		window->state = OTTE_RDMA_WINDOW_PARKED;
 		push(&context->parked, window);
@@ -265,13 +305,30 @@ void otte_rdma_window_put(struct otte_rdma_window *window)
 		window->state = OTTE_RDMA_WINDOW_IDLE;
 		push(&context->idle, window);
 	}
-	pthread_mutex_unlock(&context->lock);
-	atomic_fetch_sub(&context->children, 1);
 }
 
+int otte_rdma_window_put(struct otte_rdma_window *window)
+{
+	struct otte_rdma_context *context = window->context;
+	int rc = otte_rdma_mr_release(&window->own);
+
+	pthread_mutex_lock(&context->lock);
+	if (rc) {
+		window->state = OTTE_RDMA_WINDOW_RETAINED;
+		push(&context->parked, window);
+	} else {
+		put(context, window);
+	}
+	pthread_mutex_unlock(&context->lock);
+	atomic_fetch_sub(&context->children, 1);
+	return rc;
+}
+
+/* A window that is gone has left its parent. */
 int otte_rdma_window_free(struct otte_rdma_window *window)
 {
 	struct otte_rdma_context *context = window->context;
+	struct otte_rdma_mr own = window->own;
 	int rc;
 
 	if (window->state == OTTE_RDMA_WINDOW_RETAINED)
@@ -279,7 +336,7 @@ int otte_rdma_window_free(struct otte_rdma_window *window)
 				 window->key);
 	rc = free_native(window);
 	atomic_fetch_sub(&context->children, 1);
-	return rc;
+	return rc ? rc : otte_rdma_mr_release(&own);
 }
 
 static struct otte_rdma_window *take_all(struct otte_rdma_context *context)

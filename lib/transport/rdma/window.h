@@ -14,6 +14,10 @@
  *   UNKNOWN: a bind or invalidation that failed, or that nobody knows of. Only free() is left then
  *   any    --free, after its QP is in ERR--> gone, or RETAINED: it failed, and is not tried again
  *
+ * rxe (6.1, 6.12) compares what a peer asks for with the range of the window's parent, not the window's:
+ * on contexts of that driver a window has a parent of its own, of its range and no more, from bind()
+ * until it is put or freed.
+ *
  * Freeing ends the authority of a window as an invalidation does, and what is freed is never
  * granted again (keys.h). Idle and parked windows are the context's, and are freed with it.
  *
@@ -52,12 +56,13 @@ struct otte_rdma_window {
 	struct otte_rdma_key_index *index;
 	uint32_t key;
 	enum otte_rdma_window_state state;
+	struct otte_rdma_mr own; /* its parent on rxe */
 	struct otte_rdma_window *next; /* the context's list */
 };
 
 /* What it opens. */
 struct otte_rdma_window_range {
-	const struct otte_rdma_mr *parent;
+	const struct otte_rdma_mr *parent; /* which has it */
 	uint64_t address;
 	uint64_t bytes;
 	enum otte_op direction; /* what the peer does: OTTE_READ or OTTE_WRITE */
@@ -92,10 +97,13 @@ int otte_rdma_window_invalidated(struct otte_rdma_window *window,
  */
 int otte_rdma_window_received(struct otte_rdma_window *window);
 
-/* FRESH or INVALID: back to the context, idle or parked. Its QP may live on. */
-void otte_rdma_window_put(struct otte_rdma_window *window);
+/*
+ * FRESH or INVALID: back to the context, idle or parked. Its QP may live on. -EUCLEAN with a text: the
+ * parent that it had is retained, and so is it; the memory is to be kept.
+ */
+int otte_rdma_window_put(struct otte_rdma_window *window);
 
-/* In any state; its QP is in ERR or gone. -EUCLEAN with a text: RETAINED. */
+/* In any state; its QP is in ERR or gone. -EUCLEAN with a text: it is RETAINED, or its parent is. */
 int otte_rdma_window_free(struct otte_rdma_window *window);
 
 /* For a context of which nothing is retained: all that is idle or parked. As above. */

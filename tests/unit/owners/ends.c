@@ -55,12 +55,18 @@ void set_open(unsigned int host, struct otte_rdma_context_set *set)
 	otte_rdma_nics_close(sim_verbs(host), &nics);
 }
 
+static bool source_is_rxe;
+
 static void end_open(struct end *end, unsigned int host)
 {
 	struct otte_rdma_lane_params lane = OTTE_RDMA_LANE_PARAMS;
 
 	memset(end, 0, sizeof(*end));
 	end->device = sim_device_add(host, "mlx5_0");
+	if (host && source_is_rxe) {
+		end->device->attr.vendor_id = 0xffffff;
+		end->device->quirks = SIM_RXE;
+	}
 	set_open(host, &end->set);
 	end->context = otte_rdma_context_set_get(&end->set, 0);
 	lane.max_cqes = END_CQES;
@@ -95,6 +101,15 @@ int ends_start(void **state)
 	requester.qp = end_create_qp(&requester, &requesters);
 	source.qp = end_create_qp(&source, &sources);
 	qps_connect(requester.qp, source.qp);
+	return 0;
+}
+
+int ends_start_rxe(void **state)
+{
+	source_is_rxe = true;
+	ends_start(state);
+	source_is_rxe = false;
+	assert_true(source.context->rxe);
 	return 0;
 }
 

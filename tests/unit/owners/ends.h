@@ -45,6 +45,8 @@ void set_open(unsigned int host, struct otte_rdma_context_set *set);
 /* Devices, contexts, lanes, memory. `ends_start` also connected QPs. */
 int ends_open(void **state);
 int ends_start(void **state);
+/* The same with a source on rxe. */
+int ends_start_rxe(void **state);
 /* What of it is there; nothing else is left. */
 int ends_finish(void **state);
 /*

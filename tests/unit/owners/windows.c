@@ -297,6 +297,59 @@ static void a_receipt_before_the_bind_is_none(void **state)
 	otte_rdma_window_put(window);
 }
 
+/* ---- rxe ----------------------------------------------------------------------------------- */
+
+static void on_rxe_a_window_has_a_parent_of_its_own(void **state)
+{
+	unsigned int mrs = sim_counts(source.device).mrs;
+	struct otte_rdma_window *window = source_bind(4096, 8192, OTTE_READ);
+
+	(void)state;
+	assert_int_equal(sim_counts(source.device).mrs, mrs + 1);
+	assert_int_equal(window->own.bytes, 8192);
+	invalidate(window);
+	assert_int_equal(otte_rdma_window_put(window), 0);
+	assert_int_equal(sim_counts(source.device).mrs, mrs);
+}
+
+static void on_rxe_a_parent_that_is_not_released_is_retained(void **state)
+{
+	struct otte_rdma_window *window = source_bind(4096, 8192, OTTE_READ);
+
+	(void)state;
+	invalidate(window);
+	fail_call(SIM_DEREG_MR, EBUSY);
+	assert_int_equal(otte_rdma_window_put(window), -EUCLEAN);
+	assert_int_equal(window->state, OTTE_RDMA_WINDOW_RETAINED);
+	assert_int_equal(source.context->retained.mrs, 1);
+	assert_null(source.context->idle);
+	assert_int_equal(otte_rdma_window_free(window), -EUCLEAN);
+	assert_int_equal(sim_calls(SIM_DEALLOC_MW), 0);
+}
+
+static void on_rxe_a_bind_that_was_not_taken_keeps_no_parent(void **state)
+{
+	unsigned int mrs = sim_counts(source.device).mrs;
+	struct otte_rdma_window *window;
+
+	(void)state;
+	assert_int_equal(otte_rdma_window_take(source.context, &window), 0);
+	fail_call(SIM_REG_MR, EFAULT);
+	assert_int_equal(bind(window), -EFAULT);
+	assert_int_equal(window->state, OTTE_RDMA_WINDOW_FRESH);
+	arm_post(SIM_BAD_WR_EXACT);
+	assert_int_equal(bind(window), -ENOMEM);
+	assert_string_equal(otte_error_text(), "ibv_post_send: Cannot allocate memory");
+	assert_int_equal(sim_counts(source.device).mrs, mrs);
+	arm_post(SIM_BAD_WR_EXACT);
+	fail_call(SIM_DEREG_MR, EBUSY);
+	assert_int_equal(bind(window), -EUCLEAN);
+	assert_int_equal(window->state, OTTE_RDMA_WINDOW_UNKNOWN);
+	assert_int_equal(otte_rdma_window_free(window), -EUCLEAN);
+	assert_int_equal(sim_counts(source.device).mrs, mrs + 1);
+	assert_int_equal(sim_counts(source.device).mws, 0);
+}
+
 /* ---- The end --------------------------------------------------------------------------------- */
 
 static void a_window_that_is_freed_opens_nothing(void **state)
@@ -358,7 +411,10 @@ int run_window_tests(void)
 	const struct CMUnitTest tests[] = {
 #define OWN(test) cmocka_unit_test_setup_teardown(test, ends_start, finish_all)
 #define KEPT(test) cmocka_unit_test_setup_teardown(test, ends_start, ends_forget)
+#define RXE(test) cmocka_unit_test_setup_teardown(test, ends_start_rxe, finish_all)
+#define RXE_KEPT(test) cmocka_unit_test_setup_teardown(test, ends_start_rxe, ends_forget)
 		OWN(a_window_opens_its_range_in_its_direction_and_no_more),
+		RXE(a_window_opens_its_range_in_its_direction_and_no_more),
 		OWN(a_window_for_writing_is_not_for_reading),
 		OWN(a_window_that_its_source_invalidated_opens_nothing),
 		OWN(a_window_is_used_again_with_a_key_that_nobody_had),
@@ -370,6 +426,9 @@ int run_window_tests(void)
 		OWN(a_bind_of_which_nobody_knows_leaves_it_unknown),
 		OWN(a_bind_that_failed_leaves_it_unknown),
 		OWN(a_receipt_before_the_bind_is_none),
+		RXE(on_rxe_a_window_has_a_parent_of_its_own),
+		RXE_KEPT(on_rxe_a_parent_that_is_not_released_is_retained),
+		RXE_KEPT(on_rxe_a_bind_that_was_not_taken_keeps_no_parent),
 		OWN(a_window_that_is_freed_opens_nothing),
 		KEPT(a_window_that_cannot_be_freed_is_retained_and_untried),
 		KEPT(an_idle_window_that_cannot_be_freed_keeps_its_context),
