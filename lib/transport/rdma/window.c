@@ -310,8 +310,11 @@ static void put(struct otte_rdma_context *context, struct otte_rdma_window *wind
 int otte_rdma_window_put(struct otte_rdma_window *window)
 {
 	struct otte_rdma_context *context = window->context;
-	int rc = otte_rdma_mr_release(&window->own);
+	int rc;
 
+	if (window->state != OTTE_RDMA_WINDOW_FRESH && window->state != OTTE_RDMA_WINDOW_INVALID)
+		return expect(window, OTTE_RDMA_WINDOW_INVALID);
+	rc = otte_rdma_mr_release(&window->own);
 	pthread_mutex_lock(&context->lock);
 	if (rc) {
 		window->state = OTTE_RDMA_WINDOW_RETAINED;

@@ -99,7 +99,8 @@ int otte_rdma_window_received(struct otte_rdma_window *window);
 
 /*
  * FRESH or INVALID: back to the context, idle or parked. Its QP may live on. -EUCLEAN with a text: the
- * parent that it had is retained, and so is it; the memory is to be kept.
+ * parent that it had is retained, and so is it; the memory is to be kept. -EPROTO with a text: it is
+ * neither, and nothing has changed.
  */
 int otte_rdma_window_put(struct otte_rdma_window *window);
 

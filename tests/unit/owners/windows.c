@@ -352,6 +352,18 @@ static void on_rxe_a_bind_that_was_not_taken_keeps_no_parent(void **state)
 
 /* ---- The end --------------------------------------------------------------------------------- */
 
+static void a_window_that_is_bound_is_not_put_back(void **state)
+{
+	struct otte_rdma_window *window = source_bind(0, 4096, OTTE_READ);
+
+	(void)state;
+	assert_int_equal(otte_rdma_window_put(window), -EPROTO);
+	assert_text("is bound, not invalidated");
+	assert_int_equal(window->state, OTTE_RDMA_WINDOW_BOUND);
+	assert_null(source.context->idle);
+	assert_int_equal(otte_rdma_window_free(window), 0);
+}
+
 static void a_window_that_is_freed_opens_nothing(void **state)
 {
 	struct otte_rdma_window *window = source_bind(0, 4096, OTTE_READ);
@@ -429,6 +441,7 @@ int run_window_tests(void)
 		RXE(on_rxe_a_window_has_a_parent_of_its_own),
 		RXE_KEPT(on_rxe_a_parent_that_is_not_released_is_retained),
 		RXE_KEPT(on_rxe_a_bind_that_was_not_taken_keeps_no_parent),
+		OWN(a_window_that_is_bound_is_not_put_back),
 		OWN(a_window_that_is_freed_opens_nothing),
 		KEPT(a_window_that_cannot_be_freed_is_retained_and_untried),
 		KEPT(an_idle_window_that_cannot_be_freed_keeps_its_context),
