@@ -281,6 +281,27 @@ static void refuse(const struct otte_rdma_qp_params *params, enum otte_rdma_op o
 	make_qps(params);
 }
 
+/* Why a window of rxe has a parent of its own: what comes of one that has not. */
+static void look_at_the_quirk(const struct otte_rdma_qp_params *params)
+{
+	struct otte_rdma_window *window;
+	int rc;
+
+	source.set.slots[0].context->rxe = false;
+	window = bind(OTTE_READ);
+	source.set.slots[0].context->rxe = true;
+	if (!window)
+		return;
+	rc = move(OTTE_RDMA_READ, AT - 1, 1, window->key);
+	check(!rc || rc == -EACCES, "a window under a larger parent");
+	printf("# one byte before it %s\n",
+	       rc ? "is refused" : "is read: its range is its parent's");
+	otte_rdma_qp_drain(source.qp, -ECANCELED, "done");
+	goes_well(otte_rdma_window_free(window), "it is freed");
+	destroy_qps();
+	make_qps(params);
+}
+
 /* A lease: many requests, then its source's invalidation. */
 static void revoke_lease(const struct otte_rdma_qp_params *params)
 {
@@ -365,6 +386,7 @@ static void show(void)
 	refuse(&params, OTTE_RDMA_READ, AT - 1, 1, "one byte before is refused");
 	refuse(&params, OTTE_RDMA_READ, AT + LENGTH, 1, "one byte after is refused");
 	refuse(&params, OTTE_RDMA_WRITE, AT, 1, "the other direction is refused");
+	look_at_the_quirk(&params);
 	revoke_lease(&params);
 	destroy_qps();
 	close_end(&requester);

@@ -163,12 +163,15 @@ int otte_rdma_window_take(struct otte_rdma_context *context, struct otte_rdma_wi
 static int choose_parent(struct otte_rdma_window *window,
 			 const struct otte_rdma_window_range *range, struct ibv_mr **parent)
 {
+	struct ibv_mr *whole = range->parent->native;
+	uint8_t *at;
 	int rc;
 
-	*parent = range->parent->native;
+	*parent = whole;
 	if (!window->context->rxe)
 		return 0;
-	rc = otte_rdma_mr_register(window->context, (void *)(uintptr_t)range->address, range->bytes,
+	at = (uint8_t *)whole->addr + (range->address - (uintptr_t)whole->addr);
+	rc = otte_rdma_mr_register(window->context, at, range->bytes,
 				   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND, &window->own);
 	if (!rc)
 		*parent = window->own.native;

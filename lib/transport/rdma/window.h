@@ -14,9 +14,9 @@
  *   UNKNOWN: a bind or invalidation that failed, or that nobody knows of. Only free() is left then
  *   any    --free, after its QP is in ERR--> gone, or RETAINED: it failed, and is not tried again
  *
- * rxe (6.1, 6.12) compares what a peer asks for with the range of the window's parent, not the window's:
- * on contexts of that driver a window has a parent of its own, of its range and no more, from bind()
- * until it is put or freed.
+ * rxe (6.1, 6.12) compares what a peer asks for with the range of the window's parent, not the
+ * window's: on contexts of that driver a window has a parent of its own, of its range and no more,
+ * from bind() until it is put or freed.
  *
  * Freeing ends the authority of a window as an invalidation does, and what is freed is never
  * granted again (keys.h). Idle and parked windows are the context's, and are freed with it.
@@ -98,13 +98,15 @@ int otte_rdma_window_invalidated(struct otte_rdma_window *window,
 int otte_rdma_window_received(struct otte_rdma_window *window);
 
 /*
- * FRESH or INVALID: back to the context, idle or parked. Its QP may live on. -EUCLEAN with a text: the
- * parent that it had is retained, and so is it; the memory is to be kept. -EPROTO with a text: it is
- * neither, and nothing has changed.
+ * FRESH or INVALID: back to the context, idle or parked. Its QP may live on. -EUCLEAN with a text:
+ * the parent that it had is retained, and so is it; the memory is to be kept. -EPROTO with a text:
+ * it is neither, and nothing has changed.
  */
 int otte_rdma_window_put(struct otte_rdma_window *window);
 
-/* In any state; its QP is in ERR or gone. -EUCLEAN with a text: it is RETAINED, or its parent is. */
+/*
+ * In any state; its QP is in ERR or gone. -EUCLEAN with a text: it is RETAINED, or its parent is.
+ */
 int otte_rdma_window_free(struct otte_rdma_window *window);
 
 /* For a context of which nothing is retained: all that is idle or parked. As above. */
