@@ -328,20 +328,20 @@ static void revoke_lease(const struct otte_rdma_qp_params *params)
  * As a user who may pin nothing. In a process of its own, since a context is for who opened it; and
  * before libibverbs is open.
  */
-static void want_locked_memory(void)
+static int want_locked_memory(void)
 {
 	static uint8_t bytes[BYTES];
 	struct otte_rdma_mr mr;
+	int rc;
 
-	if (setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){}) || setgid(65534) || setuid(65534) ||
-	    otte_verbs_open(&verbs) || !open_set(&source))
-		_exit(2);
-	if (otte_rdma_mr_register(source.set.slots[0].context, bytes, BYTES, IBV_ACCESS_LOCAL_WRITE,
-				  &mr) != -ENOMEM)
-		_exit(3);
-	printf("# %s\n", otte_error_text());
-	fflush(stdout);
-	_exit(strstr(otte_error_text(), "RLIMIT_MEMLOCK is 0 bytes") ? 0 : 4);
+	if (setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){}) || setgid(65534) || setuid(65534))
+		return 2;
+	if (otte_verbs_open(&verbs) || !open_set(&source))
+		return 3;
+	rc = otte_rdma_mr_register(source.set.slots[0].context, bytes, BYTES,
+				   IBV_ACCESS_LOCAL_WRITE, &mr);
+	printf("# %d: %s\n", rc, otte_error_text());
+	return rc != -ENOMEM || !strstr(otte_error_text(), "RLIMIT_MEMLOCK is 0 bytes");
 }
 
 static void another_user(void)
@@ -352,8 +352,11 @@ static void another_user(void)
 	check(!system("chmod 0666 /dev/infiniband/uverbs*"), "anybody may open the devices");
 	fflush(stdout);
 	child = fork();
-	if (!child)
-		want_locked_memory();
+	if (!child) {
+		status = want_locked_memory();
+		fflush(stdout);
+		_exit(status);
+	}
 	check(child > 0 && waitpid(child, &status, 0) == child && !status,
 	      "want of locked memory names its limit");
 }
