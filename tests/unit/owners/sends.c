@@ -152,6 +152,24 @@ static void no_more_are_posted_than_the_cq_has_places(void **state)
 	assert_charged(&requester, 0, 0);
 }
 
+static void ids_go_round(void **state)
+{
+	struct otte_rdma_wr_ring *ring = &requester.qp->send.ring;
+	unsigned int i;
+
+	(void)state;
+	ring->first = UINT32_MAX - 4;
+	ring->next = UINT32_MAX - 4;
+	for (i = 0; i < 4; i++) {
+		assert_int_equal(post_reads(3), 0);
+		assert_int_equal(end_poll(&requester), 3);
+		assert_told(0, 3, 1, 0);
+		assert_charged(&requester, 0, 0);
+	}
+	assert_int_equal(ring->next, 7);
+	assert_int_equal(requester.fenced, 0);
+}
+
 static void what_cannot_be_posted_is_refused_whole(void **state)
 {
 	const struct told_receipt receipt = {};
@@ -555,6 +573,7 @@ int run_send_tests(void)
 		OWN(a_read_moves_its_bytes_and_is_told_once),
 		OWN(no_more_are_posted_than_the_queue_has_places),
 		OWN(no_more_are_posted_than_the_cq_has_places),
+		OWN(ids_go_round),
 		OWN(what_cannot_be_posted_is_refused_whole),
 		OWN(only_a_proven_suffix_is_given_back),
 		OWN(no_bad_wr_keeps_all_of_it_charged),
