@@ -324,7 +324,7 @@ static void without_a_receive_the_retries_are_counted(void **state)
 	assert_int_equal(end_state(&there, there.qp), IBV_QPS_RTS);
 }
 
-/* The one that is behind it gives up first, for it has asked first. */
+/* What is behind it cannot even be sent, and is found out first. */
 static void the_oldest_request_is_the_one_that_fails(void **state)
 {
 	uint64_t first;
@@ -335,8 +335,8 @@ static void the_oldest_request_is_the_one_that_fails(void **state)
 	sim_reads_late(true);
 	sim_link_set(here.device, there.device, false);
 	first = end_read(&here, 0, 10, there.bytes, remote->rkey, 0);
-	end_write(&here, 0, 0, NULL, 0, 0);
-	otte_clock_fake(1000 + PATIENCE_NS);
+	end_is_idle(&here);
+	end_write(&here, END_BYTES - 9, 10, there.bytes, remote->rkey, 0);
 	end_fails(&here, first, IBV_WC_RETRY_EXC_ERR);
 	end_fails(&here, first + 1, IBV_WC_WR_FLUSH_ERR);
 }
