@@ -54,6 +54,7 @@ LDFLAGS_unit_gate := $(addprefix -Wl$(comma)--wrap=,otte_queue_push otte_slots_a
 
 # Which libibverbs a process finds; and one of the tests' own, of which they spoil copies.
 LDFLAGS_unit_rdma := -Wl,--wrap=dlopen
+UNIT_WITH_rdma = $(VERBS_SIM)
 $(B)/unit/rdma: | $(B)/fake/libibverbs.so.1
 
 $(B)/fake/libibverbs.so.1: tests/unit/rdma/library/libibverbs.c
@@ -63,7 +64,6 @@ $(B)/fake/libibverbs.so.1: tests/unit/rdma/library/libibverbs.c
 # libibverbs over simulated devices, tests/sim/verbs/sim.h. A program over it: UNIT_WITH_name := $(VERBS_SIM).
 VERBS_SIM := $(patsubst %.c,%.o,$(sort $(wildcard tests/sim/verbs/*.c)))
 UNIT_WITH_verbs_sim := $(VERBS_SIM)
-UNIT_WITH_rdma := $(VERBS_SIM)
 
 # The owners of lib/transport/rdma over them; each allocation fails once.
 UNIT_WITH_owners := $(VERBS_SIM)

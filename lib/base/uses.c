@@ -275,6 +275,18 @@ void otte_uses_clear(struct otte_uses *uses, uint32_t owner)
 	}
 }
 
+/*
+ * At two looks, as a use of the lender's is no more mine a moment before it is over, and is to end by itself: what ends
+ * late may meet another's use (otte_uses_end()).
+ */
+static bool is_forged(struct otte_uses_seen *seen)
+{
+	bool before = seen->forged;
+
+	seen->forged = !is_mine(seen);
+	return before && seen->forged;
+}
+
 /* One that is CLAIMED is in nobody's way, and its owner would make it what it wants without a second look. */
 static bool stands(const struct otte_uses_seen *seen, uint64_t word, uint64_t pulse)
 {
@@ -294,9 +306,11 @@ void otte_uses_look(struct otte_uses *uses, struct otte_uses_own *own, bool (*st
 		bool over = false;
 
 		if (stands(seen, word, pulse) && owner_of(word) == OTTE_USES_LENDER)
-			over = !is_mine(seen);
+			over = is_forged(seen);
 		else if (stands(seen, word, pulse))
 			over = still(arg, owner_of(word));
+		else
+			seen->forged = false;
 		if (over)
 			free_slot(slot, word);
 		seen->word = word;

@@ -46,6 +46,7 @@ struct otte_uses_slot {
 struct otte_uses_seen {
 	uint64_t word, pulse;
 	_Atomic bool mine;
+	bool forged; /* it stood as the lender's, and was not */
 };
 
 /* What the lender keeps of its table where nobody else can write. */

@@ -2,12 +2,12 @@
 /*
  * A short request that is moved inside the call that makes it.
  *
- * Where a transport copies by itself, 64 KiB take under 2 us, and to queue a request, plan it, find it again and
- * tell its end would cost a third of that. None of it is needed for a request that is alone: its batch's only one,
- * and the only one under way in its engine. Nothing can be ahead of it, nothing has to wait its turn behind it, and
- * it is over before anybody could cancel it. What it must not do without is here: its checks, its budget, the uses
- * of its region and its segment, its range, both looks at whether the memory is still there, and the transport's
- * own admission and receipt.
+ * Where a transport copies by itself, 64 KiB take under 2 us and 256 KiB 8 us, and to queue a request, plan it, find
+ * it again and tell its end would cost a third of 2 us. None of it is needed for a request that is alone: its
+ * batch's only one, and the only one under way in its engine. Nothing can be ahead of it, nothing has to wait its
+ * turn behind it, and it is over before anybody could cancel it. What it must not do without is here: its checks,
+ * its budget, the uses of its region and its segment, its range, both looks at whether the memory is still there,
+ * and the transport's own admission and receipt.
  *
  * To be alone is to set the engine's direct.busy, and then to find no request counted; there is one such at a time, and
  * who counts requests to their end (close) looks at both. It does not add to limits.requests and .bytes: it is within
@@ -197,10 +197,11 @@ static void leave(struct otte_engine *engine)
 	atomic_store_explicit(&engine->direct.busy, false, memory_order_release);
 }
 
-/* Nobody else is, no request is under way, and none may be refused that submission would refuse. */
+/* Nobody else is, no request is under way, and the engine was not closed meanwhile. */
 static bool be_alone(struct otte_engine *engine)
 {
-	if (atomic_exchange(&engine->direct.busy, true))
+	if (atomic_load_explicit(&engine->requests, memory_order_relaxed) ||
+	    atomic_exchange(&engine->direct.busy, true))
 		return false;
 	if (!atomic_load(&engine->requests) && !atomic_load(&engine->requester_closed))
 		return true;

@@ -275,7 +275,7 @@ int otte_engine_create(const struct otte_config *config, struct otte_engine **ou
 	ret = open_transport(engine);
 	if (ret)
 		goto close_serve;
-	ret = otte_progress_start(&engine->progress, &engine->requests, tick, engine);
+	ret = otte_progress_start(&engine->progress, &engine->requests, &engine->direct.busy, tick, engine);
 	if (ret)
 		goto destroy_transport;
 	ret = otte_gate_open(engine);

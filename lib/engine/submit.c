@@ -143,6 +143,12 @@ static int charge_budgets(struct otte_engine *engine, uint64_t requests, uint64_
 		return otte_fail(-EDQUOT, "limits.bytes (%lu) is full",
 				 (unsigned long)engine->config.max_bytes);
 	}
+	/* Once more: who has closed it and saw no request then does not expect one. */
+	if (atomic_load(&engine->requester_closed)) {
+		atomic_fetch_sub(&engine->requests, requests);
+		atomic_fetch_sub(&engine->bytes, bytes);
+		return otte_fail(-ESHUTDOWN, "this engine is closed as a requester");
+	}
 	return 0;
 }
 

@@ -27,7 +27,7 @@
 #define EXCHANGE_BYTES (16 * MIB)
 /* So much, 2 us at the most, is moved without letting go of the lock, which costs less. */
 #define AT_ONCE_BYTES (64 * KIB)
-/* And so much, 8 us, where nobody else has anything under way. */
+/* And so much, 8 us, where nobody else has anything under way, and no call of the module is made. */
 #define DIRECT_BYTES (256 * KIB)
 /* Short ones of a round, before others have their turn. */
 #define ROUND_WORKS 64
@@ -288,14 +288,25 @@ static bool passes_by(const struct local_peer *peer, const struct otte_work *wor
 	       otte_coarse_ns() < atomic_load_explicit(&peer->refused_until_ns, memory_order_relaxed);
 }
 
+/* A grant that is likely the work's, if any. */
+static bool is_long_for(const struct local_grant *grant, const struct otte_work *work)
+{
+	return work->length > AT_ONCE_BYTES && grant && grant->client;
+}
+
 /*
- * Under lock, by a grant of the module's. False: it has failed, and is to be tried as any other; not so a WRITE that
- * has begun.
+ * Under lock, by a grant of the module's. False: it is too long, or has failed, and is to be tried as any other; not
+ * so a WRITE that has begun.
  */
 static bool direct_borrowed(struct local_peer *peer, struct otte_work *work, struct local_grant *grant)
 {
-	int code = local_way_move(grant, work, work->length);
+	int code;
 
+	if (is_long_for(grant, work)) {
+		end_use(grant, work->own.slot);
+		return false;
+	}
+	code = local_way_move(grant, work, work->length);
 	end_use(grant, work->own.slot);
 	if (!code)
 		local_peer_count(peer, work);
@@ -325,7 +336,7 @@ bool local_copy_direct(struct otte_transport_peer *base, struct otte_work *work)
 	    atomic_load_explicit(&peer->state, memory_order_relaxed) != LOCAL_READY)
 		return false;
 	otte_tail_lock(&peer->lock);
-	moved = !peer->queue && enter(peer, work, &grant) == 0;
+	moved = !peer->queue && !is_long_for(peer->last, work) && enter(peer, work, &grant) == 0;
 	if (!moved || grant->client) {
 		moved = moved && direct_borrowed(peer, work, grant);
 		otte_tail_unlock(&peer->lock);

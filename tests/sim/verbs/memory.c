@@ -15,8 +15,6 @@
 #define KEY_INDICES 0x20000u
 #define REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 #define KNOWN_ACCESS (IBV_ACCESS_LOCAL_WRITE | REMOTE | IBV_ACCESS_MW_BIND)
-/* What a provider may pass over. */
-#define OPTIONAL_ACCESS 0x3ff00000u
 
 static void *fail(int error)
 {
@@ -146,7 +144,7 @@ static int check_mr(const struct sim_context *context, void *at, size_t length, 
 {
 	const struct sim_device *device = &context->nic->device;
 
-	if ((unsigned int)access & ~(KNOWN_ACCESS | OPTIONAL_ACCESS))
+	if ((unsigned int)access & ~(KNOWN_ACCESS | IBV_ACCESS_OPTIONAL_RANGE))
 		return EINVAL;
 	if (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
 	    !(access & IBV_ACCESS_LOCAL_WRITE))

@@ -258,7 +258,7 @@ struct sim_wqe {
 	uint32_t remote_key;
 	struct sim_bind bind;
 	struct sim_bytes bytes;
-	uint64_t waits_since_ns; /* for an answer; 0: it does not */
+	uint64_t unanswered_since_ns, not_ready_since_ns; /* 0: it is not */
 	bool begun;
 	enum ibv_wc_status instead; /* of success, by a fault; 0: none */
 };

@@ -145,8 +145,8 @@ unsigned int sim_drain(void);
 enum sim_retry {
 	SIM_AT_ONCE,  /* what is not answered at once has used up its retries; rnr_retry 7 waits */
 	/*
-	 * The QP's timeout and its retries by otte_now_ns(), which a test may fake. Looked at when a
-	 * CQ is polled or anything else is called that could make progress; by THREAD always.
+	 * The QP's timeout and its retries by otte_now_ns(), which a test may fake. Looked at when
+	 * a CQ is polled or anything else is called that could make progress; by THREAD always.
 	 */
 	SIM_BY_CLOCK,
 };

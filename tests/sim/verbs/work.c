@@ -7,8 +7,6 @@
  * follows is flushed. Where it is the peer who refuses, the peer's QP is in error as well. A key
  * that SEND_WITH_INV does not find is the receiver's error alone: it has answered by then.
  */
-#include <errno.h>
-
 #include "base/clock.h"
 #include "base/util.h"
 #include "sim/verbs/private.h"
@@ -261,23 +259,24 @@ static struct answer respond(struct sim_qp *peer, const struct sim_wqe *wqe, uns
 /* ---- Waiting --------------------------------------------------------------------------------- */
 
 /* Whether it has waited for so long, by the clock, since it began to. */
-static bool has_waited(struct sim_wqe *wqe, uint64_t limit_ns)
+static bool has_waited(uint64_t *since_ns, uint64_t limit_ns)
 {
 	const uint64_t now = otte_now_ns();
 
-	if (!wqe->waits_since_ns)
-		wqe->waits_since_ns = now;
-	return now - wqe->waits_since_ns >= limit_ns;
+	if (!*since_ns)
+		*since_ns = now;
+	return now - *since_ns >= limit_ns;
 }
 
 /* Timeout 0 is without end. */
 static int wait_for_answer(const struct sim_qp *qp, struct sim_wqe *wqe)
 {
 	const uint64_t tries = qp->attr.retry_cnt + 1u;
+	const uint64_t limit_ns = tries * (TIMEOUT_UNIT_NS << qp->attr.timeout);
 
 	if (sim_retry() == SIM_AT_ONCE)
 		return IBV_WC_RETRY_EXC_ERR;
-	if (!has_waited(wqe, tries * (TIMEOUT_UNIT_NS << qp->attr.timeout)) || !qp->attr.timeout)
+	if (!has_waited(&wqe->unanswered_since_ns, limit_ns) || !qp->attr.timeout)
 		return WAITS;
 	return IBV_WC_RETRY_EXC_ERR;
 }
@@ -296,10 +295,12 @@ static uint64_t rnr_delay_ns(uint8_t encoded)
 
 static int wait_for_recv(const struct sim_qp *qp, const struct sim_qp *peer, struct sim_wqe *wqe)
 {
+	const uint64_t limit_ns = qp->attr.rnr_retry * rnr_delay_ns(peer->attr.min_rnr_timer);
+
+	wqe->unanswered_since_ns = 0;
 	if (qp->attr.rnr_retry == INFINITE)
 		return WAITS;
-	if (sim_retry() == SIM_AT_ONCE ||
-	    has_waited(wqe, qp->attr.rnr_retry * rnr_delay_ns(peer->attr.min_rnr_timer)))
+	if (sim_retry() == SIM_AT_ONCE || has_waited(&wqe->not_ready_since_ns, limit_ns))
 		return IBV_WC_RNR_RETRY_EXC_ERR;
 	return WAITS;
 }
@@ -349,12 +350,15 @@ static void set_done(struct sim_qp *qp, struct sim_wqe *wqe, int status)
 	if (wqe->state == SIM_WQE_IN_FLIGHT)
 		qp->in_flight--;
 	wqe->state = SIM_WQE_DONE;
-	wqe->status = status == WAITS ? IBV_WC_WR_FLUSH_ERR : (enum ibv_wc_status)status;
+	wqe->status = status == WAITS ? IBV_WC_RETRY_EXC_ERR : (enum ibv_wc_status)status;
 }
 
 static int execute_or_fault(struct sim_qp *qp, struct sim_wqe *wqe);
 
-/* The peer had them before what it refuses, and has answered them before. */
+/*
+ * The peer had them before what it refuses, and has answered them before. One that has no answer is
+ * the one to fail, for it is the oldest.
+ */
 static void finish_reads_before(struct sim_qp *qp, const struct sim_wqe *last)
 {
 	struct sim_wqe *wqe;

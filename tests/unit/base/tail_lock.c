@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/tail_lock.h"
@@ -45,6 +46,45 @@ static void who_locks_waits_for_the_tail(void **state)
 	otte_tail_lock_fini(&shared.lock);
 }
 
+static void *lock_and_wait(void *arg)
+{
+	struct shared *shared = arg;
+
+	shared->began = true;
+	otte_tail_lock(&shared->lock);
+	otte_tail_unlock(&shared->lock);
+	pthread_testcancel();
+	return NULL;
+}
+
+/* Who is cancelled while it waits takes no lock with it. */
+static void a_cancelled_waiter_leaves_the_lock_to_others(void **state)
+{
+	struct shared shared = { .value = 0 };
+	struct timespec until;
+	pthread_t thread;
+	void *result;
+
+	(void)state;
+	otte_tail_lock_init(&shared.lock);
+	otte_tail_lock(&shared.lock);
+	otte_tail_detach(&shared.lock);
+	pthread_create(&thread, NULL, lock_and_wait, &shared);
+	while (!shared.began)
+		usleep(100);
+	usleep(20000);
+	pthread_cancel(thread);
+	usleep(20000);
+	otte_tail_end(&shared.lock);
+	pthread_join(thread, &result);
+	assert_ptr_equal(result, PTHREAD_CANCELED);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += 5;
+	assert_int_equal(pthread_mutex_timedlock(&shared.lock.mutex, &until), 0);
+	otte_tail_unlock(&shared.lock);
+	otte_tail_lock_fini(&shared.lock);
+}
+
 #define TURNS 20000
 
 /* Every other turn ends by the tail. */
@@ -87,6 +127,7 @@ int run_tail_lock_tests(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_locks_waits_for_the_tail),
+		cmocka_unit_test(a_cancelled_waiter_leaves_the_lock_to_others),
 		cmocka_unit_test(one_at_a_time_is_in_it),
 	};
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "engine/batch.h"
 #include "engine/direct.h"
 #include "engine/engine.h"
 #include "engine/segment.h"
@@ -1104,9 +1105,63 @@ static void closing_waits_for_what_is_moved_in_its_call(void **state)
 	within = NULL;
 	assert_int_equal(directs, 1);
 	assert_int_equal(otte_engine_close(pair.requester, OTTE_CLOSE_REQUESTER, SECOND, NULL), 0);
-	/* One that was let in before. */
 	assert_false(otte_direct_run(pair.batch, &request, &failed));
 	assert_int_equal(directs, 1);
+	pair_close(&pair);
+}
+
+struct late_runner {
+	struct pair *pair;
+	int code;
+};
+
+static void *run_late(void *arg)
+{
+	struct late_runner *runner = arg;
+	struct otte_request request = pair_request(runner->pair, OTTE_READ, 0, 0, 64);
+
+	request.transport = OTTE_TRANSPORT_TCP;
+	runner->code = otte_batch_run(runner->pair->batch, &request, 1, -1);
+	return NULL;
+}
+
+/* It was open when it was looked at first. */
+static void who_was_let_in_before_close_does_not_begin_after_it(void **state)
+{
+	struct late_runner runner;
+	struct pair pair;
+	pthread_t thread;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, trusted);
+	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_ANY, OTTE_READ, 0, 64), 0);
+	runner = (struct late_runner){ .pair = &pair };
+	pthread_mutex_lock(&pair.batch->submit_lock);
+	pthread_create(&thread, NULL, run_late, &runner);
+	usleep(50000);
+	assert_int_equal(otte_engine_close(pair.requester, OTTE_CLOSE_REQUESTER, SECOND, NULL), 0);
+	pthread_mutex_unlock(&pair.batch->submit_lock);
+	pthread_join(thread, NULL);
+	assert_int_equal(runner.code, -ESHUTDOWN);
+	assert_int_equal(otte_engine_requests(pair.requester), 0);
+	assert_int_equal(atomic_load(&pair.requester->bytes), 0);
+	pair_close(&pair);
+}
+
+/* The engine's thread looks after connections while requests are moved in calls, which lead for nobody. */
+static void lanes_are_heard_beside_what_is_moved_in_calls(void **state)
+{
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	open_direct(&pair, trusted, OTTE_READ);
+	for (i = 0; i < 10; i++)
+		assert_int_equal(run_by(&pair, OTTE_TRANSPORT_TCP, OTTE_READ, 0, 64), 0);
+	atomic_store(&pair.requester->direct.busy, true);
+	assert_int_equal(otte_region_unregister(&pair.remote, 1, 5 * SECOND, NULL), 0);
+	atomic_store(&pair.requester->direct.busy, false);
+	pair.remote = NULL;
 	pair_close(&pair);
 }
 
@@ -1861,6 +1916,8 @@ int main(void)
 		cmocka_unit_test(a_grant_stays_while_it_moves_in_a_call),
 		cmocka_unit_test(who_looks_at_a_batch_sees_what_has_moved),
 		cmocka_unit_test(closing_waits_for_what_is_moved_in_its_call),
+		cmocka_unit_test(who_was_let_in_before_close_does_not_begin_after_it),
+		cmocka_unit_test(lanes_are_heard_beside_what_is_moved_in_calls),
 		cmocka_unit_test(a_segment_is_not_closed_while_it_moves_in_a_call),
 		cmocka_unit_test(a_hidden_region_is_not_moved_in_a_call),
 		cmocka_unit_test(calls_in_several_threads_end_each_as_one),

@@ -282,6 +282,14 @@ void end_is_idle(struct end *end)
 	assert_int_equal(end->verbs->poll_cq(end->recvs, 1, &wc), 0);
 }
 
+void end_fails(struct end *end, uint64_t id, enum ibv_wc_status status)
+{
+	const struct ibv_wc wc = end_sent(end);
+
+	assert_int_equal(wc.status, status);
+	assert_int_equal(wc.wr_id, id);
+}
+
 struct ibv_mw *end_window(struct end *end, size_t offset, uint64_t length, unsigned int access)
 {
 	struct ibv_mw *mw = end->verbs->alloc_mw(end->pd, IBV_MW_TYPE_2);

@@ -61,6 +61,9 @@ struct ibv_wc end_sent(struct end *end);
 struct ibv_wc end_received(struct end *end);
 void end_is_idle(struct end *end);
 
+/* The next completion of a send is of this one, with this status. */
+void end_fails(struct end *end, uint64_t id, enum ibv_wc_status status);
+
 /* A window over bytes of the end, bound and its completion taken. mw->rkey is its key. */
 struct ibv_mw *end_window(struct end *end, size_t offset, uint64_t length, unsigned int access);
 

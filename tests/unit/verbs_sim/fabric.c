@@ -324,6 +324,41 @@ static void without_a_receive_the_retries_are_counted(void **state)
 	assert_int_equal(end_state(&there, there.qp), IBV_QPS_RTS);
 }
 
+/* What is behind it cannot even be sent, and is found out first. */
+static void the_oldest_request_is_the_one_that_fails(void **state)
+{
+	uint64_t first;
+
+	(void)state;
+	otte_clock_fake(1000);
+	sim_retry_set(SIM_BY_CLOCK);
+	sim_reads_late(true);
+	sim_link_set(here.device, there.device, false);
+	first = end_read(&here, 0, 10, there.bytes, remote->rkey, 0);
+	end_is_idle(&here);
+	end_write(&here, END_BYTES - 9, 10, there.bytes, remote->rkey, 0);
+	end_fails(&here, first, IBV_WC_RETRY_EXC_ERR);
+	end_fails(&here, first + 1, IBV_WC_WR_FLUSH_ERR);
+}
+
+/* Each has a time of its own. */
+static void who_was_heard_waits_for_an_answer_anew(void **state)
+{
+	(void)state;
+	otte_clock_fake(1000);
+	sim_retry_set(SIM_BY_CLOCK);
+	sim_link_set(here.device, there.device, false);
+	end_send(&here, 0, 10, IBV_SEND_SIGNALED);
+	sim_link_set(here.device, there.device, true);
+	otte_clock_fake(1000 + PATIENCE_NS);
+	end_is_idle(&here);
+	sim_link_set(here.device, there.device, false);
+	otte_clock_fake(1000 + 2 * PATIENCE_NS - 1);
+	end_is_idle(&here);
+	otte_clock_fake(1000 + 2 * PATIENCE_NS);
+	assert_int_equal(end_sent(&here).status, IBV_WC_RETRY_EXC_ERR);
+}
+
 /* The receiver's timer is 12: 640 us. */
 static void without_a_receive_the_clock_is_the_receivers(void **state)
 {
@@ -362,6 +397,8 @@ int run_fabric_tests(void)
 		TEST(an_answer_that_comes_late_is_that_of_before),
 		TEST(timeout_0_waits_for_ever),
 		TEST(without_a_receive_the_retries_are_counted),
+		TEST(the_oldest_request_is_the_one_that_fails),
+		TEST(who_was_heard_waits_for_an_answer_anew),
 		TEST(without_a_receive_the_clock_is_the_receivers),
 	};
 

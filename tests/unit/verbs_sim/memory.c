@@ -30,6 +30,16 @@ static void only_rights_that_go_together_are_registered(void **state)
 	refused(here.bytes, SIZE_MAX, 0, EINVAL);
 }
 
+static void what_a_provider_may_pass_over_is_no_error(void **state)
+{
+	struct ibv_mr *mr =
+		here.verbs->reg_mr(here.pd, here.bytes, 10, IBV_ACCESS_RELAXED_ORDERING);
+
+	(void)state;
+	assert_non_null(mr);
+	assert_int_equal(here.verbs->dereg_mr(mr), 0);
+}
+
 static void what_is_not_mapped_is_not_registered(void **state)
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -112,6 +122,7 @@ int run_memory_tests(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(only_rights_that_go_together_are_registered),
+		TEST(what_a_provider_may_pass_over_is_no_error),
 		TEST(what_is_not_mapped_is_not_registered),
 		TEST(no_more_is_pinned_than_the_limit_says),
 		TEST(an_mr_has_a_remote_key_if_it_has_a_remote_right),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* When work is done: step by step, by chance, late, or by a thread. */
+/* When work is done: step by step, by chance (SEED=N draws others), late, or by a thread. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -7,13 +7,20 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "ends.h"
 #include "suites.h"
 
 static struct ibv_mr *remote;
+static uint64_t seed = 20261130;
+
+static unsigned int draw(unsigned int below)
+{
+	seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+	return (unsigned int)(seed >> 33) % below;
+}
 
 static int start(void **state)
 {
@@ -70,13 +77,13 @@ static void queues_take_turns(void **state)
 }
 
 /* Which of two queues was first, eight times: a bit for each. */
-static unsigned int order_by(uint64_t seed)
+static unsigned int order_by(uint64_t chance)
 {
 	unsigned int order = 0;
 	struct ibv_wc wc;
 	int i;
 
-	sim_progress_set(SIM_STEPPED, seed);
+	sim_progress_set(SIM_STEPPED, chance);
 	for (i = 0; i < 8; i++) {
 		end_write(&here, 0, 0, NULL, 0, IBV_SEND_SIGNALED);
 		end_write(&there, 0, 0, NULL, 0, IBV_SEND_SIGNALED);
@@ -92,16 +99,108 @@ static unsigned int order_by(uint64_t seed)
 
 static void by_chance_the_order_is_that_of_the_seed(void **state)
 {
-	const uint64_t seed = (uint64_t)time(NULL);
 	unsigned int different = 0, i;
 
 	(void)state;
-	printf("seed %llu\n", (unsigned long long)seed);
 	assert_int_equal(order_by(0), 0xff);
 	assert_int_equal(order_by(seed), order_by(seed));
 	for (i = 1; i <= 16; i++)
 		different += order_by(seed + i) != order_by(seed);
 	assert_true(different > 0);
+}
+
+/* What an end has posted and not yet found: the ids of its signalled sends, and of its receives. */
+struct expected {
+	struct end *end;
+	uint64_t sends[END_WRS], recvs[END_WRS];
+	unsigned int send_count, recv_count;
+	unsigned int slots; /* of sends, not given back */
+	unsigned int silent; /* the last of them, not signalled */
+	uint64_t read;
+};
+
+static void expect_next(uint64_t *ids, unsigned int *count, const struct ibv_wc *wc)
+{
+	assert_true(*count > 0);
+	assert_int_equal(wc->status, IBV_WC_SUCCESS);
+	assert_int_equal(wc->wr_id, ids[0]);
+	memmove(ids, ids + 1, --*count * sizeof(*ids));
+}
+
+static void find(struct expected *own)
+{
+	struct ibv_wc wc;
+
+	while (own->end->verbs->poll_cq(own->end->sends, 1, &wc)) {
+		expect_next(own->sends, &own->send_count, &wc);
+		if (!own->send_count)
+			own->slots = own->silent;
+	}
+	while (own->end->verbs->poll_cq(own->end->recvs, 1, &wc))
+		expect_next(own->recvs, &own->recv_count, &wc);
+}
+
+static void post_any(struct expected *own, struct expected *other, const struct ibv_mr *mr)
+{
+	const unsigned int fence = draw(2) ? IBV_SEND_FENCE : 0;
+	const bool signals = own->silent == 3 || draw(2);
+	const unsigned int flags = fence | (signals ? IBV_SEND_SIGNALED : 0);
+	const uint32_t length = draw(64);
+	uint64_t id;
+
+	switch (other->recv_count < END_WRS ? draw(3) : draw(2)) {
+	case 0:
+		id = end_read(own->end, 8192 + draw(64), length, mr->addr, mr->rkey, flags);
+		own->read += length;
+		break;
+	case 1:
+		id = end_write(own->end, 8192, length, mr->addr, mr->rkey, flags);
+		break;
+	default:
+		other->recvs[other->recv_count++] = end_recv(other->end, 16384, 64);
+		id = end_send(own->end, 8192, length, flags);
+		break;
+	}
+	own->slots++;
+	own->silent = signals ? 0 : own->silent + 1;
+	if (signals)
+		own->sends[own->send_count++] = id;
+}
+
+#define POSTS 5000
+
+static void whatever_is_posted_completes_once_and_in_order(void **state)
+{
+	struct ibv_mr *own = here.verbs->reg_mr(here.pd, here.bytes, 4096,
+						IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+							IBV_ACCESS_REMOTE_WRITE);
+	struct expected ends[2] = { { .end = &here }, { .end = &there } };
+	unsigned int i, which;
+
+	(void)state;
+	assert_non_null(own);
+	sim_progress_set(SIM_STEPPED, seed | 1);
+	for (i = 0; i < POSTS; i++) {
+		which = draw(2);
+		sim_reads_late(draw(2));
+		if (ends[which].slots == END_WRS || !draw(8))
+			sim_drain();
+		else if (draw(2))
+			sim_step();
+		find(&ends[0]);
+		find(&ends[1]);
+		if (ends[which].slots < END_WRS)
+			post_any(&ends[which], &ends[!which], which ? own : remote);
+	}
+	sim_drain();
+	find(&ends[0]);
+	find(&ends[1]);
+	assert_int_equal(ends[0].send_count + ends[1].send_count, 0);
+	assert_int_equal(ends[0].recv_count + ends[1].recv_count, 0);
+	assert_int_equal(sim_counts(NULL).wrs, 0);
+	assert_int_equal(sim_counts(here.device).bytes_read, ends[0].read);
+	assert_int_equal(sim_counts(there.device).bytes_read, ends[1].read);
+	assert_int_equal(here.verbs->dereg_mr(own), 0);
 }
 
 /* ---- Late READs ------------------------------------------------------------------------------ */
@@ -295,10 +394,12 @@ static void nor_does_the_simulators(void **state)
 
 int run_progress_tests(void)
 {
+	const char *given = getenv("SEED");
 	const struct CMUnitTest tests[] = {
 		TEST(a_step_is_one_request),
 		TEST(queues_take_turns),
 		TEST(by_chance_the_order_is_that_of_the_seed),
+		TEST(whatever_is_posted_completes_once_and_in_order),
 		TEST(without_a_fence_an_invalidation_overtakes_a_read),
 		TEST(with_a_fence_it_does_not),
 		TEST(late_reads_keep_the_order_of_completions),
@@ -309,5 +410,8 @@ int run_progress_tests(void)
 		TEST(nor_does_the_simulators),
 	};
 
+	if (given)
+		seed = strtoull(given, NULL, 0);
+	printf("seed %lu\n", (unsigned long)seed);
 	return cmocka_run_group_tests_name("progress", tests, NULL, NULL);
 }
