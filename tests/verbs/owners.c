@@ -325,35 +325,35 @@ static void revoke_lease(const struct otte_rdma_qp_params *params)
 }
 
 /*
- * As a user who may pin nothing. In a process of its own, since a context is for who opened it; and
- * before libibverbs is open.
+ * As a user who may pin no more than this. In a process of its own, since a context is for who opened
+ * it; and before libibverbs is open.
  */
-static int want_locked_memory(void)
+static int want_locked_memory(rlim_t bytes, int code, const char *text)
 {
-	static uint8_t bytes[BYTES];
+	const struct rlimit limit = { bytes, bytes };
+	static uint8_t memory[BYTES];
 	struct otte_rdma_mr mr;
 	int rc;
 
-	if (setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){}) || setgid(65534) || setuid(65534))
+	if (setrlimit(RLIMIT_MEMLOCK, &limit) || setgid(65534) || setuid(65534))
 		return 2;
 	if (otte_verbs_open(&verbs) || !open_set(&source))
 		return 3;
-	rc = otte_rdma_mr_register(source.set.slots[0].context, bytes, BYTES,
+	rc = otte_rdma_mr_register(source.set.slots[0].context, memory, BYTES,
 				   IBV_ACCESS_LOCAL_WRITE, &mr);
 	printf("# %d: %s\n", rc, otte_error_text());
-	return rc != -ENOMEM || !strstr(otte_error_text(), "RLIMIT_MEMLOCK is 0 bytes");
+	return rc != code || !strstr(otte_error_text(), text);
 }
 
-static void another_user(void)
+static void another_user(rlim_t bytes, int code, const char *text)
 {
 	int status = -1;
 	pid_t child;
 
-	check(!system("chmod 0666 /dev/infiniband/uverbs*"), "anybody may open the devices");
 	fflush(stdout);
 	child = fork();
 	if (!child) {
-		status = want_locked_memory();
+		status = want_locked_memory(bytes, code, text);
 		fflush(stdout);
 		_exit(status);
 	}
@@ -398,7 +398,9 @@ static void show(void)
 
 int main(void)
 {
-	another_user();
+	check(!system("chmod 0666 /dev/infiniband/uverbs*"), "anybody may open the devices");
+	another_user(65536, -ENOMEM, "RLIMIT_MEMLOCK is 65536 bytes");
+	another_user(0, -EPERM, "RLIMIT_MEMLOCK is 0 bytes");
 	if (!goes_well(otte_verbs_open(&verbs), "libibverbs opens"))
 		return checked();
 	show();

@@ -6,20 +6,18 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/*
- * Pages that are pinned count against RLIMIT_MEMLOCK, whose excess is ENOMEM like any other want.
- */
-static int no_memory(const struct otte_rdma_context *context, uint64_t bytes)
+/* What is pinned counts against RLIMIT_MEMLOCK: beyond it is ENOMEM, and with a limit of 0 EPERM. */
+static int cannot_pin(const struct otte_rdma_context *context, uint64_t bytes, int error)
 {
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY)
-		return otte_fail(-ENOMEM, "%s: ibv_reg_mr of %" PRIu64 " bytes: %s", context->name,
-				 bytes, strerror(ENOMEM));
-	return otte_fail(-ENOMEM,
+		return otte_fail(-error, "%s: ibv_reg_mr of %" PRIu64 " bytes: %s", context->name,
+				 bytes, strerror(error));
+	return otte_fail(-error,
 			 "%s: ibv_reg_mr of %" PRIu64 " bytes: %s; RLIMIT_MEMLOCK is %" PRIu64
 			 " bytes",
-			 context->name, bytes, strerror(ENOMEM), (uint64_t)limit.rlim_cur);
+			 context->name, bytes, strerror(error), (uint64_t)limit.rlim_cur);
 }
 
 int otte_rdma_mr_register(struct otte_rdma_context *context, void *at, uint64_t bytes, int access,
@@ -35,9 +33,10 @@ int otte_rdma_mr_register(struct otte_rdma_context *context, void *at, uint64_t 
 				 context->name, bytes, context->limits.max_mr_bytes);
 	errno = 0;
 	native = context->verbs->reg_mr(context->pd, at, bytes, access);
+	if (!native && (errno == ENOMEM || errno == EPERM))
+		return cannot_pin(context, bytes, errno);
 	if (!native)
-		return errno == ENOMEM ? no_memory(context, bytes) :
-					 otte_rdma_call_failed(context, "ibv_reg_mr", errno);
+		return otte_rdma_call_failed(context, "ibv_reg_mr", errno);
 	atomic_fetch_add(&context->children, 1);
 	*mr = (struct otte_rdma_mr){
 		.context = context,

@@ -212,6 +212,10 @@ static void want_of_locked_memory_names_its_limit(void **state)
 	assert_int_equal(otte_rdma_buffers_publish(buffers, &local), -ENOMEM);
 	assert_string_equal(otte_error_text(), "mlx5_0: ibv_reg_mr of 8192 bytes: Cannot allocate "
 					       "memory; RLIMIT_MEMLOCK is 65536 bytes");
+	fail_call(SIM_REG_MR, EPERM);
+	assert_int_equal(otte_rdma_buffers_publish(buffers, &local), -EPERM);
+	assert_string_equal(otte_error_text(), "mlx5_0: ibv_reg_mr of 8192 bytes: Operation not "
+					       "permitted; RLIMIT_MEMLOCK is 65536 bytes");
 	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
 }
 
