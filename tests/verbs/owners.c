@@ -325,8 +325,8 @@ static void revoke_lease(const struct otte_rdma_qp_params *params)
 }
 
 /*
- * As a user who may pin no more than this. In a process of its own, since a context is for who opened
- * it; and before libibverbs is open.
+ * As a user who may pin no more than this. In a process of its own, since a context is for who
+ * opened it; and before libibverbs is open.
  */
 static int want_locked_memory(rlim_t bytes, int code, const char *text)
 {

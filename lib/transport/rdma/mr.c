@@ -6,7 +6,9 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* What is pinned counts against RLIMIT_MEMLOCK: beyond it is ENOMEM, and with a limit of 0 EPERM. */
+/*
+ * What is pinned counts against RLIMIT_MEMLOCK: beyond it is ENOMEM, and with a limit of 0 EPERM.
+ */
 static int cannot_pin(const struct otte_rdma_context *context, uint64_t bytes, int error)
 {
 	struct rlimit limit;

@@ -29,8 +29,9 @@ struct otte_rdma_mr {
 };
 
 /*
- * `access`: of IBV_ACCESS_*. -ENODEV: the context is FATAL; -EFBIG: longer than its MRs may be; else
- * what the call failed with. Each with a text, of -ENOMEM and -EPERM with RLIMIT_MEMLOCK, if any.
+ * `access`: of IBV_ACCESS_*. -ENODEV: the context is FATAL; -EFBIG: longer than its MRs may be;
+ * else what the call failed with. Each with a text, of -ENOMEM and -EPERM with RLIMIT_MEMLOCK, if
+ * any.
  */
 int otte_rdma_mr_register(struct otte_rdma_context *context, void *at, uint64_t bytes, int access,
 			  struct otte_rdma_mr *mr);
