@@ -134,7 +134,10 @@ int otte_rdma_qp_drain(struct otte_rdma_qp *qp, int code, const char *why);
 /* Nothing is charged in its queues. */
 bool otte_rdma_qp_is_drained(struct otte_rdma_qp *qp);
 
-/* By the lane's thread. 0: gone. -EUCLEAN with a text: RETAINED. */
+/*
+ * By the lane's thread. 0: gone. -EUCLEAN with a text: RETAINED. Where the native QP is gone, works
+ * and receipts that are left are told before it returns, and do not find this QP any more.
+ */
 int otte_rdma_qp_destroy(struct otte_rdma_qp *qp);
 
 struct otte_rdma_qp_status {
