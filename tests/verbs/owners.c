@@ -361,6 +361,21 @@ static void another_user(rlim_t bytes, int code, const char *text)
 	      "want of locked memory names its limit");
 }
 
+/* The end of a connection with a grant that its peer has not finished. */
+static void cut_off(void)
+{
+	struct otte_rdma_window *window = bind(OTTE_READ);
+	struct told_receipt receipt;
+
+	if (!window)
+		return;
+	expect(&receipt, window);
+	goes_well(otte_rdma_qp_drain(source.qp, -ECANCELED, "cut off"), "a source drains");
+	goes_well(otte_rdma_window_free(window), "its window is freed");
+	destroy_qps();
+	check(receipt.done && receipt.code == -ECANCELED, "its receipt will not come");
+}
+
 static void close_end(struct end *end)
 {
 	goes_well(otte_rdma_lane_destroy(end->lane), "the lane goes");
@@ -391,7 +406,7 @@ static void show(void)
 	refuse(&params, OTTE_RDMA_WRITE, AT, 1, "the other direction is refused");
 	look_at_the_quirk(&params);
 	revoke_lease(&params);
-	destroy_qps();
+	cut_off();
 	close_end(&requester);
 	close_end(&source);
 }
