@@ -127,12 +127,69 @@ static void a_fence_stops_who_posts(void **state)
 	assert_int_equal(otte_rdma_window_free(window), 0);
 }
 
+static struct otte_rdma_qp *_Atomic built;
+
+/* One at a time, as long as the lane's thread keeps up. */
+static void *build_qps(void *arg)
+{
+	const struct otte_rdma_qp_params params = requester_params();
+	struct otte_rdma_qp *qp;
+	unsigned int i;
+
+	(void)arg;
+	for (i = 0; i < 200; i++) {
+		qp = end_create_qp(&requester, &params);
+		assert_int_equal(otte_rdma_qp_connect(qp, &qp->end), 0);
+		while (atomic_load(&built))
+			sched_yield();
+		atomic_store(&built, qp);
+	}
+	while (atomic_load(&built))
+		sched_yield();
+	atomic_store(&stopped, true);
+	return NULL;
+}
+
+static void qps_come_by_one_thread_and_go_by_the_lanes(void **state)
+{
+	const struct otte_rdma_send send = payload(OTTE_RDMA_READ, 0, 8, 1);
+	struct otte_rdma_qp *qp;
+	unsigned int posted = 0;
+	uint32_t accepted;
+	pthread_t builder;
+
+	(void)state;
+	sim_progress_set(SIM_THREAD, 0);
+	atomic_store(&stopped, false);
+	assert_int_equal(pthread_create(&builder, NULL, build_qps, NULL), 0);
+	while (!atomic_load(&stopped)) {
+		end_poll(&requester);
+		qp = atomic_load(&built);
+		if (!qp)
+			continue;
+		assert_int_equal(otte_rdma_qp_post(qp, &send, 1, &accepted), 0);
+		posted++;
+		while (!otte_rdma_qp_is_drained(qp))
+			end_poll(&requester);
+		assert_int_equal(otte_rdma_qp_destroy(qp), 0);
+		atomic_store(&built, NULL);
+	}
+	pthread_join(builder, NULL);
+	sim_progress_set(SIM_INLINE, 0);
+	assert_int_equal(posted, 200);
+	assert_int_equal(lane_status(&requester).qps, 0);
+	assert_int_equal(lane_status(&requester).sends, 0);
+	assert_int_equal(lane_status(&requester).state, OTTE_RDMA_LANE_OPEN);
+}
+
 int run_thread_tests(void)
 {
 	const struct CMUnitTest tests[] = {
+#define NONE(test) cmocka_unit_test_setup_teardown(test, ends_open, ends_finish)
 #define PAIR(test) cmocka_unit_test_setup_teardown(test, ends_start, ends_finish)
 		PAIR(what_many_threads_post_is_told_once_each),
 		PAIR(a_fence_stops_who_posts),
+		NONE(qps_come_by_one_thread_and_go_by_the_lanes),
 	};
 
 	return cmocka_run_group_tests_name("threads", tests, NULL, NULL);
