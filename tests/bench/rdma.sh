@@ -1,0 +1,84 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#
+# Transport rdma beside perftest on the same rxe device, in turn, in one boot of a guest. Bars are those of
+# docs/performance.md.
+#
+#   tests/bench/rdma.sh [OPTION...] BUILD        BUILD has bench/rdma
+#
+#   --kernel NAME   6.12 (default), 6.1, ...
+#   --rounds N      5
+#   --mtu BYTES     1024 (default), 2048, 4096
+#   --depth N       16: requests of a batch, and of perftest under way
+#   --poll          perftest polls; without, it sleeps until a completion, as the library does
+#   --cpus N        2; with 1 the guest's clock is one of instructions
+#   --module        with otte.ko, so that the library's ledger is the kernel's
+#   --floors        perftest alone; nothing is judged
+#   --append WORDS  more kernel parameters
+#   --json          one object
+#
+# Exit status 1 when a bar is missed, 2 and more when something could not be measured.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=SCRIPTDIR/../vm/lib.sh
+. "$here/../vm/lib.sh"
+
+kernel=6.12 rounds=5 mtu=1024 depth=16 completion=events cpus=2 module='' floors='' append='' json='' build=''
+while [ $# -gt 0 ]; do
+    case $1 in
+    --kernel) kernel=$2; shift ;;
+    --rounds) rounds=$2; shift ;;
+    --mtu) mtu=$2; shift ;;
+    --depth) depth=$2; shift ;;
+    --cpus) cpus=$2; shift ;;
+    --append) append=$2; shift ;;
+    --poll) completion=poll ;;
+    --module) module=1 ;;
+    --floors) floors=1 ;;
+    --json) json=1 ;;
+    -*) lab_die "unknown option $1" ;;
+    *) build=$1 ;;
+    esac
+    shift
+done
+[ -n "$build" ] || lab_die "no build folder"
+lab_need ib_read_bw=perftest rdma=iproute2 jq=jq
+
+out=$lab_top/${O:-build}/bench/rdma-guest
+mkdir -p "$out"
+# Copies: what a running guest uses is not built anew.
+install "$build/bench/rdma" "$here/rdma-guest.sh" "$out/"
+guest=(--kernel "$kernel" --cpus "$cpus" --timeout $((60 + rounds * 120)))
+[ "$cpus" -gt 1 ] || guest+=(--icount)
+if [ -n "$module" ]; then
+    cp "$("$lab_dir/build-module" --kernel "$kernel" --w1 --werror)" "$out/otte.ko"
+    guest+=(--module "$out/otte.ko")
+fi
+program=$out/rdma
+[ -z "$floors" ] || program=
+# rxe finds its checksum by name only if that is loaded; dummy makes the interface dummy0.
+if ! "$lab_dir/run" --quiet --root 9p "${guest[@]}" --append "mitigations=auto $append" \
+    --modprobe crc32_generic --modprobe dummy --modprobe ib_uverbs --modprobe rdma_rxe \
+    -- "$out/rdma-guest.sh" "$mtu" "$depth" "$rounds" "$completion" ${program:+"$program"} >"$out/lines"; then
+    cat "$out/lines" >&2
+    exit 2
+fi
+jq -nR --arg kernel "$(cat "$(lab_kernel "$kernel")/release")" --argjson rounds "$rounds" --argjson mtu "$mtu" \
+    --argjson depth "$depth" --argjson cpus "$cpus" --arg completion "$completion" \
+    --arg ledger "${module:+kernel}" --arg floors "$floors" -f "$here/rdma.jq" "$out/lines" >"$out/result.json"
+if [ -n "$json" ]; then
+    jq -c . "$out/result.json"
+else
+    jq -r '
+        def rate: . / 1e5 | round / 10 | "\(.) MB/s";
+        def told($figure): if . == null then "" elif $figure.unit == "ns" then "\(. / 100 | round / 10) us" else rate end;
+        def ratio: if . == null then "" else . * 1000 | round / 1000 | tostring end;
+        "Linux \(.kernel), \(.cpus) CPUs, MTU \(.mtu), one queue pair, depth \(.depth), perftest: \(.completion), " +
+        "ledger: \(.ledger), medians of \(.rounds) rounds", "",
+        "| | perftest | spread | otte, one-shot | spread | ratio | bar | |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        (.figures[] | . as $f | "| \(.figure) | \(.perftest | told($f)) | \(.perftest_range // [] | map(told($f)) |
+            join(" to ")) | \(.otte | told($f)) | \(.otte_range // [] | map(told($f)) | join(" to ")) | " +
+            "\(.ratio | ratio) | \(.bar // "") | \(.verdict) |")' "$out/result.json"
+fi
+jq -e 'all(.figures[]; .verdict != "missed")' "$out/result.json" >/dev/null
