@@ -6,6 +6,8 @@
  *	open		mappings and copies may enter
  *	shut, not empty	revoked, or the borrower is gone: they may only leave
  *
+ * A copy is inside while it moves bytes and not while its buffer is faulted in, so it leaves soon.
+ *
  * A loan settles through otte_gate_close_idle(), which shuts the gate and proves it empty in one
  * step; or, for a revoked loan, once the gate is shut and no copy is inside: its mappings have been
  * zapped and cannot be filled again. Whoever leaves last through a shut gate tells the ledger.

@@ -14,7 +14,7 @@
  * @lock: protects all of it
  * @open: new ones are let in
  * @maps: VMAs
- * @copies: copies in flight
+ * @copies: copies that move bytes, and descriptors on their way
  */
 struct otte_gate {
 	spinlock_t lock;	/* all of it */

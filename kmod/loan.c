@@ -179,7 +179,7 @@ void otte_loan_void(struct otte_loan *loan, bool tell_lender)
 	otte_loan_try_forget(loan);
 }
 
-/* A loan being revoked or forced ends once no copy is in flight: its mappings are zapped. */
+/* A loan being revoked or forced ends once no copy is in its gate: its mappings are zapped. */
 static bool loan_finish_ending(struct otte_loan *loan)
 {
 	otte_ledger_assert_held();
