@@ -7,8 +7,8 @@
  * (userfaultfd, a file of FUSE): faults are disabled, and a copy that comes up short leaves the
  * gate, has the buffer faulted in where it holds nothing, and enters again if it is let in.
  *
- * The gate is looked at again after each chunk, so that a revocation stops a long copy; and fatal
- * signals are, so that it can be killed. Pages that are lost to an owner that lives (region.c) are
+ * After each chunk it looks at the gate, so that a revocation stops a long copy, and for fatal
+ * signals, so that it can be killed. Pages that are lost to an owner that lives (region.c) are
  * copied no more, though they are pinned: it would not see what was written there, nor has it what
  * is read. What a dead owner left behind is good.
  */

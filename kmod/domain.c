@@ -144,6 +144,10 @@ static void domain_kick(struct otte_domain *domain)
 	}
 }
 
+/*
+ * Sleeps in its worker while there is demand, rather than be queued by a timer each time: so no
+ * tick waits for a worker. A thread of its own would be there for an idle domain, too.
+ */
 static void tick_work(struct work_struct *work)
 {
 	struct otte_domain *domain = container_of(work, struct otte_domain, tick);

@@ -223,7 +223,10 @@ static void fill_quota(struct otte_event *event, const struct otte_client *clien
 	event->requested = why->requested;
 }
 
-/* The record of the first pending type of @node. queue->lock held, so that it is one moment's. */
+/*
+ * The record of the first pending type of @node. queue->lock held, so that what it guards is one
+ * moment's. The rest is the ledger's, which is not held: it was written before the type was posted.
+ */
 static void fill(struct otte_event *event, struct otte_client *client,
 		 struct otte_event_node *node)
 {

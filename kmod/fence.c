@@ -18,6 +18,12 @@
 
 #define FENCES_MAX	1024	/* of one lender */
 
+/**
+ * struct otte_peer_fence - a remote peer to whom a lender exposes nothing any more
+ * @link: in client->peer_fences of the lender
+ * @peer: who
+ * @incarnation: of @peer
+ */
 struct otte_peer_fence {
 	struct list_head link;
 	u8 peer[OTTE_PEER_LEN];

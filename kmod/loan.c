@@ -438,7 +438,7 @@ int otte_loan_offer_ioctl(struct otte_client *client, void *arg)
 	struct otte_loan *loan;
 	int err;
 
-	if (((offer->direction & ~(OTTE_READ | OTTE_WRITE)) || (evidence & ~EVIDENCE_ALL)))
+	if ((offer->direction & ~(OTTE_READ | OTTE_WRITE)) || (evidence & ~EVIDENCE_ALL))
 		return -EOPNOTSUPP;
 	if ((offer->direction != OTTE_READ && offer->direction != OTTE_WRITE) || offer->loan)
 		return -EINVAL;

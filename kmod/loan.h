@@ -39,7 +39,7 @@ enum otte_loan_state {
  * @borrower: referenced; NULL for a remote peer
  * @peer: remote peer
  * @incarnation: of @peer
- * @state: moved by otte_loan_move() under the ledger
+ * @state: moved by loan_move() in loan.c, under the ledger
  * @direction: OTTE_READ | OTTE_WRITE
  * @flags: OTTE_LOAN_*; of an exposure STANDING and BY_ADDRESS only, of an offer all but BY_ADDRESS
  * @accepted: mask of evidence the lender accepts, FORCED always
@@ -119,7 +119,7 @@ extern const char *const otte_loan_state_names[OTTE_LOAN_STATES];
 
 void otte_loan_get(struct otte_loan *loan);
 void otte_loan_put(struct otte_loan *loan);
-/* An EXPOSED loan borrowed by @borrower, with a reference. RCU lookup, no lock needed. */
+/* A loan to @borrower, in any state, with a reference. RCU lookup, no lock needed. */
 struct otte_loan *otte_loan_get_borrowed(struct otte_client *borrower, u64 id);
 /* Looks at a loan whose borrower is gone: settles it or retains it. Ledger held. */
 void otte_loan_borrower_gone(struct otte_loan *loan);

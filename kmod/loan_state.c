@@ -6,7 +6,8 @@
  *	   \--withdraw, decline, death of either--> WITHDRAWN
  *
  * SETTLED and WITHDRAWN are final: a withdrawn offer can never be accepted later, and a settled
- * loan never exposes again. A loan to a remote peer starts EXPOSED.
+ * loan never exposes again. A loan to a remote peer is moved to EXPOSED under the ledger that
+ * publishes it, so nobody sees it OFFERED.
  */
 #include "loan.h"
 

@@ -349,7 +349,7 @@ static int __init otte_init(void)
 {
 	int err;
 
-	/* The first pages of the offsets are the module's, loans' windows begin behind them. */
+	/* Slot 0 of the offsets is the module's own pages; those from 1 on are windows of loans. */
 	BUILD_BUG_ON(OTTE_MMAP_LOANS != 1ULL << OTTE_MAP_WINDOW_SHIFT);
 	BUILD_BUG_ON((u64)OTTE_MAP_SLOTS << OTTE_MAP_WINDOW_SHIFT > S64_MAX);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * LOAN_MAP: a loan's pages in the borrower's address space, and the module's own shared pages.
+ * mmap() of a loan: its pages in the borrower's address space, and the module's own shared pages.
  *
  * The PTEs carry page frame numbers and no references (VM_PFNMAP), for every kind of page. So
  * nobody can take a reference through them that outlives the mapping (get_user_pages refuses), and
@@ -178,7 +178,7 @@ int otte_map_mmap(struct otte_client *client, struct file *file, struct vm_area_
 	err = otte_gate_enter_map(&loan->gate);
 	if (err)
 		goto put;
-	vm_flags_set(vma, VM_PFNMAP | VM_IO);
+	vm_flags_set(vma, VM_PFNMAP);
 	vma->vm_private_data = loan;
 	vma->vm_ops = &loan_vm_ops;
 	return 0;

@@ -5,8 +5,10 @@
  * Every struct is declared once, in the header of its object, with the functions of the file that
  * owns it. Only they change the struct's state.
  *
- * Module init calls those of the domain, sysfs (attribute groups are handed to the misc device
- * before it is registered) and netlink, in that order; exits in reverse after the device is gone.
+ * Module init calls those of ledger, map, domain and sysfs (attribute groups are handed to the misc
+ * device before it is registered), registers the device, and then calls that of netlink. Exit takes
+ * the device away first, and then the ledger's work, which may use all of the others; these go in
+ * the order netlink, sysfs, domain, map.
  *
  * Lock order, outermost first. A lock is never taken while one below it in this list is held.
  *
@@ -15,7 +17,7 @@
  *				revocation holds it exclusively to set loan->revoked
  *	otte_ledger_turn	mutex; the first of those who wait for the next has it. ledger.c's
  *	otte_ledger		mutex; every state, list and registry of clients, regions, loans,
- *				holds, fences and retained records
+ *				holds, fences and retained records; the registry of domains
  *	domain->lock		mutex; pages and members of a domain. Nothing is taken inside it
  *	region->lock		spinlock; status word of a region. Taken by MMU notifiers
  *	gate->lock		spinlock; counts of mappings and copies of a loan

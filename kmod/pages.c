@@ -30,7 +30,10 @@ bool otte_pages_supported(void)
 	return OTTE_HAVE_SOUND_PINS;
 }
 
-/* Charges locked memory to the current user and remembers whom. */
+/*
+ * Charges locked memory to the owner's user, of CLIENT_INIT, against the caller's rlimit, and
+ * remembers whom.
+ */
 static int memlock_charge(struct otte_region *region, struct otte_refusal *why)
 {
 	struct user_struct *user = region->owner->user;

@@ -27,7 +27,11 @@ struct otte_range {
 	bool standing;
 };
 
-/* By whether it stands. */
+/**
+ * struct otte_ranges - the lent ranges of a region, by whether they stand
+ * @readers: interval trees of those that only read: [0] of loans that do not stand, [1] that do
+ * @writers: of those that write
+ */
 struct otte_ranges {
 	struct rb_root_cached readers[2];
 	struct rb_root_cached writers[2];

@@ -152,7 +152,8 @@ void otte_retained_del(struct otte_retained *record)
 	otte_netlink_event(OTTE_NOTICE_RELEASED, record->id, NULL);
 }
 
-/* Ends every exposed loan of a region. The list is walked anew each time, the ledger being dropped
+/*
+ * Ends every exposed loan of a region. The list is walked anew each time, the ledger being dropped
  * for the revocation; a loan that still drains is marked and passed over.
  */
 static void force_region(struct otte_region *region)

@@ -46,7 +46,7 @@ $(B)/kmod/slot.o: CPPFLAGS_OTTE += -Itests/unit/slots/kernel
 # Parts of the program that call the library, before which they are linked.
 UNIT_WITH_tool := tools/otte/routes.o tools/common/output.o
 # A file whose disk is full for a while.
-LDFLAGS_unit_tool := -Wl,--wrap=fopen
+LDFLAGS_unit_tool := -Wl,--wrap=fdopen
 
 # What is queued, what the gate is asked before each post, and the posts.
 LDFLAGS_unit_gate := $(addprefix -Wl$(comma)--wrap=,otte_queue_push otte_slots_admit otte_slots_take \

@@ -18,9 +18,10 @@
  *               given to otte_mem_adopt().
  *   Threads     Every function may be called from any thread at any time unless its comment says
  *               otherwise. A handle must not be used during or after the call that gives it back.
- *   Fork        Handles belong to the process that created the engine. In a forked child every call
- *               but otte_error_text() and otte_strerror() returns -EOWNERDEAD and touches nothing.
- *   Time        Durations and instants are in nanoseconds; instants are of CLOCK_MONOTONIC.
+ *   Fork        Handles belong to the process that created the engine. In a forked child every
+ *               call that takes one and can fail returns -EOWNERDEAD and touches nothing.
+ *   Time        Durations and instants are in nanoseconds; instants are of CLOCK_MONOTONIC. A
+ *               timeout_ns of 0 does not wait, a negative one waits for ever.
  *   Bytes       Lengths and offsets are in bytes.
  *   Structs     A struct with a leading `size` grows at its end. Set `size` to sizeof the struct that
  *               the program was compiled with; the library reads and writes no further.
@@ -29,12 +30,16 @@
  *   -EINVAL malformed argument; -ENOENT unknown region; -ERANGE outside a region; -EACCES right not
  *   granted; -ESTALE peer or memory is not the one it was prepared against; -EKEYREVOKED revoked or
  *   fenced; -EDQUOT a budget is full (the text names it); -EBUSY conflicts with live access;
- *   -ECANCELED cancelled; -ETIME deadline passed before dispatch (nothing moved); -ETIMEDOUT deadline
- *   passed after dispatch; -ECONNRESET peer lost; -ENOSYS, -ENODEV missing library or device, named;
- *   -EUCLEAN physical completion unproven, resources retained; -ESHUTDOWN the engine is closed for
- *   that direction; -ENOMEM no memory; -EPROTO the peer broke the protocol; -EPROTONOSUPPORT the
- *   peer or the kernel module speaks another version; -EKEYREJECTED the peer failed authentication;
- *   -EOWNERDEAD forked.
+ *   -ECANCELED cancelled; -ETIME deadline passed before dispatch (nothing moved); -ETIMEDOUT
+ *   deadline passed after dispatch; -ECONNRESET peer lost; -ENOSYS, -ENODEV missing library or
+ *   device, named; -EUCLEAN physical completion unproven, resources retained; -ESHUTDOWN the engine
+ *   is closed for that direction; -ENOMEM no memory; -EPROTO the peer broke the protocol;
+ *   -EPROTONOSUPPORT the peer or the kernel module speaks another version; -EKEYREJECTED the peer
+ *   failed authentication; -EOWNERDEAD forked; -E2BIG a text or struct larger than the library
+ *   takes; -EEXIST that memory is known already; -ENOTCONN no listener, or a peer that the named
+ *   transport does not reach; -ENOSPC the caller's buffer is short; -EAGAIN nothing there yet;
+ *   -EALREADY another thread is in that call; -EOPNOTSUPP not with this ledger, or not with this
+ *   memory; -ECONNREFUSED nobody listens there; -EHOSTUNREACH the host name is unknown.
  */
 #ifndef OTTE_OTTE_H
 #define OTTE_OTTE_H
@@ -78,8 +83,9 @@ enum otte_log_level {
 /*
  * The library prints nothing: each message of at most `level` goes to `hook`, one line without a
  * newline, possibly from the library's threads and never with a lock of the library held that the
- * hook could want. NULL restores silence. Process-wide; returns 0. A message that another thread had
- * begun may still reach the former hook after the return.
+ * hook could want. NULL restores silence. Process-wide; returns 0. A message that another thread
+ * had begun may still reach the former hook after the return, so `arg` stays valid until then.
+ * `line` is valid during the call.
  */
 typedef void (*otte_log_hook)(void *arg, enum otte_log_level level, const char *line);
 OTTE_API int otte_log_set(otte_log_hook hook, void *arg, enum otte_log_level level);
@@ -165,8 +171,8 @@ struct otte_config {
 	uint32_t local_maps;                    /* local.maps: 256 of one peer, or to one, at a time */
 	uint32_t local_pinned;                  /* local.pinned: false; OTTE_REGION_PINNED for all published */
 	uint32_t local_map_entries;             /* local.map_entries: 64 of them mapped; 0 = all are copied */
-	uint32_t local_map_bytes;               /* local.map_bytes: 1048576; for one request of so much */
-	uint32_t local_map_repeats;             /* local.map_repeats: 16; for so many shorter ones */
+	uint32_t local_map_bytes;               /* local.map_bytes: 1048576 in a request map the region */
+	uint32_t local_map_repeats;             /* local.map_repeats: 16 shorter ones map it as well */
 
 	/* Requests outstanding at each priority, refused with -EDQUOT when full; what waits moves up. */
 	uint32_t max_high_requests;             /* priority.high_requests: 65536 */
@@ -222,9 +228,9 @@ struct otte_close_report {
 };
 
 /*
- * Stop admitting work for the named directions and wait until what was accepted has drained, at most
- * `timeout_ns` (0: only ask). May be called again to go on waiting; of two concurrent calls one
- * waits and the other gets -EALREADY.
+ * Stop admitting work for the named directions and wait until what was accepted has drained, at
+ * most `timeout_ns` (0: only ask; negative: for ever). May be called again to go on waiting; of two
+ * concurrent calls one waits and the other gets -EALREADY.
  *   0           drained, nothing kept
  *   -ETIMEDOUT  still draining; call again
  *   -EUCLEAN    drained but for what is retained, see *report
@@ -243,7 +249,7 @@ OTTE_API int otte_engine_destroy(struct otte_engine *engine);
 /* "host:port" that peers can open, i.e. the advertised address. -ENOTCONN without a listener. */
 OTTE_API int otte_engine_address(struct otte_engine *engine, char *text, size_t size);
 
-/* This engine's epoch: random, never 0, different for each engine ever created. */
+/* This engine's epoch: random, never 0, different for each engine ever created. 0 for NULL. */
 OTTE_API uint64_t otte_engine_epoch(const struct otte_engine *engine);
 
 /*
@@ -276,9 +282,9 @@ struct otte_stats {
 	uint64_t bad_frames;            /* malformed input from peers */
 	uint64_t reconnects;
 	uint64_t retries;               /* READ slices sent again after a proven drain */
-	uint64_t loans;                 /* live now */
+	uint64_t loans;                 /* live now; the module's word where that is the ledger */
 	uint64_t loans_settled;         /* ever */
-	uint64_t retained;              /* records now */
+	uint64_t retained;              /* records now; likewise */
 	uint64_t retained_bytes;
 	uint64_t notifications_sent;
 	uint64_t notifications_received;
@@ -295,7 +301,10 @@ struct otte_stats {
 	uint64_t low_inflight_bytes;    /* dispatched below High, where there are slots */
 };
 
-/* Counters of this engine; calls nothing outside the process. Fills at most stats->size bytes. */
+/*
+ * Counters of this engine; asks nobody but the ledger, which may be the module. Fills at most
+ * stats->size bytes.
+ */
 OTTE_API int otte_engine_stats(struct otte_engine *engine, struct otte_stats *stats);
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
@@ -326,6 +335,7 @@ OTTE_API int otte_mem_adopt(struct otte_engine *engine, void *address, uint64_t 
 OTTE_API int otte_mem_map_file(struct otte_engine *engine, int fd, uint64_t offset, uint64_t length,
 			       unsigned flags, struct otte_mem **mem);
 
+/* Where it is mapped, and how long it is, until it is released. NULL gives NULL and 0. */
 OTTE_API void *otte_mem_address(const struct otte_mem *mem);
 OTTE_API uint64_t otte_mem_length(const struct otte_mem *mem);
 
@@ -341,8 +351,10 @@ struct otte_region;
 #define OTTE_REMOTE_WRITE 2u /* peers may WRITE it */
 
 /*
- * Pinned by the module, and charged to the user's locked memory, so that peers of this host can borrow it. Without the
- * module: -EOPNOTSUPP.
+ * Pinned by the module, and charged to the user's locked memory, so that peers of this host can
+ * borrow it. -EDQUOT: RLIMIT_MEMLOCK does not suffice; -EFAULT: part of it is not mapped;
+ * -EOPNOTSUPP: there is no module. With local.pinned every region that peers may use is pinned, and
+ * refused likewise.
  */
 #define OTTE_REGION_PINNED 1u
 
@@ -364,15 +376,17 @@ OTTE_API int otte_region_register(struct otte_engine *engine, const struct otte_
 
 /*
  * Unregister views. Each is hidden at once: later requests of peers get -ENOENT. Waits until uses
- * that had begun are over (with local.trusted also until peers have given back what they mapped),
- * at most `timeout_ns` for all; -ETIMEDOUT leaves the views that are still in use hidden and
- * registered, to be passed again. A handle that stands twice in one list is dropped once.
- * `*pending` (may be NULL) counts the views left; they are moved to the list's front.
+ * that had begun are over (where the memory is lent within this host, also until peers have given
+ * it back), at most `timeout_ns` for all (negative: for ever); -ETIMEDOUT leaves the views that are
+ * still in use hidden and registered, to be passed again. All of one list are of one engine. The
+ * list is sorted; NULLs in it are skipped, and a handle that stands there twice is dropped once.
+ * `*pending` (may be NULL) counts the views left; they are moved to the list's front. -EINVAL: no
+ * list.
  */
 OTTE_API int otte_region_unregister(struct otte_region **regions, size_t count, int64_t timeout_ns,
 				    size_t *pending);
 
-/* The id by which peers name it: never 0, never reused by this engine. */
+/* The id by which peers name it: never 0, never reused by this engine. 0 for NULL. */
 OTTE_API uint64_t otte_region_id(const struct otte_region *region);
 
 /* ---- Segments -------------------------------------------------------------------------------- */
@@ -553,21 +567,28 @@ OTTE_API int otte_batch_submit(struct otte_batch *batch, const struct otte_reque
  */
 OTTE_API int otte_batch_wait(struct otte_batch *batch, int64_t timeout_ns);
 
-/* Move what can be moved without waiting and report. 0. */
+/* Move what can be moved without waiting and report. 0; -EINVAL: no batch, or no status. */
 OTTE_API int otte_batch_poll(struct otte_batch *batch, struct otte_batch_status *status);
 
 /*
- * A descriptor that is readable whenever every submitted request is terminal; owned by the batch,
- * valid until destroy. From this call on the engine's own thread moves the batch's bytes.
+ * A descriptor that is readable whenever every submitted request is terminal, also if asked for
+ * after that; owned by the batch, valid until destroy, closed by exec. It is for poll() and its
+ * kin, level or edge; the library alone reads it, when the batch is reset or more is submitted.
+ * From this call on the engine's own thread moves the batch's bytes. Or -EMFILE, -ENOMEM.
  */
 OTTE_API int otte_batch_eventfd(struct otte_batch *batch);
 
 /*
  * Cancel what is not terminal. Requests not yet dispatched end as OTTE_TASK_CANCELLED with effect
- * NONE before this returns; others when their local range is drained, which a later wait sees.
+ * NONE before this returns; others when their local range is drained, which a later wait sees. 0,
+ * also where nothing is left to cancel; -EINVAL: no batch.
  */
 OTTE_API int otte_batch_cancel(struct otte_batch *batch);
 
+/*
+ * What became of request `index`, counted from 0 since the last reset. -EINVAL: none of that number
+ * was submitted.
+ */
 OTTE_API int otte_batch_task(struct otte_batch *batch, uint32_t index, struct otte_task *task);
 
 /* The first failure. -ENOENT if none has failed. */
@@ -577,10 +598,10 @@ OTTE_API int otte_batch_failure(struct otte_batch *batch, struct otte_failure *f
 OTTE_API int otte_batch_reset(struct otte_batch *batch);
 
 /*
- * otte_batch_reset(), otte_batch_submit() and otte_batch_wait() in one, faster than the three for a request that
- * is waited for before the next. Returns how many did not complete, see otte_batch_failure(); with an error the
- * batch has the requests only if it is -ETIMEDOUT. With local.trusted a short one is moved inside
- * the call, and cannot be cancelled.
+ * otte_batch_reset(), otte_batch_submit() and otte_batch_wait() in one, faster than the three for a
+ * request that is waited for before the next. Returns how many did not complete, see
+ * otte_batch_failure(); with an error the batch has the requests only if it is -ETIMEDOUT. Where
+ * the peer's memory is lent to us a short one is moved inside the call, and cannot be cancelled.
  */
 OTTE_API int otte_batch_run(struct otte_batch *batch, const struct otte_request *requests,
 			    size_t count, int64_t timeout_ns);
@@ -610,6 +631,7 @@ OTTE_API int otte_block_list_create(struct otte_engine *engine, const struct ott
 OTTE_API int otte_batch_submit_blocks(struct otte_batch *batch, struct otte_block_list *list,
 				      size_t first, size_t count);
 
+/* Requests that were submitted from it go on. NULL is allowed. */
 OTTE_API int otte_block_list_destroy(struct otte_block_list *list);
 
 /* ---- Notifications --------------------------------------------------------------------------- */
@@ -635,7 +657,10 @@ struct otte_notification {
 OTTE_API int otte_notification_next(struct otte_engine *engine,
 				    struct otte_notification *notification);
 
-/* A descriptor that is readable while notifications wait; owned by the engine. */
+/*
+ * A descriptor that is readable while notifications wait; owned by the engine, valid until destroy,
+ * closed by exec. For poll() and its kin: the library alone reads it, with the last notification.
+ */
 OTTE_API int otte_notification_eventfd(struct otte_engine *engine);
 
 #ifdef __cplusplus

@@ -3,6 +3,10 @@
 
 #include "base/util.h"
 
+/*
+ * The layout of a slot's word. Shared with processes of other builds: a change needs another LOCAL_MAGIC and
+ * LOCAL_NAME (transport/local/local.h), and another OTTE_CAN_LEND bit or wire version (control/wire.h).
+ */
 enum {
 	FREE = 0,
 	CLAIMED = 1,
@@ -17,6 +21,7 @@ enum {
 /* A use is its slot, and what of the slot's number there is room for in an int that is not negative. */
 #define SLOT_BITS 10
 #define NUMBER_BITS 20
+_Static_assert(OTTE_USES_OWNER_MAX == (1u << OWNER_BITS) - 1, "an owner's place in a word");
 _Static_assert(OTTE_USES_SLOTS == 1u << SLOT_BITS, "a slot's place in a use");
 
 static unsigned state_of(uint64_t word)
@@ -26,7 +31,7 @@ static unsigned state_of(uint64_t word)
 
 static uint32_t owner_of(uint64_t word)
 {
-	return (uint32_t)(word >> STATE_BITS) & ((1u << OWNER_BITS) - 1);
+	return (uint32_t)(word >> STATE_BITS) & OTTE_USES_OWNER_MAX;
 }
 
 static uint64_t with(uint64_t word, uint32_t owner, unsigned state)

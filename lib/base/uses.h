@@ -31,6 +31,7 @@
 #define OTTE_USES_COARSE (-3)   /* counted, of all bytes; the owner of the memory only */
 
 #define OTTE_USES_LENDER 1u /* the owner of the memory, whose uses do not exclude each other here */
+#define OTTE_USES_OWNER_MAX ((1u << 30) - 1)
 
 struct otte_uses_slot {
 	_Atomic uint64_t word;
@@ -57,7 +58,7 @@ struct otte_uses {
 	struct otte_uses_slot slots[OTTE_USES_SLOTS];
 };
 
-/* A use of a slot, or OTTE_USES_NONE or _CONFLICT. `owner`: 1 to 2^30 - 1. */
+/* A use of a slot, or OTTE_USES_NONE or _CONFLICT. `owner`: 1 to OTTE_USES_OWNER_MAX. */
 int otte_uses_begin(struct otte_uses *uses, uint32_t owner, uint64_t start, uint64_t end, bool write);
 void otte_uses_end(struct otte_uses *uses, int use);
 /* It goes on. */

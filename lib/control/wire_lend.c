@@ -6,10 +6,9 @@
 #include <inttypes.h>
 
 #include "base/error.h"
+#include "base/uses.h"
 #include "control/le.h"
 #include "control/wire_private.h"
-
-#define OWNER_MAX ((1u << 30) - 1) /* base/uses.h */
 
 _Static_assert(OTTE_LEND_BYTES == 2 * 2 + 3 * 4 + 6 * 8, "LEND layout");
 
@@ -42,7 +41,7 @@ static int check_lent(const struct otte_lend *lend)
 	if (!rc)
 		rc = otte_wire_not_zero("LEND", "owner", lend->owner);
 	if (!rc)
-		rc = otte_wire_at_most("LEND", "owner", lend->owner, OWNER_MAX);
+		rc = otte_wire_at_most("LEND", "owner", lend->owner, OTTE_USES_OWNER_MAX);
 	if (!rc)
 		rc = otte_wire_not_zero("LEND", "length", lend->length);
 	if (!rc && lend->offset + lend->length < lend->length)

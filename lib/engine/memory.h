@@ -39,8 +39,8 @@ struct otte_mem_lent {
 };
 
 /*
- * An allocation. Everything but `views` and the access map is fixed from creation on; it is on
- * engine->memories by address until released.
+ * An allocation. Fixed from creation on are what stands up to `length`, and `fd`; the rest names
+ * its lock, or has its own. It is on engine->memories by address until released.
  */
 struct otte_mem {
 	struct otte_engine *engine;
@@ -86,7 +86,10 @@ int otte_mem_lend(struct otte_mem *mem, struct otte_mem_lent *lent, bool by_modu
 uint64_t otte_mem_uses_bytes(void);
 /* Nobody reaches it so any more. */
 void otte_mem_unlend(struct otte_mem *mem, struct otte_mem_lent *lent);
-/* In no table does `owner`, who has ended, use anything any more. */
+/*
+ * In no table of our own user's does `owner`, who has ended, use anything any more; those of guests
+ * go with their last grant.
+ */
 void otte_mem_clear_uses(struct otte_engine *engine, uint32_t owner);
 /* Of memory that is tracked. */
 void otte_mem_add_user(struct otte_mem *mem, struct otte_mem_user *user);

@@ -507,6 +507,7 @@ int otte_source_begin(void *arg, const struct otte_lane_request *request,
 	int ret;
 
 	*out = NULL;
+	*address = NULL;
 	pthread_mutex_lock(&peer->lock);
 	ret = admit(peer, request, &use);
 	pthread_mutex_unlock(&peer->lock);

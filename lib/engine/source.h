@@ -54,7 +54,7 @@ int otte_source_retain_grant(struct otte_source_grant *grant);
 void otte_source_count(void *peer, uint64_t requests, uint64_t read_bytes, uint64_t write_bytes);
 void otte_source_connected(void *engine, int fd);
 
-/* Ask peers for what they have mapped of the region; 0: of every one. */
+/* Ask peers for what they are lent of the region; 0: of every one. */
 void otte_source_recall(struct otte_engine *engine, uint64_t region);
 
 /* Looks after loans that were revoked while a copy was on its way. The serving thread calls it now and then. */
@@ -75,7 +75,7 @@ struct otte_source_counts {
 
 void otte_source_sum(struct otte_engine *engine, struct otte_source_counts *sum);
 
-/* Requests of peers under way, without retained ones, and what they have mapped. */
+/* Requests of peers under way, without retained ones, and what they are lent. */
 uint64_t otte_source_busy(struct otte_engine *engine);
 /* Settle every standing loan that no retained use needs; none can be used any more. */
 void otte_source_settle_all(struct otte_engine *engine);

@@ -3,7 +3,7 @@
  * The ledger: who registered what, who borrowed it, which evidence ended the loan, what is
  * retained.
  *
- * One interface, two back ends (DESIGN section 3 is the agreement, docs/architecture.md the prose):
+ * One interface, two back ends (docs/architecture.md, "Ledger", has the prose):
  *   process.c  the rules inside one process
  *   kernel.c   the same rules in otte.ko, through /dev/otte (kernel.h says where it differs)
  * tests/unit/ledger holds one conformance suite that drives every state and event over each.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Owns the process back end's ledger and its clients: the rules of DESIGN section 3 for clients of
- * one process. It has no backing of its own (every region is bookkeeping) and attests nothing that
- * the process does not know.
+ * Owns the process back end's ledger and its clients: the rules of docs/architecture.md, "Ledger",
+ * for clients of one process. It has no backing of its own (every region is bookkeeping) and
+ * attests nothing that the process does not know.
  *
  * One mutex for each ledger; every op takes it once and calls the owner of the object, whose
  * functions run under it (process.h). 64 threads may call at once and wait for each other only for

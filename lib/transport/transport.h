@@ -87,7 +87,8 @@ struct otte_source_lent {
 struct otte_source_ops {
 	/*
 	 * Check and admit. 0: *use is live and *address is where the bytes are. Otherwise the errno that
-	 * the peer is told; with -EBUSY *address is set as well. `peer` is what accept_lane() was given.
+	 * the peer is told; with -EBUSY *address is set if the range is what is busy, else NULL. `peer` is
+	 * what accept_lane() was given.
 	 */
 	int (*begin)(void *peer, const struct otte_lane_request *request,
 		     struct otte_source_use **use, uint8_t **address);

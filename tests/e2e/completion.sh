@@ -36,6 +36,7 @@ test_options_are_those_of_the_help() {
     completes '--floor --floor-only' bench --fl
     completes '--close-timeout' serve --clo
     completes '--anon' serve --an
+    completes '--quiet' replay --q
 }
 
 test_values_with_a_fixed_choice_are_completed() {

@@ -51,4 +51,32 @@ test_words_that_domains_does_not_know_are_named() {
     exits 1 "$ctl" domains create this-name-is-longer-than-any-domain-has && says 'is longer than 31 bytes'
 }
 
+test_metrics_replace_a_file_and_nothing_else() {
+    [ "$(id -u)" -eq 0 ] || fail "needs root to make a device like /dev/full"
+    local reader
+    exits 1 "$ctl" metrics -o '' && says 'ottectl metrics: -o: the name of the file is empty'
+    exits 0 "$ctl" metrics -o "$scratch/new.prom"
+    [ "$(stat -c %a "$scratch/new.prom")" = 644 ] || fail "a new file has $(stat -c %a "$scratch/new.prom")"
+    cp "$scratch/new.prom" "$scratch/wanted"
+    echo old >"$scratch/target" && chmod 600 "$scratch/target" && ln -s target "$scratch/link"
+    exits 0 "$ctl" metrics -o "$scratch/link"
+    [ -L "$scratch/link" ] || fail "the link is gone"
+    same_content "$scratch/target" "$scratch/wanted"
+    [ "$(stat -c %a "$scratch/target")" = 600 ] || fail "600 is now $(stat -c %a "$scratch/target")"
+    ln -s later "$scratch/ahead"
+    exits 0 "$ctl" metrics -o "$scratch/ahead"
+    same_content "$scratch/later" "$scratch/wanted"
+    mknod "$scratch/full" c 1 7
+    exits 5 "$ctl" metrics -o "$scratch/full" && says "$scratch/full: No space left on device"
+    [ -c "$scratch/full" ] || fail "the device is gone"
+    mkfifo "$scratch/pipe"
+    cat "$scratch/pipe" >"$scratch/read" &
+    reader=$!
+    exits 0 timeout 10 "$ctl" metrics -o "$scratch/pipe"
+    [ -p "$scratch/pipe" ] || { kill "$reader" && fail "the pipe is gone"; }
+    wait "$reader"
+    same_content "$scratch/read" "$scratch/wanted"
+    [ -z "$(find "$scratch" -name '*.prom.*' -o -name 'target.*')" ] || fail "a file is left"
+}
+
 run_tests

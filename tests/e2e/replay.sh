@@ -104,6 +104,65 @@ test_a_trace_that_does_not_fit_on_the_disk_is_named_and_not_left() {
     [ -c /dev/full ] || fail "the device is gone"
 }
 
+# ends_it SIGNAL TEXT: that ends $puller soon, with 2, and it says so
+ends_it() {
+    kill -"$1" "$puller" 2>/dev/null
+    timeout 30 tail --pid="$puller" -f /dev/null || fail "SIG$1 does not end it"
+    wait "$puller"
+    [ $? -eq 2 ] || fail "it did not end with 2 on SIG$1: $(cat "$scratch/err")"
+    puller=
+    says "$2"
+}
+
+test_a_trace_whose_writing_is_interrupted_leaves_the_one_of_before() {
+    local puller
+    mkdir "$scratch/folder"
+    echo before >"$scratch/folder/trace"
+    "$OTTE" replay --generate 300000 --write "$scratch/folder/trace" >"$scratch/out" 2>"$scratch/err" &
+    puller=$!
+    eventually has_begun || fail "nothing is written: $(cat "$scratch/err")"
+    ends_it TERM "$scratch/folder/trace: interrupted"
+    is_content before "$scratch/folder/trace" || fail "it is: $(head -c 100 "$scratch/folder/trace")"
+    [ "$(ls -A "$scratch/folder")" = trace ] || fail "left: $(ls -A "$scratch/folder")"
+}
+
+has_begun() {
+    [ -n "$(find "$scratch/folder" -size +100k)" ]
+}
+
+test_a_signal_before_it_begins_is_an_interruption() {
+    local puller
+    mkfifo "$scratch/pipe"
+    "$OTTE" replay "$scratch/pipe" >"$scratch/out" 2>"$scratch/err" &
+    puller=$!
+    eventually catches_signals "$puller" || fail "it heeds none"
+    ends_it INT 'otte replay: interrupted'
+    "$OTTE" replay --generate 300000 --write "$scratch/pipe" >"$scratch/out" 2>"$scratch/err" &
+    puller=$!
+    eventually catches_signals "$puller" || fail "it heeds none"
+    ends_it TERM 'otte replay: interrupted'
+}
+
+# catches_signals PID: SIGTERM is not ignored, nor what the system does by itself
+catches_signals() {
+    local caught
+    caught=$(sed -n 's/^SigCgt:\t//p' "/proc/$1/status" 2>/dev/null)
+    [ -n "$caught" ] && (((0x$caught & 0x4000) != 0))
+}
+
+test_how_far_it_is_is_shown_on_a_terminal_unless_quiet() {
+    local run="$OTTE replay $scratch/trace --time-scale 10 --block-bytes 4K"
+    printf '{"timestamp": %s, "input_length": 1, "output_length": 1, "hash_ids": [%s]}\n' \
+        0 1 3000 2 6000 3 >"$scratch/trace"
+    script -qec "$run" "$scratch/terminal" >/dev/null </dev/null
+    grep -q 'requests \[.* 67 % 2 of 3, ' "$scratch/terminal" ||
+        fail "no bar: $(cat -v "$scratch/terminal")"
+    script -qec "$run --quiet" "$scratch/terminal" >/dev/null </dev/null
+    ! grep -q 'requests \[' "$scratch/terminal" || fail "a bar: $(cat -v "$scratch/terminal")"
+    exits 0 "$OTTE" replay "$scratch/trace" --block-bytes 4K -q
+    [ ! -s "$scratch/err" ] || fail "it said: $(cat "$scratch/err")"
+}
+
 test_time_follows_the_trace() {
     printf '{"timestamp": %s, "input_length": 1, "output_length": 1, "hash_ids": [%s]}\n' \
         1000 1 101000 2 >"$scratch/trace"

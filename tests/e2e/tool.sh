@@ -173,6 +173,7 @@ test_a_bad_argument_is_named_and_exits_with_1() {
     exits 1 "$OTTE" push onlyone && says FILE
     exits 1 "$OTTE" ls && says ENDPOINT
     exits 1 "$OTTE" ls 'no port/at:all' && says 'no port'
+    exits 1 "$OTTE" stats abc && says 'otte stats: "abc" is neither a PID nor HOST:PORT'
     exits 1 "$OTTE" replay && says TRACE
     exits 1 "$OTTE" replay --generate 0 && says --generate
     exits 1 "$OTTE" replay --generate 9 --block-bytes 2G && says --block-bytes
@@ -207,6 +208,17 @@ test_the_route_that_bytes_took_is_told() {
     grep -q ' GB/s by tcp; ' "$scratch/out" || fail "replay says: $(cat "$scratch/out")"
 }
 
+test_topo_offers_no_option_that_it_would_not_heed() {
+    local option
+    exits 0 "$OTTE" topo --help && cp "$scratch/out" "$scratch/help"
+    for option in --config --set --key-file; do
+        exits 1 "$OTTE" topo "$option" tcp.nonesuch=1 && says "unrecognized option '$option'"
+        ! grep -qF -- "$option" "$scratch/help" || fail "$option is in the help"
+    done
+    exits 1 "$OTTE" topo --log-level loud && says loud
+    exits 0 "$OTTE" topo --log-level error
+}
+
 test_what_is_out_of_range_is_told_its_range() {
     exits 1 "$OTTE" serve --anon room=255T && says '--anon: "255T" is not from 1 byte to 16T'
     exits 1 "$OTTE" serve --anon room=0 && says '--anon: "0" is not from 1 byte to 16T'
@@ -219,10 +231,17 @@ test_what_is_out_of_range_is_told_its_range() {
 }
 
 test_what_is_empty_is_told_so() {
+    local key
     exits 1 "$OTTE" ls '' && says 'otte ls: the endpoint is empty, HOST:PORT is wanted'
     exits 1 "$OTTE" stats '' && says 'the endpoint is empty'
     exits 1 "$OTTE" ls 127.0.0.1:1 --config '' && says '--config: the name of the file is empty'
     exits 1 "$OTTE" ls 127.0.0.1:1 --key-file '' && says '--key-file: the name of the file is empty'
+    exits 1 "$OTTE" replay --generate 5 --write '' && says '--write: the name of the file is empty'
+    exits 1 timeout 10 "$OTTE" serve --anon room=4K --port-file ''
+    says '--port-file: the name of the file is empty'
+    for key in .lanes tcp. tcp..lanes; do
+        exits 1 "$OTTE" ls 127.0.0.1:1 --set "$key=1" && says "--set: \"$key=1\": a part of the key is empty"
+    done
     exits 1 "$OTTE" serve --file :name && says '--file: the path in ":name" is empty'
     exits 1 "$OTTE" push '' 127.0.0.1:1/room && says 'the name of FILE is empty'
     exits 1 "$OTTE" replay '' && says 'the name of TRACE is empty'
@@ -294,10 +313,18 @@ test_a_missing_file_is_named_and_exits_with_5() {
     exits 5 "$OTTE" replay "$scratch/none" && says "$scratch/none"
 }
 
+test_what_is_no_file_is_not_served() {
+    mkfifo "$scratch/pipe"
+    exits 5 timeout -k 1 10 "$OTTE" serve --file "$scratch/pipe" && says "$scratch/pipe: not a regular file"
+    exits 5 timeout -k 1 10 "$OTTE" serve --file "$scratch/pipe" --writable && says 'not a regular file'
+    exits 5 timeout -k 1 10 "$OTTE" serve --file /dev/null && says '/dev/null: not a regular file'
+    exits 5 timeout -k 1 10 "$OTTE" serve --file "$scratch:folder" && says "$scratch: not a regular file"
+}
+
 test_an_unreachable_peer_is_named_and_exits_with_3() {
     serve --anon room=4K
     stop_serving
-    exits 3 "$OTTE" ls "$endpoint" && says "$endpoint" && says "Connection refused"
+    exits 3 "$OTTE" ls "$endpoint" && says "otte ls: peer $endpoint: connect: Connection refused"
     exits 3 "$OTTE" pull "$endpoint/room" -o "$scratch/copy" && says "$endpoint"
     [ -z "$(find "$scratch" -name 'copy*')" ] || fail "a file is left"
     exits 3 "$OTTE" stats "$endpoint" && says "$endpoint"
@@ -507,6 +534,68 @@ test_a_folder_is_no_port_file() {
     [ ! -e "$scratch/folder.new" ] || fail "folder.new is left"
     exits 5 timeout 10 "$OTTE" serve --anon room=4K --port-file "$scratch/no/such"
     says "--port-file: $scratch/no/such"
+}
+
+# serves_to FILE: serve takes it as its --port-file; ends
+serves_to() {
+    "$OTTE" serve --anon room=4K --port-file "$1" >"$scratch/serve.out" 2>"$scratch/serve.err" &
+    server=$!
+    eventually grep -q '^region ' "$scratch/serve.out" || fail "it does not start: $(cat "$scratch/serve.err")"
+    eventually "$OTTE" ls "$(sed -n 's/^endpoint //p' "$scratch/serve.out")" >"$scratch/out" 2>&1
+    stop_serving
+    [ "$server_status" -eq 0 ] || fail "exit status $server_status: $(cat "$scratch/serve.err")"
+}
+
+test_a_port_file_replaces_a_file_and_nothing_else() {
+    [ "$(id -u)" -eq 0 ] || fail "needs root to make a device like /dev/null"
+    local reader
+    mknod "$scratch/null" c 1 3
+    serves_to "$scratch/null"
+    [ -c "$scratch/null" ] || fail "the device is gone"
+    # What others put where it might be written on the way.
+    echo precious >"$scratch/victim" && ln -s victim "$scratch/port.new"
+    serves_to "$scratch/port"
+    is_content precious "$scratch/victim" || fail "the victim holds $(cat "$scratch/victim")"
+    [ -z "$(find "$scratch" -name 'port.*' ! -name port.new)" ] || fail "a file is left"
+    mkfifo "$scratch/pipe"
+    timeout 30 cat "$scratch/pipe" >"$scratch/read" &
+    reader=$!
+    serves_to "$scratch/pipe"
+    wait "$reader" || fail "nothing was read"
+    is_content "$(sed -n 's/^endpoint //p' "$scratch/serve.out")" "$scratch/read" ||
+        fail "a pipe holds $(cat "$scratch/read")"
+}
+
+test_a_port_file_goes_with_its_server_and_no_other_does() {
+    local signal
+    for signal in TERM INT; do
+        set -m
+        serve --anon room=4K
+        set +m
+        kill -"$signal" "$server"
+        wait "$server" || fail "exit status $? on $signal"
+        [ ! -e "$scratch/endpoint" ] || fail "it is left on $signal"
+    done
+    serve --anon room=4K
+    echo 'of another' >"$scratch/other" && mv "$scratch/other" "$scratch/endpoint"
+    stop_serving
+    is_content 'of another' "$scratch/endpoint" || fail "the other one is gone"
+}
+
+test_a_port_file_is_what_a_link_leads_to() {
+    echo before >"$scratch/target" && chmod 600 "$scratch/target" && ln -s target "$scratch/link"
+    "$OTTE" serve --anon room=4K --port-file "$scratch/link" >"$scratch/serve.out" 2>"$scratch/serve.err" &
+    server=$!
+    eventually grep -q '^127' "$scratch/target" || fail "the target holds $(cat "$scratch/target")"
+    [ -L "$scratch/link" ] || fail "the link is gone"
+    [ "$(stat -c %a "$scratch/target")" = 600 ] || fail "600 is now $(stat -c %a "$scratch/target")"
+    stop_serving
+}
+
+test_a_pipe_that_nobody_reads_does_not_keep_a_server() {
+    local puller
+    mkfifo "$scratch/pipe"
+    ends_at_once TERM "$OTTE" serve --anon room=4K --port-file "$scratch/pipe"
 }
 
 test_standard_output_is_written_by_whichever_name() {
@@ -783,9 +872,45 @@ test_no_progress_bar_in_a_pipe_and_one_on_a_terminal() {
     grep -q 'GB/s' "$scratch/terminal" || fail "no rate on a terminal"
 }
 
+test_a_message_takes_the_place_of_the_bar() {
+    local puller
+    truncate -s 64G "$scratch/source"
+    serve --file "$scratch/source"
+    script -qfec "$OTTE pull $endpoint/source -o /dev/null --set tcp.stall_timeout_ms=300" \
+        "$scratch/terminal" >/dev/null </dev/null &
+    puller=$!
+    eventually grep -qs 'left' "$scratch/terminal" || fail "no bar: $(cat -v "$scratch/terminal")"
+    kill -STOP "$server"
+    wait "$puller"
+    puller=
+    grep -q $'\r\033\\[Kotte pull: .*peer lost: no byte moved' "$scratch/terminal" ||
+        fail "it said: $(tail -n 3 "$scratch/terminal" | tail -c 300 | cat -v)"
+}
+
 test_colours_are_for_terminals_only() {
     exits 0 "$OTTE" topo
     ! grep -q $'\033' "$scratch/out" || fail "an escape sequence in a pipe"
+}
+
+# on_a_terminal COMMAND: what it shows is $scratch/terminal
+on_a_terminal() {
+    script -qec "$1" "$scratch/terminal" >/dev/null </dev/null
+}
+
+test_who_wants_no_colours_gets_none() {
+    local without open="timeout 1 $OTTE serve --anon room=4K --listen 0.0.0.0:0"
+    on_a_terminal "env -u NO_COLOR TERM=xterm $OTTE topo"
+    grep -q $'\033\\[1m' "$scratch/terminal" || fail "no bold heading: $(cat -v "$scratch/terminal")"
+    on_a_terminal "env -u NO_COLOR TERM=xterm $open"
+    grep -q $'\033\\[33mwarning' "$scratch/terminal" || fail "no colour: $(cat -v "$scratch/terminal")"
+    on_a_terminal "env NO_COLOR= TERM=xterm $OTTE topo"
+    grep -q $'\033\\[1m' "$scratch/terminal" || fail "an empty NO_COLOR counts"
+    for without in 'NO_COLOR=1 TERM=xterm' '-u NO_COLOR TERM=dumb'; do
+        on_a_terminal "env $without $OTTE topo"
+        ! grep -q $'\033' "$scratch/terminal" || fail "$without: $(cat -v "$scratch/terminal")"
+        on_a_terminal "env $without $open"
+        ! grep -q $'\033' "$scratch/terminal" || fail "$without: $(cat -v "$scratch/terminal")"
+    done
 }
 
 test_the_ready_descriptor_gets_the_endpoint() {
@@ -807,6 +932,7 @@ test_bench_against_a_peer_checks_content() {
 
 test_a_bar_that_is_missed_exits_with_7_and_is_named() {
     exits 7 "$OTTE" bench --sizes 4K --op read --iterations 20 --rounds 3 --floor --require 4K=1000
+    says 'otte bench: 1 bar missed'
     grep -q 'MISSED: READ 4 KiB' "$scratch/out" || fail "it said: $(cat "$scratch/out")"
     exits 0 "$OTTE" bench --sizes 4K --op read --iterations 20 --rounds 3 --floor --require 4K=0.0001
     exits 7 "$OTTE" bench --sizes 4K --op read --iterations 20 --rounds 3 --floor --require 8K=0.0001

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Attacks on LOAN_MAP. After a loan has settled nothing of it can be read: shown by filling the
+ * Attacks on mmap() of a loan. After a loan has settled nothing of it can be read: shown by filling the
  * memory anew and looking at every mapping that might have stayed.
  */
 #include <pthread.h>

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/line.h"
+#include "output.h"
 
 #define MESSAGE_MAX 4096
 
@@ -22,7 +22,7 @@ static const char *program_name = "";
 /* What a message quotes may come from anywhere: it is one line, and no terminal obeys it. */
 static void print_message(const char *kind, const char *colour, const char *format, va_list args)
 {
-	int terminal = isatty(STDERR_FILENO);
+	bool colours = output_has_colours(stderr);
 	char text[MESSAGE_MAX], line[MESSAGE_MAX];
 
 	vsnprintf(text, sizeof(text), format, args);
@@ -32,8 +32,7 @@ static void print_message(const char *kind, const char *colour, const char *form
 	fflush(stdout);
 	fprintf(stderr, "%s%s%s: ", program_name, *tool_command ? " " : "", tool_command);
 	if (*kind)
-		fprintf(stderr, "%s%s%s: ", terminal ? colour : "", kind,
-			terminal ? "\033[0m" : "");
+		fprintf(stderr, "%s%s%s: ", colours ? colour : "", kind, colours ? "\033[0m" : "");
 	fprintf(stderr, "%s\n", line);
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "output.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,6 +9,13 @@
 
 #define COLUMNS_MAX 32
 #define CELL_MAX 384 /* a name, each byte of it escaped */
+
+bool output_has_colours(FILE *to)
+{
+	const char *none = getenv("NO_COLOR"), *term = getenv("TERM");
+
+	return isatty(fileno(to)) && !(none && *none) && !(term && !strcmp(term, "dumb"));
+}
 
 const char *format_bytes(uint64_t bytes, char text[32])
 {
@@ -68,7 +74,7 @@ static void print_cell(FILE *to, const struct column *column, int width, bool la
 
 static void print_heading(FILE *to, const struct column *columns, size_t count, const int *widths)
 {
-	bool bold = isatty(fileno(to));
+	bool bold = output_has_colours(to);
 	size_t i;
 
 	fputs(bold ? "\033[1m" : "", to);

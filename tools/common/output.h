@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Results, held once as JSON and shown either as such or as a table for people. Colours appear on a
- * terminal only.
+ * terminal only, and on none where NO_COLOR is set or TERM is "dumb".
  */
 #ifndef OTTE_TOOLS_OUTPUT_H
 #define OTTE_TOOLS_OUTPUT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -25,6 +26,9 @@ struct column {
 	int decimals;
 	int width; /* least width; a table knows its rows and widens, a stream does not */
 };
+
+/* Whether `to` may be given colours and bold. */
+bool output_has_colours(FILE *to);
 
 /* Heading and one row, for rows that appear while a command runs. */
 void output_heading(FILE *to, const struct column *columns, size_t count);

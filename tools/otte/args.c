@@ -21,6 +21,15 @@ static bool refuse(const char *option, const char *text, const char *wanted)
 	return false;
 }
 
+bool args_file(const char *option, const char *text, const char **file)
+{
+	*file = text;
+	if (*text)
+		return true;
+	complain(EXIT_USAGE, "%s: the name of the file is empty", option);
+	return false;
+}
+
 /* A non-negative decimal number; *rest is what follows it. */
 static bool leading_decimal(const char *text, double *value, const char **rest)
 {

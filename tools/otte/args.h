@@ -12,6 +12,9 @@
 
 #include "../common/number.h"
 
+/* A file's name. An empty one would do without what was meant: a variable that is not set, in a script. */
+bool args_file(const char *option, const char *text, const char **file);
+
 /* 4096, 64K, 1M, 1.5G, 2T; K is 1024. Never 0. */
 bool args_size(const char *option, const char *text, uint64_t *bytes);
 

@@ -203,7 +203,9 @@ static int judge_all(const struct bench_options *options, const json_t *report)
 		missed += !judge(options, report, &options->speed_bars[i], true);
 	for (i = 0; i < options->latency_bar_count; i++)
 		missed += !judge(options, report, &options->latency_bars[i], false);
-	return missed ? complain(EXIT_BELOW, "%u bars missed", missed) : EXIT_OK;
+	if (!missed)
+		return EXIT_OK;
+	return complain(EXIT_BELOW, "%u %s missed", missed, missed == 1 ? "bar" : "bars");
 }
 
 /* ---- The file that is kept ------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "args.h"
 #include "base/line.h"
 #include "tool.h"
 
@@ -25,14 +26,11 @@ static bool parse_log_level(struct common *common, const char *text)
 	return false;
 }
 
-/* An empty one would do without what was meant: a variable that is not set, in a script. */
-static bool set_file(const char **file, const char *option, const char *name)
+static bool has_two_dots(const char *key, const char *end)
 {
-	*file = name;
-	if (*name)
-		return true;
-	complain(EXIT_USAGE, "%s: the name of the file is empty", option);
-	return false;
+	const char *dots = strstr(key, "..");
+
+	return dots && dots < end;
 }
 
 static bool add_set(struct common *common, const char *text)
@@ -41,6 +39,10 @@ static bool add_set(struct common *common, const char *text)
 
 	if (!equals || equals == text) {
 		complain(EXIT_USAGE, "--set: \"%s\" is not KEY=VALUE", text);
+		return false;
+	}
+	if (*text == '.' || equals[-1] == '.' || has_two_dots(text, equals)) {
+		complain(EXIT_USAGE, "--set: \"%s\": a part of the key is empty", text);
 		return false;
 	}
 	if (common->set_count == COMMON_SETS_MAX) {
@@ -55,11 +57,11 @@ bool common_option(struct common *common, int option, const char *argument)
 {
 	switch (option) {
 	case OPT_COMMON_CONFIG:
-		return set_file(&common->config_file, "--config", argument);
+		return args_file("--config", argument, &common->config_file);
 	case OPT_COMMON_SET:
 		return add_set(common, argument);
 	case OPT_COMMON_KEY_FILE:
-		return set_file(&common->key_file, "--key-file", argument);
+		return args_file("--key-file", argument, &common->key_file);
 	case OPT_COMMON_LOG_LEVEL:
 		return parse_log_level(common, argument);
 	case OPT_COMMON_JSON:
@@ -131,12 +133,17 @@ static int apply_key_file(struct otte_config *config, const char *path)
 	return EXIT_OK;
 }
 
+void common_log(const struct common *common)
+{
+	otte_log_set(print_log, NULL, common->log_level);
+}
+
 int common_config(const struct common *common, struct otte_config *config)
 {
 	size_t i;
 	int rc;
 
-	otte_log_set(print_log, NULL, common->log_level);
+	common_log(common);
 	rc = otte_config_init(config, sizeof(*config));
 	if (!rc)
 		rc = otte_config_load_env(config);

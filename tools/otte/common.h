@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Options that every subcommand takes, and the engine that they lead to. Later ones win:
+ * Options that every subcommand with an engine takes, and that engine. Later ones win:
  * environment, --config, --set in their order, --key-file, then the subcommand's own.
  */
 #ifndef OTTE_TOOL_COMMON_H
@@ -42,6 +42,10 @@ enum {
 	{ "config", required_argument, NULL, OPT_COMMON_CONFIG },        \
 	{ "set", required_argument, NULL, OPT_COMMON_SET },              \
 	{ "key-file", required_argument, NULL, OPT_COMMON_KEY_FILE },    \
+	COMMON_LONG_OPTIONS_OF_ALL
+
+/* Without an engine there is nothing to configure. */
+#define COMMON_LONG_OPTIONS_OF_ALL                                       \
 	{ "log-level", required_argument, NULL, OPT_COMMON_LOG_LEVEL },  \
 	{ "json", no_argument, NULL, OPT_COMMON_JSON },                  \
 	{ "help", no_argument, NULL, 'h' },                              \
@@ -52,9 +56,11 @@ enum {
 	"\nCommon options:\n"                                                         \
 	"  --config FILE       JSON configuration (otte.json(5))\n"                   \
 	"  --set KEY=VALUE     one key of it, such as tcp.lanes=4; may be repeated\n" \
-	"  --key-file FILE     pre-shared key; payload is not encrypted\n"            \
-	"  --log-level LEVEL   error, warning (default), info or debug\n"             \
-	"  --json              results as JSON\n"                                     \
+	"  --key-file FILE     pre-shared key; payload is not encrypted\n" COMMON_HELP_OF_ALL
+
+#define COMMON_HELP_OF_ALL                                                \
+	"  --log-level LEVEL   error, warning (default), info or debug\n" \
+	"  --json              results as JSON\n"                         \
 	"  -h, --help          this text\n"
 
 /*
@@ -62,6 +68,9 @@ enum {
  * one; false after a complaint (getopt_long's or ours).
  */
 bool common_option(struct common *common, int option, const char *argument);
+
+/* Sets the log hook, of a subcommand without configuration. */
+void common_log(const struct common *common);
 
 /* Sets the log hook and works out the configuration. EXIT_OK or the exit code after a complaint. */
 int common_config(const struct common *common, struct otte_config *config);

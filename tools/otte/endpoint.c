@@ -38,22 +38,29 @@ static int peer_exit_code(int code)
 	}
 }
 
-int complain_peer(int code, const char *endpoint)
+/* What the library says of a peer may begin with its address. */
+static int complain_of(int exit_code, int code, const char *endpoint)
 {
 	const char *text = otte_error_text();
 
+	if (!strncmp(text, "peer ", 5) && !strncmp(text + 5, endpoint, strlen(endpoint)))
+		return complain(exit_code, "%s", text);
+	return complain(exit_code, "%s: %s", endpoint, *text ? text : otte_strerror(code));
+}
+
+int complain_peer(int code, const char *endpoint)
+{
 	/* Here the full budget is the peer's, which has no room for us. */
-	return complain(code == -EDQUOT ? EXIT_REFUSED : peer_exit_code(code), "%s: %s", endpoint,
-			*text ? text : otte_strerror(code));
+	return complain_of(code == -EDQUOT ? EXIT_REFUSED : peer_exit_code(code), code, endpoint);
 }
 
 int complain_transfer(int code, const char *endpoint)
 {
 	int exit_code = peer_exit_code(code);
-	const char *text = otte_error_text();
 
-	return complain(exit_code == EXIT_UNREACHABLE ? EXIT_TRANSFER : exit_code, "%s: %s",
-			endpoint, *text ? text : otte_strerror(code));
+	if (exit_code == EXIT_UNREACHABLE)
+		exit_code = EXIT_TRANSFER;
+	return complain_of(exit_code, code, endpoint);
 }
 
 int endpoint_open(struct otte_engine *engine, const struct otte_config *config,

@@ -26,6 +26,7 @@
 #include "endpoint.h"
 #include "../common/output.h"
 #include "../common/stopping.h"
+#include "../common/whole.h"
 #include "tool.h"
 #include "transfer.h"
 
@@ -77,28 +78,6 @@ struct pull {
 static const char *written_name(const struct pull *pull)
 {
 	return pull->partial ? pull->partial : pull->output;
-}
-
-/*
- * A file of these folders may lead to a regular one, of whoever started us; nothing beside it is ours to make
- * or to rename.
- */
-static bool is_a_descriptor(const char *path)
-{
-	static const char *const names[] = { "/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/" };
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(names); i++)
-		if (!strncmp(path, names[i], strlen(names[i])))
-			return true;
-	return false;
-}
-
-static bool is_written_directly(const char *path)
-{
-	struct stat info;
-
-	return is_a_descriptor(path) || (!stat(path, &info) && !S_ISREG(info.st_mode));
 }
 
 /* By whichever name: then reports go to standard error. */
@@ -237,7 +216,7 @@ static int open_output(struct pull *pull, uint64_t length)
 		pull->fd = STDOUT_FILENO;
 		return EXIT_OK;
 	}
-	if (is_written_directly(pull->output)) {
+	if (whole_is_direct(pull->output)) {
 		pull->fd = open(pull->output, O_WRONLY | O_CLOEXEC);
 		if (pull->fd < 0)
 			return complain(EXIT_LOCAL, "%s: %s", pull->output, strerror(errno));

@@ -2,11 +2,13 @@
 /* otte replay: a trace of LLM requests, followed by a prefill and a decode process. */
 #include "replay.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "args.h"
 #include "pin.h"
+#include "../common/stopping.h"
 #include "tool.h"
 
 #define DEFAULT_BLOCK_BYTES (16 * KIB)
@@ -29,7 +31,8 @@ static const char help[] =
 	"  --generate N        make up N requests instead of reading a trace\n"
 	"  --seed S            of what is made up (1)\n"
 	"  --write FILE        write the trace that was made up, and do nothing else\n"
-	"  --pin CPU|A,B       keep both processes on one CPU, or decode on A and prefill on B\n" COMMON_HELP;
+	"  --pin CPU|A,B       keep both processes on one CPU, or decode on A and prefill on B\n"
+	"  -q, --quiet         no progress on standard error, errors only\n" COMMON_HELP;
 
 enum {
 	OPT_CACHE_BLOCKS = OPT_OWN,
@@ -53,6 +56,7 @@ static const struct option long_options[] = {
 	{ "pin", required_argument, NULL, OPT_PIN },
 	{ "prefill", no_argument, NULL, OPT_PREFILL },
 	{ "ready-fd", required_argument, NULL, OPT_READY_FD },
+	{ "quiet", no_argument, NULL, 'q' },
 	COMMON_LONG_OPTIONS,
 };
 
@@ -92,10 +96,12 @@ static bool parse_option(struct replay_options *options, int option, const char 
 		options->seeded = true;
 		return option_number("--seed", text, 0, UINT64_MAX, &options->seed);
 	case OPT_WRITE:
-		options->write = text;
-		return true;
+		return args_file("--write", text, &options->write);
 	case OPT_PIN:
 		return args_cpus("--pin", text, &options->client_cpu, &options->server_cpu);
+	case 'q':
+		options->quiet = true;
+		return true;
 	case OPT_PREFILL:
 		options->prefill = true;
 		return true;
@@ -104,6 +110,17 @@ static bool parse_option(struct replay_options *options, int option, const char 
 	default:
 		return common_option(&options->common, option, text);
 	}
+}
+
+/* Before there is anything to clean up. The second process ends with this one and needs no words. */
+static int heed_signals(const struct replay_options *options)
+{
+	if (options->prefill)
+		return EXIT_OK;
+	if (stopping_begin())
+		return complain(EXIT_LOCAL, "signals: %s", strerror(errno));
+	stopping_ends_us("otte replay", EXIT_TRANSFER);
+	return EXIT_OK;
 }
 
 static int run(const struct replay_options *options)
@@ -140,7 +157,7 @@ int cmd_replay(int argc, char **argv)
 	};
 	int option, rc;
 
-	while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+	while ((option = getopt_long(argc, argv, "hq", long_options, NULL)) != -1) {
 		if (option == 'h') {
 			fputs(help, stdout);
 			return EXIT_OK;
@@ -161,5 +178,6 @@ int cmd_replay(int argc, char **argv)
 	rc = pin_to(options.client_cpu);
 	if (rc)
 		return complain(EXIT_LOCAL, "--pin: %s", strerror(-rc));
-	return run(&options);
+	rc = heed_signals(&options);
+	return rc ? rc : run(&options);
 }

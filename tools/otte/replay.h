@@ -33,6 +33,7 @@ struct replay_options {
 	int client_cpu, server_cpu;
 	int ready_fd; /* of the prefill process */
 	bool prefill; /* be that */
+	bool quiet;
 };
 
 /* Exit codes after a complaint. */

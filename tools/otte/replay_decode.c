@@ -260,12 +260,14 @@ static int follow(struct decode *decode, uint64_t *elapsed_ns)
 	size_t i;
 	int rc = EXIT_OK;
 
-	progress_begin(&bar, "requests", trace->request_count);
+	progress_begin_count(&bar, "requests", decode->options->quiet ? 0 : trace->request_count);
 	for (i = 0; i < trace->request_count && !rc; i++) {
 		wait_until_due(decode, &trace->requests[i], begin);
 		rc = heed_signals(decode);
 		if (!rc)
 			rc = follow_request(decode, &trace->requests[i]);
+		if (!rc)
+			progress_update(&bar, i + 1);
 	}
 	progress_end(&bar);
 	*elapsed_ns = otte_now_ns() - begin;
@@ -440,15 +442,12 @@ int replay_decode(const struct replay_options *options, const struct trace *trac
 			  "give a smaller --block-bytes or --cache-blocks");
 	if (rc)
 		return rc;
-	if (stopping_begin())
-		return complain(EXIT_LOCAL, "signals: %s", strerror(errno));
-	stopping_ends_us("otte replay", EXIT_TRANSFER); /* the second process ends with us */
 	rc = common_requester(&options->common, &decode.config, &decode.engine);
 	if (!rc)
 		rc = make_cache(&decode);
 	if (!rc)
 		rc = start_prefill(&decode);
-	stopping_is_noted();
+	stopping_is_noted(); /* until here a signal has ended both processes */
 	if (!rc)
 		rc = follow(&decode, &elapsed_ns);
 	/* Of what was followed until then, too. */

@@ -19,6 +19,7 @@
 #include "common.h"
 #include "../common/output.h"
 #include "../common/stopping.h"
+#include "../common/whole.h"
 #include "tool.h"
 
 #define SHARES_MAX 1024
@@ -38,7 +39,7 @@ static const char help[] =
 	"  --advertise HOST[:PORT]  the address that peers are given\n"
 	"  --close-timeout TIME  how long to wait for peers at the end (10s)\n"
 	"  --ready-fd N          write the endpoint to this descriptor once peers can connect\n"
-	"  --port-file PATH      write the endpoint to this file once peers can connect\n"
+	"  --port-file PATH      write the endpoint to this file while peers can connect\n"
 	"  -q, --quiet           no remarks on standard error but errors\n" COMMON_HELP;
 
 enum {
@@ -80,6 +81,7 @@ struct serve {
 	size_t count;
 	bool writable, quiet;
 	const char *listen, *advertise, *port_file;
+	struct whole port; /* that file */
 	uint64_t close_timeout_ns;
 	int ready_fd;
 	struct otte_config config;
@@ -193,8 +195,7 @@ static bool parse_option(struct serve *serve, int option, const char *text)
 	case OPT_READY_FD:
 		return parse_ready_fd(serve, text);
 	case OPT_PORT_FILE:
-		serve->port_file = text;
-		return true;
+		return args_file("--port-file", text, &serve->port_file);
 	case 'q':
 		serve->quiet = true;
 		return true;
@@ -270,9 +271,17 @@ static int configure(struct serve *serve)
 
 /* ---- What is published ----------------------------------------------------------------------- */
 
+/* What is no file is not waited for: a pipe would want its writer first. */
+static int open_share(const struct serve *serve, const struct share *share)
+{
+	const int flags = O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+
+	return open(share->path, (serve->writable ? O_RDWR : O_RDONLY) | flags);
+}
+
 static int map_file(struct serve *serve, struct share *share)
 {
-	int fd = open(share->path, (serve->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC), rc;
+	int fd = open_share(serve, share), rc;
 	struct stat info;
 
 	if (fd < 0 || fstat(fd, &info)) {
@@ -361,27 +370,27 @@ static int check_names(const struct serve *serve)
 	return EXIT_OK;
 }
 
-/* Scripts see either no file or a whole one. */
-static int write_port_file(const char *path, const char *endpoint)
+/*
+ * Scripts see either no file or a whole one. A pipe is waited for until somebody reads it, and there is
+ * nothing of ours to remove.
+ */
+static int write_port_file(struct serve *serve, const char *endpoint)
 {
-	char temporary[4096];
+	const char *path = serve->port_file;
 	struct stat info;
-	int rc = EXIT_OK;
-	FILE *file;
+	int rc;
 
 	if (!stat(path, &info) && S_ISDIR(info.st_mode))
 		return complain(EXIT_LOCAL, "--port-file: %s is a directory, not a file", path);
-	if (snprintf(temporary, sizeof(temporary), "%s.new", path) >= (int)sizeof(temporary))
-		return complain(EXIT_USAGE, "--port-file: the path is too long");
-	file = fopen(temporary, "we");
-	if (!file)
-		return complain(EXIT_LOCAL, "--port-file: %s: %s", path, strerror(errno));
-	fprintf(file, "%s\n", endpoint);
-	if (fclose(file) || rename(temporary, path)) {
-		rc = complain(EXIT_LOCAL, "--port-file: %s: %s", path, strerror(errno));
-		unlink(temporary);
+	if (whole_is_direct(path))
+		stopping_ends_us("otte serve", EXIT_TRANSFER);
+	rc = whole_begin(&serve->port, path, 0);
+	if (!rc) {
+		fprintf(serve->port.file, "%s\n", endpoint);
+		rc = whole_end(&serve->port, 0);
 	}
-	return rc;
+	stopping_is_noted();
+	return rc ? complain(EXIT_LOCAL, "--port-file: %s: %s", path, strerror(-rc)) : EXIT_OK;
 }
 
 static int announce(struct serve *serve)
@@ -395,7 +404,7 @@ static int announce(struct serve *serve)
 		announce_json(serve, endpoint);
 	else
 		announce_text(serve, endpoint);
-	if (serve->port_file && write_port_file(serve->port_file, endpoint))
+	if (serve->port_file && write_port_file(serve, endpoint))
 		return EXIT_LOCAL;
 	if (serve->ready_fd >= 0) {
 		if (dprintf(serve->ready_fd, "%s\n", endpoint) < 0)
@@ -472,6 +481,7 @@ static int run(struct serve *serve)
 		rc = announce(serve);
 	if (!rc) {
 		stopping_wait(0);
+		whole_remove(&serve->port); /* nobody can connect any more */
 		rc = report_close(serve, &report, close_engine(serve, &report));
 	}
 	withdraw(serve);

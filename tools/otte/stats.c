@@ -213,6 +213,8 @@ int cmd_stats(int argc, char **argv)
 	}
 	if (argc - optind != 1)
 		return complain(EXIT_USAGE, "give one PID or ENDPOINT");
+	if (*argv[optind] && !is_pid(argv[optind]) && !strchr(argv[optind], ':'))
+		return complain(EXIT_USAGE, "\"%s\" is neither a PID nor HOST:PORT", argv[optind]);
 	if (is_pid(argv[optind]))
 		rc = process_stats(argv[optind], &stats);
 	else

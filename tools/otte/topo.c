@@ -20,7 +20,7 @@ static const char help[] =
 	"switch (one PCI bridge), root (one host bridge), node (one memory node), system.\n"
 	"And each port of its verbs devices, with the address and rate that RDMA would use.\n"
 	"\n"
-	"  --xml FILE          of a machine that hwloc's lstopo described in FILE\n" COMMON_HELP;
+	"  --xml FILE          of a machine that hwloc's lstopo described in FILE\n" COMMON_HELP_OF_ALL;
 
 enum {
 	OPT_XML = OPT_OWN
@@ -28,7 +28,7 @@ enum {
 
 static const struct option long_options[] = {
 	{ "xml", required_argument, NULL, OPT_XML },
-	COMMON_LONG_OPTIONS,
+	COMMON_LONG_OPTIONS_OF_ALL,
 };
 
 static const struct column node_columns[] = {
@@ -288,6 +288,7 @@ int cmd_topo(int argc, char **argv)
 	}
 	if (optind < argc)
 		return complain(EXIT_USAGE, "unexpected argument \"%s\"", argv[optind]);
+	common_log(&common);
 	rc = otte_topo_read(xml, &topo);
 	if (rc)
 		return complain(EXIT_LOCAL, "%s", otte_error_text());

@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <uthash.h>
 
+#include "../common/stopping.h"
+#include "../common/whole.h"
 #include "tool.h"
 
 #define BLOCKS_MAX (1u << 26)
@@ -199,43 +199,33 @@ static bool write_request(FILE *file, const struct trace *trace,
 	return fputs("]}\n", file) >= 0;
 }
 
-/* errno says why not. */
-static bool write_requests(FILE *file, const struct trace *trace)
+static int write_requests(FILE *file, const struct trace *trace)
 {
 	size_t i;
 
-	for (i = 0; i < trace->request_count; i++)
+	for (i = 0; i < trace->request_count; i++) {
+		if (stopping_count())
+			return -EINTR;
 		if (!write_request(file, trace, &trace->requests[i]))
-			return false;
-	return fflush(file) == 0;
+			return -errno;
+	}
+	return fflush(file) ? -errno : 0;
 }
 
-/* Half a trace reads like a whole one. What is no file of that name, such as /dev/stdout, stays. */
-static void remove_half(const struct stat *opened, const char *path)
-{
-	struct stat named;
-
-	if (!lstat(path, &named) && S_ISREG(named.st_mode) && opened->st_dev == named.st_dev &&
-	    opened->st_ino == named.st_ino)
-		unlink(path);
-}
-
+/* Half a trace reads like a whole one. A pipe may have no reader: nobody looks at a flag then. */
 int trace_write(const struct trace *trace, const char *path)
 {
-	FILE *file = fopen(path, "we");
-	struct stat opened = { 0 };
-	int error;
+	struct whole whole;
+	int rc;
 
-	if (!file)
-		return complain(EXIT_LOCAL, "%s: %s", path, strerror(errno));
-	fstat(fileno(file), &opened); /* else it is nothing that is there */
-	error = write_requests(file, trace) ? 0 : errno;
-	if (fclose(file) && !error)
-		error = errno;
-	if (!error)
-		return EXIT_OK;
-	remove_half(&opened, path);
-	return complain(EXIT_LOCAL, "%s: %s", path, strerror(error));
+	if (!whole_is_direct(path))
+		stopping_is_noted();
+	rc = whole_begin(&whole, path, 0);
+	if (!rc)
+		rc = whole_end(&whole, write_requests(whole.file, trace));
+	if (rc == -EINTR)
+		return complain(EXIT_TRANSFER, "%s: interrupted, nothing is written", path);
+	return rc ? complain(EXIT_LOCAL, "%s: %s", path, strerror(-rc)) : EXIT_OK;
 }
 
 /* ---- Making one up --------------------------------------------------------------------------- */

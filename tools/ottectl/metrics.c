@@ -5,16 +5,12 @@
  * otte_up 0, and no error: that is what is to be told.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "../common/output.h"
+#include "../common/whole.h"
 #include "describe.h"
 #include "options.h"
 #include "ottectl.h"
@@ -27,7 +23,7 @@ static const char help[] =
 	"Print what the module counts as OpenMetrics text, for node_exporter's textfile collector.\n"
 	"Without the module otte_up is 0.\n" COMMON_HELP
 	"      --accounts      usage and limits of each user and cgroup, too\n"
-	"  -o, --output FILE   replace FILE (*.prom) as a whole\n";
+	"  -o, --output FILE   replace FILE (*.prom) as a whole; a pipe or device is written\n";
 
 enum {
 	OPT_ACCOUNTS = OPT_OWN,
@@ -273,31 +269,14 @@ static void print_metrics(FILE *to, const struct metrics *metrics)
 /* A collector may look at any time: it finds the old file or the new one. */
 static int print_file(const char *path, const struct metrics *metrics)
 {
-	char temporary[PATH_MAX];
-	FILE *file;
-	bool bad;
-	int fd, rc = 0;
+	struct whole whole;
+	int rc = whole_begin(&whole, path, 0644); /* beside it under no name that ends in .prom */
 
-	/* Not *.prom: that would be collected. A name of its own: nobody else writes into it. */
-	if (snprintf(temporary, sizeof(temporary), "%s.XXXXXX", path) >= (int)sizeof(temporary))
-		return complain(EXIT_LOCAL, "%s: %s", path, strerror(ENAMETOOLONG));
-	fd = mkostemp(temporary, O_CLOEXEC);
-	if (fd < 0)
-		return complain(EXIT_LOCAL, "%s: %s", path, strerror(errno));
-	file = fdopen(fd, "w");
-	if (!file) {
-		rc = complain(EXIT_LOCAL, "%s: %s", path, strerror(errno));
-		close(fd);
-		unlink(temporary);
-		return rc;
+	if (!rc) {
+		print_metrics(whole.file, metrics);
+		rc = whole_end(&whole, 0);
 	}
-	print_metrics(file, metrics);
-	bad = ferror(file) || fchmod(fileno(file), 0644);
-	if (fclose(file) || bad || rename(temporary, path)) {
-		rc = complain(EXIT_LOCAL, "%s: %s", path, strerror(errno));
-		unlink(temporary);
-	}
-	return rc;
+	return rc ? complain(EXIT_LOCAL, "%s: %s", path, strerror(-rc)) : EXIT_OK;
 }
 
 static void print_json(const struct metrics *metrics)
@@ -356,6 +335,8 @@ int cmd_metrics(int argc, char **argv)
 			return EXIT_USAGE;
 		}
 	}
+	if (output && !*output)
+		return complain(EXIT_USAGE, "-o: the name of the file is empty");
 	if (json && output)
 		return complain(EXIT_USAGE, "--output is for the text, not for --json");
 	return no_more_words(argc, argv) ? run(output, json, accounts) : EXIT_USAGE;

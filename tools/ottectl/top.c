@@ -180,7 +180,7 @@ static void draw(const json_t *frame, bool terminal)
 		fputs("\033[H\033[2J", stdout);
 	printf("otte: generation %lld, admission %s\n\n", (long long)integer(status, "generation"),
 	       json_is_true(json_object_get(status, "draining")) ? "stopped" : "open");
-	draw_amounts(status, terminal);
+	draw_amounts(status, terminal && output_has_colours(stdout));
 	putchar('\n');
 	json_array_foreach(domains, i, domain) draw_domain(domain);
 	putchar('\n');

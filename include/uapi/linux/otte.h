@@ -19,15 +19,16 @@
  * grow at its end: a shorter struct of an older caller reads as if the missing tail were zero, a
  * longer one of a newer caller is accepted while the tail that this kernel does not know is zero.
  * Fields marked *out* are written only when the command returns 0, unless said otherwise, and
- * never beyond the caller's @size.
+ * never beyond the caller's @size. They must be zero on input: most commands check that (EINVAL),
+ * so zero the struct before every call, also before a LOAN_COPY that is repeated.
  *
  * Errors that every command can return:
  *
  * ENOTTY
  *	unknown command, or a 32-bit caller.
  * EINVAL
- *	@size is shorter than the first published form of the struct, or above one page as E2BIG;
- *	or a field has a value that can never be right.
+ *	@size is shorter than the first published form of the struct; or a field has a value that
+ *	can never be right.
  * E2BIG
  *	a byte behind the known struct is not zero, or @size is above one page.
  * EOPNOTSUPP
@@ -55,7 +56,8 @@
  * ESTALE
  *	the registered memory was unmapped or replaced.
  * EDQUOT
- *	a budget is used up. An %OTTE_EVENT_QUOTA record names level and resource.
+ *	a budget is used up. An %OTTE_EVENT_QUOTA record names level and resource (but not for
+ *	CLIENT_INIT, which leaves nobody to read it).
  * ENOMEM, EINTR
  *	as usual.
  *
@@ -664,8 +666,8 @@ struct otte_hold_drop {
  * read() returns whole records, as many as fit and are there. EMSGSIZE when not even one fits,
  * EAGAIN for a non-blocking file without one. A record is taken off the queue only after it was
  * copied out. Its memory belongs to its subject, so none is ever lost, and equal ones for one
- * subject that were not read in time are told once. poll() shows EPOLLIN while one waits, and
- * EPOLLERR once the client is fenced by an administrator or gone.
+ * subject that were not read in time are told once. poll() shows EPOLLIN while one waits, EPOLLERR
+ * once the client is fenced by an administrator, and EPOLLERR and EPOLLHUP once it is gone.
  */
 
 /**

@@ -63,7 +63,7 @@ static int peer_ready(struct otte_transport_peer *peer)
 	return next->ops->peer_ready(next);
 }
 
-/* What is moved here passes none. */
+/* Local copies use no NIC. */
 static int peer_nic(struct otte_transport_peer *peer, char name[IF_NAMESIZE])
 {
 	struct otte_transport_peer *next = next_of(peer);

@@ -69,6 +69,16 @@ enum local_type {
 	LOCAL_COUNT = OTTE_LEND_COUNT,
 };
 
+/*
+ * What each says, beside magic and type; what is not named is 0.
+ *   ASK     op, region
+ *   GRANT   op and region as asked, status; if that is 0: id of the grant, owner, offset and length
+ *           of the region in what is lent, loan, uses
+ *   RECALL  id
+ *   RETURN  id
+ *   COUNT   of what was moved since the last one: requests in id, bytes READ in offset, WRITTEN in
+ *           length
+ */
 struct local_message {
 	uint32_t magic;
 	uint16_t type;

@@ -462,7 +462,7 @@ static int create_lane(struct local *local, void *peer, int fd, bool framed, str
 	lane->local = local;
 	lane->peer = peer;
 	do
-		lane->owner = ++local->owners & ((1u << 30) - 1);
+		lane->owner = ++local->owners & OTTE_USES_OWNER_MAX;
 	while (lane->owner <= OTTE_USES_LENDER);
 	lane->watch.fd = fd;
 	lane->watch.ready = lane_ready;

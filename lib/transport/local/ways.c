@@ -220,7 +220,7 @@ int local_way_map(const struct local_peer *peer, struct local_grant *grant,
 {
 	int ret;
 
-	if (!message->length || !message->owner || message->owner >= 1u << 30)
+	if (!message->length || !message->owner || message->owner > OTTE_USES_OWNER_MAX)
 		return otte_fail(-EPROTO, "a grant of no bytes or no owner");
 	if (grant->key.op & LOCAL_OP_MAPPED && !message->loan)
 		return otte_fail(-EPROTO, "memory itself, where a loan was asked for");

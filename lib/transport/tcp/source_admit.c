@@ -103,7 +103,7 @@ static bool park(struct source_lane *lane)
 	if (!lane->park_until_ns)
 		lane->park_until_ns = now_ns + PARK_NS;
 	pthread_mutex_lock(&tcp->lock);
-	lane->parked = now_ns < lane->park_until_ns &&
+	lane->parked = lane->address && now_ns < lane->park_until_ns &&
 		       tcp_source_is_unproven(tcp, lane->address, lane->request.length) &&
 		       (lane->alone || !otte_loop_change(lane->loop, &lane->watch, 0));
 	pthread_mutex_unlock(&tcp->lock);

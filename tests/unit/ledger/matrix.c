@@ -348,7 +348,7 @@ static void each_region_state_and_event_gives_the_stated_code(void **unused)
 
 static unsigned effective(unsigned accepted)
 {
-	return accepted ? accepted : 0x1e; /* the first four of DESIGN section 3 */
+	return accepted ? accepted : 0x1e; /* NEVER_EXPOSED, RETURNED, UNMAPPED, REVOKED */
 }
 
 /* Who can give evidence e of an EXPOSED loan of this kind, in this test's own words. */

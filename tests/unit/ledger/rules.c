@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The rules of DESIGN section 3 that are about more than one loan's state. */
+/* The rules of docs/architecture.md, "Ledger", that are about more than one loan's state. */
 #include "suite.h"
 
 #include <unistd.h>

@@ -7,7 +7,9 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../../../tools/otte/args.h"
 #include "../../../tools/otte/lru.h"
@@ -242,10 +244,11 @@ static void the_least_recently_used_block_goes(void **state)
 
 /* ---- Trace ----------------------------------------------------------------------------------- */
 
-FILE *__real_fopen(const char *path, const char *mode);
-FILE *__wrap_fopen(const char *path, const char *mode);
+FILE *__real_fdopen(int fd, const char *mode);
+FILE *__wrap_fdopen(int fd, const char *mode);
 
 /* A disk on which the so-manieth write finds no room, and those after it do. */
+static bool on_the_disk;
 static unsigned full_at, writes;
 
 static ssize_t write_on(void *cookie, const char *bytes, size_t length)
@@ -258,31 +261,42 @@ static ssize_t write_on(void *cookie, const char *bytes, size_t length)
 	return 0; /* is an error, of a cookie */
 }
 
-FILE *__wrap_fopen(const char *path, const char *mode)
+FILE *__wrap_fdopen(int fd, const char *mode)
 {
 	const cookie_io_functions_t disk = { .write = write_on };
 
-	return strcmp(path, "the disk") == 0 ? fopencookie(NULL, "w", disk) : __real_fopen(path, mode);
+	if (!on_the_disk)
+		return __real_fdopen(fd, mode);
+	close(fd);
+	return fopencookie(NULL, "w", disk);
 }
 
 static void a_trace_is_written_whole_or_it_is_said(void **state)
 {
+	char folder[] = "/tmp/otte-tool-unit.XXXXXX", path[64], wanted[128];
 	struct trace trace;
 	unsigned all;
 
 	(void)state;
+	assert_non_null(mkdtemp(folder));
+	snprintf(path, sizeof(path), "%s/trace", folder);
+	snprintf(wanted, sizeof(wanted), "%s: No space left on device", path);
 	assert_int_equal(trace_generate(&trace, 200, 1), EXIT_OK);
+	on_the_disk = true;
 	full_at = writes = 0;
-	assert_int_equal(trace_write(&trace, "the disk"), EXIT_OK);
+	assert_int_equal(trace_write(&trace, path), EXIT_OK);
+	assert_int_equal(unlink(path), 0);
 	all = writes;
 	assert_true(all > 3);
 	for (full_at = 1; full_at <= all; full_at++) {
 		writes = 0;
 		complaint[0] = '\0';
-		assert_int_equal(trace_write(&trace, "the disk"), EXIT_LOCAL);
-		assert_string_equal(complaint, "the disk: No space left on device");
+		assert_int_equal(trace_write(&trace, path), EXIT_LOCAL);
+		assert_string_equal(complaint, wanted);
 	}
+	on_the_disk = false;
 	trace_free(&trace);
+	assert_int_equal(rmdir(folder), 0); /* nothing is left in it */
 }
 
 int main(void)

@@ -11,12 +11,13 @@
 #include <time.h>
 #include <cmocka.h>
 
+#include "base/error.h"
+#include "engine/engine.h"
 #include "fake.h"
 #include "transport/tcp/zerocopy.h"
 #include "unit/engine/pair.h"
 #include "seen.h"
 
-#define MIB (1ull << 20)
 #define AREA (32 * MIB)
 #define MS 1000000ll
 
@@ -353,6 +354,50 @@ static void a_real_conflict_is_told_at_once(void **state)
 	pair_close(&pair);
 }
 
+static int busy_ledger(struct otte_ledger_client *lender, const struct otte_loan_terms *terms, uint64_t *id)
+{
+	(void)lender;
+	(void)terms;
+	(void)id;
+	return otte_fail(-EBUSY, "a loan of the same bytes is live");
+}
+
+static void one_lane(struct otte_config *config)
+{
+	always(config);
+	config->tcp_lanes = 1;
+}
+
+/* No range is in the way, and least of all that of the lane's last request. */
+static void what_the_ledger_says_is_busy_is_told_at_once(void **state)
+{
+	const struct otte_ledger_ops *real;
+	struct timespec before, after;
+	struct otte_ledger_ops ops;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, AREA, one_lane);
+	real = pair.source->ledger->ops;
+	ops = *real;
+	ops.loan_offer = busy_ledger;
+	fake_withholds = true;
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, MIB), 0);
+	pair.source->ledger->ops = &ops;
+	clock_gettime(CLOCK_MONOTONIC, &before);
+	assert_int_equal(pair_run(&pair, OTTE_WRITE, 0, 4 * MIB, 1000), -EBUSY);
+	clock_gettime(CLOCK_MONOTONIC, &after);
+	/* One that is parked is refused after two seconds. */
+	assert_in_range((after.tv_sec - before.tv_sec) * SECOND + after.tv_nsec - before.tv_nsec, 0,
+			1500 * MS);
+	assert_int_equal(pair_stats(pair.source).refused_requests, 1);
+	pair.source->ledger->ops = real;
+	assert_int_equal(pair_run(&pair, OTTE_WRITE, 0, 4 * MIB, 1000), 0);
+	fake_withholds = false;
+	assert_true(soon(idle, &pair));
+	pair_close(&pair);
+}
+
 /* ---- What is left when a connection is lost ---- */
 
 static bool requester_retains(const struct pair *pair)
@@ -599,6 +644,7 @@ int main(void)
 		cmocka_unit_test(a_request_does_not_wait_for_ever),
 		cmocka_unit_test(a_request_waits_for_memory_that_another_peer_has_read),
 		cmocka_unit_test(a_real_conflict_is_told_at_once),
+		cmocka_unit_test(what_the_ledger_says_is_busy_is_told_at_once),
 		cmocka_unit_test(a_write_that_nobody_takes_ends_with_its_deadline_once_the_kernel_has_dropped_it),
 		cmocka_unit_test(a_write_that_nobody_takes_and_the_kernel_keeps_ends_unquiesced),
 		cmocka_unit_test(a_write_whose_memory_is_not_proven_free_ends_unquiesced_and_retains_it),
