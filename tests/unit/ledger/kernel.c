@@ -1056,7 +1056,8 @@ static int guard(void *page)
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register range = { .range = { (uintptr_t)page, 4096 },
 					 .mode = UFFDIO_REGISTER_MODE_MISSING };
-	int handler = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	/* Blocking ones are never polled for: all that poll() says of them is POLLERR. */
+	int handler = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
 
 	assert_true(handler >= 0);
 	assert_int_equal(ioctl(handler, UFFDIO_API, &api), 0);
@@ -1105,6 +1106,7 @@ static void what_is_revoked_while_a_copy_is_stuck_in_its_buffer_is_over_at_once(
 		w.ops->loan_borrow(w.client[BORROWER], copier.loan, w.id[LENDER], &borrowed), 0);
 	assert_int_equal(pthread_create(&thread, NULL, copy_all, &copier), 0);
 	assert_int_equal(poll(&poll_fd, 1, 10000), 1);
+	assert_int_equal(poll_fd.revents, POLLIN);
 	settled = counters_of(&w).loans_settled;
 	assert_int_equal(w.ops->loan_revoke(w.client[LENDER], copier.loan), 0);
 	assert_int_equal(counters_of(&w).loans_settled, settled + 1);
