@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Attacks on mmap() of a loan. After a loan has settled nothing of it can be read: shown by filling the
- * memory anew and looking at every mapping that might have stayed.
+ * Attacks on mmap() of a loan. After a loan has settled nothing of it can be read: shown by filling
+ * the memory anew and looking at every mapping that might have stayed.
  */
 #include <pthread.h>
 #include <setjmp.h>
