@@ -21,7 +21,7 @@ enum {
 /* A use is its slot, and what of the slot's number there is room for in an int that is not negative. */
 #define SLOT_BITS 10
 #define NUMBER_BITS 20
-_Static_assert(OTTE_USES_OWNER_MAX == (1u << OWNER_BITS) - 1, "an owner's place in a word");
+_Static_assert(OTTE_USES_OWNER_MAX >> (OWNER_BITS - 1) == 1, "an owner's place in a word");
 _Static_assert(OTTE_USES_SLOTS == 1u << SLOT_BITS, "a slot's place in a use");
 
 static unsigned state_of(uint64_t word)
