@@ -130,8 +130,8 @@ static void client_free(struct kref *ref)
 	otte_user_put(client->user);
 	put_pid(client->tgid);
 	/*
-	 * Nobody can look at one that was never in the registry, and one that is refused costs others no
-	 * batch of what RCU frees late.
+	 * Nobody can look at one that was never in the registry, and one that is refused costs
+	 * others no batch of what RCU frees late.
 	 */
 	if (!initialised) {
 		kfree(client);

@@ -349,7 +349,7 @@ static int region_check(const struct otte_region_add *arg)
 	return 0;
 }
 
-/* Charges @region for what it will hold, and has its place kept; fills page_count and page_offset. */
+/* Charges @region for what it will hold, keeps its place; fills page_count and page_offset. */
 static int region_admit(struct otte_region *region)
 {
 	struct otte_charge charge = {
@@ -370,8 +370,8 @@ static int region_admit(struct otte_region *region)
 		return err;
 	}
 	/*
-	 * Its place: now, so that nobody waits for memory with the ledger held, and not before, since a registry
-	 * frees by RCU, in batches, what those who are refused would have taken.
+	 * Its place: now, so that nobody waits for memory with the ledger held, and not before,
+	 * since a registry frees by RCU, in batches, what those who are refused would have taken.
 	 */
 	err = xa_reserve(&otte_regions, region->id, GFP_KERNEL_ACCOUNT);
 	if (err)
