@@ -21,3 +21,5 @@ $(B)/bench/slot_check: $(B)/tests/bench/slot_check.o $(B)/libotte.a
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE)
 	@mv $@.tmp $@
+
+-include $(B)/tests/bench/slots.d $(B)/tests/bench/slot_check.d

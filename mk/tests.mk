@@ -118,4 +118,5 @@ $(B)/guest/%: $(B)/tests/e2e/guest/%.o $(B)/libotte.a
 	@mv $@.tmp $@
 
 -include $(B)/kmod/slot.d
+-include $(patsubst %.c,$(B)/%.d,$(wildcard tests/e2e/guest/*.c))
 -include $(foreach n,$(UNIT_NAMES),$(patsubst %.c,$(B)/%.d,$(wildcard tests/unit/$(n)/*.c)))

@@ -37,6 +37,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sched/rate.h"
 #include "sched/slice.h"
 #include "topo/priority.h"
 
@@ -61,7 +62,7 @@ struct otte_devices_params {
 	{                                                                               \
 		.mask = UINT64_MAX, .smart = true, .preferred_node = OTTE_TOPO_NO_NODE, \
 		.rank_weights = { 1, 5, 10 }, .probe_interval = 100,                    \
-		.unknown_rate = 50000000000ull /* 400 Gb/s */                           \
+		.unknown_rate = OTTE_UNKNOWN_RATE                                       \
 	}
 
 struct otte_device {

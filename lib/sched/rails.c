@@ -50,7 +50,7 @@ struct otte_rails {
 	struct otte_rail_pair
 		*idle; /* healthy, no ticket out; the one that is so for longest first */
 	struct otte_rail_pair *broken; /* paused or tried */
-	uint64_t generation[OTTE_RAILS_NICS];
+	uint64_t generation[OTTE_NIC_IDS];
 	struct otte_rails_stats stats; /* pairs: with those that are forgotten and have tickets */
 };
 

@@ -29,7 +29,8 @@
 
 #include <stdint.h>
 
-#define OTTE_RAILS_NICS 64
+#include "topo/priority.h"
+
 #define OTTE_RAILS_ERRORS_MAX 16 /* of error_threshold */
 
 enum otte_rail_topology {
@@ -61,14 +62,14 @@ void otte_rails_destroy(struct otte_rails *rails);
 
 /* By local NIC, which remote NICs it can reach, as far as can be known without trying. */
 struct otte_rail_paths {
-	uint64_t compatible[OTTE_RAILS_NICS];
-	uint64_t direct[OTTE_RAILS_NICS];
+	uint64_t compatible[OTTE_NIC_IDS];
+	uint64_t direct[OTTE_NIC_IDS];
 };
 
 struct otte_rails_allowed {
 	uint64_t locals;                   /* those with any bit below */
-	uint64_t healthy[OTTE_RAILS_NICS]; /* remote NICs, by local one */
-	uint64_t trial[OTTE_RAILS_NICS];   /* of a paused rail, and a trial is due */
+	uint64_t healthy[OTTE_NIC_IDS]; /* remote NICs, by local one */
+	uint64_t trial[OTTE_NIC_IDS];   /* of a paused rail, and a trial is due */
 };
 
 /*
@@ -138,7 +139,7 @@ struct otte_rail_counters {
 struct otte_rails_stats {
 	uint32_t pairs; /* in the table */
 	struct otte_rail_counters total;
-	struct otte_rail_counters nic[OTTE_RAILS_NICS]; /* by local NIC */
+	struct otte_rail_counters nic[OTTE_NIC_IDS]; /* by local NIC */
 };
 
 void otte_rails_stats(const struct otte_rails *rails, struct otte_rails_stats *stats);

@@ -18,6 +18,9 @@
 
 #include <stdint.h>
 
+/* 400 Gb/s, of a NIC that does not say, or says what none can be. */
+#define OTTE_UNKNOWN_RATE 50000000000ull /* bytes per second */
+
 #define OTTE_RATE_CLAMP 10.0 /* times the link's rate, and its part */
 #define OTTE_RATE_SELECTION_OLD 0.01 /* weight of the old value */
 #define OTTE_RATE_TRANSMIT_OLD 0.9 /* likewise */

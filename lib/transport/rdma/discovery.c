@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/util.h"
+#include "sched/rate.h"
 #include "topo/topo.h"
 #include "transport/rdma/gid.h"
 #include "transport/rdma/rate.h"
@@ -134,7 +135,7 @@ static void set_rate(const struct search *search, const union otte_verbs_port *a
 	nic->rate_source = OTTE_RDMA_RATE_REPORTED;
 	if (nic->bytes_per_s)
 		return;
-	nic->bytes_per_s = OTTE_RDMA_UNKNOWN_RATE;
+	nic->bytes_per_s = OTTE_UNKNOWN_RATE;
 	nic->rate_source = OTTE_RDMA_RATE_ASSUMED;
 }
 
@@ -200,7 +201,7 @@ static void add_nic(const struct search *search, struct ibv_device *device, unsi
 	struct otte_rdma_nics *nics = search->nics;
 	struct otte_rdma_nic *nic;
 
-	if (nics->count == OTTE_RDMA_NICS_MAX) {
+	if (nics->count == OTTE_NIC_IDS) {
 		nics->left_out++;
 		return;
 	}
@@ -344,7 +345,7 @@ int otte_rdma_discover(const struct otte_verbs *verbs, const struct otte_rdma_se
 		otte_rdma_nics_close(verbs, nics);
 	else if (nics->left_out)
 		otte_log(OTTE_LOG_WARNING, "rdma: %zu NICs are left out, the first %d are used",
-			 nics->left_out, OTTE_RDMA_NICS_MAX);
+			 nics->left_out, OTTE_NIC_IDS);
 	return rc;
 }
 

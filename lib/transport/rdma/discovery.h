@@ -16,11 +16,11 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "topo/priority.h"
 
 struct ibv_context;
 struct otte_verbs;
 
-#define OTTE_RDMA_NICS_MAX 64 /* bits of a mask of NICs */
 #define OTTE_RDMA_NAME_MAX 64
 
 /* For a port and a GID: UNSET is 1 and 0 where a device is named, else CHOOSE. */
@@ -90,8 +90,8 @@ struct otte_rdma_nic {
 
 struct otte_rdma_nics {
 	size_t count;
-	size_t left_out; /* beyond OTTE_RDMA_NICS_MAX */
-	struct otte_rdma_nic list[OTTE_RDMA_NICS_MAX];
+	size_t left_out; /* beyond OTTE_NIC_IDS */
+	struct otte_rdma_nic list[OTTE_NIC_IDS];
 };
 
 /*

@@ -7,9 +7,6 @@
 
 #include "transport/rdma/verbs.h"
 
-/* 400 Gb/s, of a port that does not say, or says what no port can be. */
-#define OTTE_RDMA_UNKNOWN_RATE 50000000000ull /* bytes per second */
-
 /* Bytes per second of a link of `width` and `speed` as InfiniBand encodes them, or 0: not known. */
 uint64_t otte_rdma_encoded_rate(uint8_t width, uint32_t speed);
 

@@ -493,7 +493,7 @@ static void check_unreachable(const struct otte_rails *rails, const struct otte_
 			 -ENETUNREACH);
 	assert_string_equal(otte_error_text(), text);
 	assert_int_equal(allowed.locals, 0);
-	for (i = 0; i < OTTE_RAILS_NICS; i++)
+	for (i = 0; i < OTTE_NIC_IDS; i++)
 		assert_int_equal(allowed.healthy[i] | allowed.trial[i], 0);
 }
 

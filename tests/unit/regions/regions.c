@@ -17,6 +17,7 @@
 #include <time.h>
 #include <cmocka.h>
 
+#include "base/error.h"
 #include "engine/engine.h"
 #include "engine/region.h"
 #include "otte/otte.h"
@@ -368,6 +369,37 @@ static void who_is_refused_a_region_never_counts_as_its_user(void **state)
 	assert_int_equal(otte_engine_destroy(engine), 0);
 }
 
+/* As the module answers where part of a range is not mapped. */
+static int region_add_over_a_hole(struct otte_ledger_client *client, const struct otte_region_claim *claim,
+				  uint64_t *id)
+{
+	(void)client;
+	(void)id;
+	assert_int_equal(claim->backing, OTTE_BACKING_PAGES);
+	return otte_fail(-EFAULT, "a page is not mapped");
+}
+
+static void what_cannot_be_pinned_is_no_region(void **state)
+{
+	struct otte_region_desc desc = { .length = PAGE, .access = OTTE_REMOTE_READ,
+					 .flags = OTTE_REGION_PINNED };
+	struct otte_engine *engine = make_engine(NULL);
+	const struct otte_ledger_ops *real = engine->ledger->ops;
+	struct otte_ledger_ops ops = *real;
+	struct otte_region *region;
+
+	(void)state;
+	assert_int_equal(otte_mem_alloc(engine, PAGE, 0, &desc.mem), 0);
+	assert_int_equal(otte_region_register(engine, &desc, 1, &region), -EOPNOTSUPP);
+	ops.region_add = region_add_over_a_hole;
+	engine->ledger->ops = &ops;
+	assert_int_equal(otte_region_register(engine, &desc, 1, &region), -EFAULT);
+	assert_string_equal(otte_error_text(), "a page is not mapped");
+	engine->ledger->ops = real;
+	assert_int_equal(otte_mem_release(desc.mem), 0);
+	assert_int_equal(otte_engine_destroy(engine), 0);
+}
+
 /* By whoever it was lent: 0 says that nobody reaches the memory any more. */
 static void what_the_ledger_still_lends_is_not_gone(void **state)
 {
@@ -410,6 +442,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_name_of_any_bytes_is_described_so_that_it_can_be_had_back),
 		cmocka_unit_test(ten_thousand_regions_are_described_in_the_order_of_their_ids),
 		cmocka_unit_test(who_is_refused_a_region_never_counts_as_its_user),
+		cmocka_unit_test(what_cannot_be_pinned_is_no_region),
 		cmocka_unit_test(what_the_ledger_still_lends_is_not_gone),
 	};
 	const struct CMUnitTest bench[] = {
