@@ -117,11 +117,15 @@ static int copy_inside(struct otte_loan *loan, u64 at, size_t bytes, char __user
 
 /*
  * Has the next @bytes of the buffer faulted in, as far as there are any, however long that takes.
- * The caller is outside the gate. The first byte decides, as a copy will find it: after it one
- * copies at least that, unless it is taken away again, and then whoever does that to itself goes on
- * until it is killed. It is written back as it was: behind the prefix nothing of the buffer is ours
- * to change (fault_in_writeable() would). And it comes last, because reading it first would bring a
- * page of zeroes, and have the write fault once more.
+ * The caller is outside the gate. The first byte decides, touched as a copy will touch it, which
+ * fault_in_*() do not: they know no stack that grows, nor what forbids a write but not a fault.
+ * After it one copies at least that byte, unless it is taken away again, and then whoever does that
+ * to itself goes on until it is killed.
+ *
+ * The byte is written back as it was: behind the prefix nothing of the buffer is ours to change
+ * (fault_in_writeable() would). Only who writes to a buffer while it is being filled can tell. And
+ * it comes last, because reading it first would bring a page of zeroes, and have the write fault
+ * once more.
  */
 static int fault_in(u32 direction, char __user *user, size_t bytes)
 {

@@ -25,7 +25,7 @@ void otte_gate_init(struct otte_gate *gate)
 void otte_gate_open(struct otte_gate *gate)
 {
 	spin_lock(&gate->lock);
-	gate->open = true;
+	WRITE_ONCE(gate->open, true);
 	spin_unlock(&gate->lock);
 }
 
@@ -35,7 +35,7 @@ int otte_gate_close_idle(struct otte_gate *gate)
 
 	spin_lock(&gate->lock);
 	if (!gate->maps && !gate->copies) {
-		gate->open = false;
+		WRITE_ONCE(gate->open, false);
 		err = 0;
 	}
 	spin_unlock(&gate->lock);
@@ -45,7 +45,7 @@ int otte_gate_close_idle(struct otte_gate *gate)
 void otte_gate_close(struct otte_gate *gate)
 {
 	spin_lock(&gate->lock);
-	gate->open = false;
+	WRITE_ONCE(gate->open, false);
 	spin_unlock(&gate->lock);
 }
 

@@ -12,7 +12,7 @@
 /**
  * struct otte_gate - mappings and copies of one loan
  * @lock: protects all of it
- * @open: new ones are let in
+ * @open: new ones are let in; copies look at it without the lock
  * @maps: VMAs
  * @copies: copies that move bytes, and descriptors on their way
  */

@@ -245,7 +245,7 @@ void otte_loan_revoke(struct otte_loan *loan, u32 evidence, bool *draining)
 		return;
 	}
 	if (!loan->ending || evidence == OTTE_EVIDENCE_FORCED)
-		loan->ending = evidence;
+		WRITE_ONCE(loan->ending, evidence); /* read by copies that are let in no more */
 	otte_gate_close(&loan->gate);
 	otte_ledger_unlock();
 

@@ -1058,7 +1058,7 @@ TEST_F(stuck, another_copy_of_the_loan_does_not_wait)
 	EXPECT_EQ(0, otte_settle(self->borrower, self->stuck.copier.loan));
 }
 
-/* A lender as a process: hears of borrower and direction, says the loan's id, and is killed. */
+/* A lender as a process: hears of borrower and direction, says loan and region, and is killed. */
 static void lender_process(int sock)
 {
 	char *mem = otte_pages(BYTES);
@@ -1072,28 +1072,74 @@ static void lender_process(int sock)
 	    otte_offer(fd, region, 0, BYTES, borrower, direction, 0, &loan))
 		_exit(4);
 	say(sock, loan);
+	say(sock, region);
 	hear(sock);
+}
+
+/* A loan of a lender that was killed while its copy was at the page; @region was its region. */
+static bool stuck_orphan(struct stuck *stuck, int borrower, uint64_t borrower_id, uint64_t *region)
+{
+	struct peer peer = peer_start(lender_process);
+	struct copier *copier = &stuck->copier;
+	struct otte_event event;
+	bool touched;
+
+	say(peer.sock, borrower_id);
+	say(peer.sock, stuck->direction);
+	copier->loan = hear(peer.sock);
+	*region = hear(peer.sock);
+	copier->fd = borrower;
+	touched = !otte_accept(borrower, copier->loan, NULL) &&
+		  !pthread_create(&stuck->thread, NULL, copy_all, copier) &&
+		  is_touched(stuck->handler);
+	peer_kill(&peer);
+	return touched && !otte_wait_event(borrower, OTTE_EVENT_OWNER_GONE, &event);
 }
 
 TEST_F(stuck, a_lender_that_is_killed_meanwhile_leaves_what_was_lent)
 {
-	struct peer peer = peer_start(lender_process);
 	struct copier *copier = &self->stuck.copier;
+	uint64_t region;
 
-	say(peer.sock, self->borrower_id);
-	say(peer.sock, variant->direction);
-	copier->loan = hear(peer.sock);
-	copier->fd = self->borrower;
-	ASSERT_EQ(0, otte_accept(self->borrower, copier->loan, NULL));
-	ASSERT_EQ(0, pthread_create(&self->stuck.thread, NULL, copy_all, copier));
-	ASSERT_TRUE(is_touched(self->stuck.handler));
-	peer_kill(&peer);
-	ASSERT_EQ(0, otte_wait_event(self->borrower, OTTE_EVENT_OWNER_GONE, &self->event));
+	ASSERT_TRUE(stuck_orphan(&self->stuck, self->borrower, self->borrower_id, &region));
 	EXPECT_EQ(BYTES, otte_usage(self->borrower, OTTE_RES_RETAINED_BYTES));
 	EXPECT_EQ((int64_t)BYTES, stuck_end(&self->stuck));
 	if (variant->direction == OTTE_READ)
 		EXPECT_TRUE(otte_filled(copier->to, BYTES, 1, 0));
 	EXPECT_EQ(0, otte_settle(self->borrower, copier->loan));
+	EXPECT_EQ(0, otte_usage(self->borrower, OTTE_RES_RETAINED_BYTES));
+}
+
+/* The directory of what is retained is made a little later. */
+static int release(uint64_t record)
+{
+	char path[96];
+	int i, err = -ENOENT;
+
+	snprintf(path, sizeof(path), "/sys/class/misc/otte/retained/%llu/release",
+		 (unsigned long long)record);
+	for (i = 0; i < 3000 && err == -ENOENT; i++) {
+		err = write_file(path, "1");
+		if (err == -ENOENT)
+			usleep(1000);
+	}
+	return err;
+}
+
+TEST_F(stuck, what_an_administrator_releases_meanwhile_is_over)
+{
+	uint64_t region;
+
+	if (access("/sys/class/misc/otte/retained", F_OK))
+		SKIP(return, "nothing can be released without sysfs");
+	ASSERT_TRUE(stuck_orphan(&self->stuck, self->borrower, self->borrower_id, &region));
+	ASSERT_EQ(0, release(region));
+	ASSERT_EQ(0, otte_wait_event(self->borrower, OTTE_EVENT_REVOKED, &self->event));
+	EXPECT_EQ(self->stuck.copier.loan, self->event.object);
+	EXPECT_EQ(stuck_prefix(&self->stuck, -EACCES), stuck_end(&self->stuck));
+	if (variant->direction == OTTE_READ)
+		EXPECT_TRUE(otte_filled(self->stuck.copier.to, variant->at * PAGE, 1, 0));
+	EXPECT_EQ(0, self->stuck.page[0]);
 	EXPECT_EQ(0, otte_usage(self->borrower, OTTE_RES_RETAINED_BYTES));
 }
 
@@ -1260,6 +1306,69 @@ TEST_F(loans, a_new_buffer_is_faulted_in_up_to_the_exact_hole)
 	EXPECT_EQ(-EFAULT, otte_copy(self->borrower, writes, 0, to + hole, PAGE));
 	EXPECT_EQ(0, otte_settle(self->borrower, reads));
 	EXPECT_EQ(0, otte_settle(self->borrower, writes));
+}
+
+/* Takes a buffer's pages away until it is told to stop. */
+struct taker {
+	char *at;
+	_Atomic unsigned int rounds;
+	_Atomic bool stop;
+};
+
+static void *take_away(void *arg)
+{
+	struct taker *taker = arg;
+
+	while (!taker->stop) {
+		madvise(taker->at, BYTES, MADV_DONTNEED);
+		taker->rounds++;
+	}
+	return NULL;
+}
+
+/* What was faulted in may be gone again before the copy is there, which then has it once more. */
+TEST_F(loans, a_buffer_that_vanishes_meanwhile_is_faulted_in_again)
+{
+	struct taker taker = { .at = otte_pages(BYTES) };
+	const uint32_t direction[] = { OTTE_READ, OTTE_WRITE };
+	uint64_t loan[2];
+	pthread_t thread;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, BYTES, self->borrower_id,
+					direction[i], OTTE_LOAN_STANDING, &loan[i]));
+		ASSERT_EQ(0, otte_accept(self->borrower, loan[i], NULL));
+	}
+	ASSERT_EQ(0, pthread_create(&thread, NULL, take_away, &taker));
+	for (i = 0; i < 2000 || (taker.rounds < 2000 && i < 200000); i++)
+		ASSERT_EQ((int64_t)BYTES, otte_copy(self->borrower, loan[i % 2], 0, taker.at,
+						    BYTES));
+	taker.stop = true;
+	pthread_join(thread, NULL);
+	note("%u copies while the buffer was taken away %u times\n", i, taker.rounds);
+	EXPECT_EQ(0, otte_settle(self->borrower, loan[0]));
+	EXPECT_EQ(0, otte_settle(self->borrower, loan[1]));
+}
+
+/* A stack is not there below its end, and grows by being touched. */
+TEST_F(loans, a_buffer_on_a_stack_that_grows_is_faulted_in)
+{
+	const size_t room = 1024 * PAGE;
+	char *stack, *end = otte_pages(room) + room;
+	uint64_t loan;
+
+	/* What is mapped has to keep away from it, by a gap of 256 pages. */
+	ASSERT_EQ(0, munmap(end - room, room));
+	stack = mmap(end - PAGE, PAGE, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN | MAP_FIXED, -1, 0);
+	ASSERT_EQ(end - PAGE, stack);
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, BYTES, self->borrower_id, OTTE_READ,
+				0, &loan));
+	ASSERT_EQ(0, otte_accept(self->borrower, loan, NULL));
+	EXPECT_EQ((int64_t)BYTES, otte_copy(self->borrower, loan, 0, stack - BYTES, BYTES));
+	EXPECT_TRUE(otte_filled(stack - BYTES, BYTES, 1, 0));
+	EXPECT_EQ(0, otte_settle(self->borrower, loan));
 }
 
 /* Copies other bytes each time until the loan ends: @got is of the last copy. */
