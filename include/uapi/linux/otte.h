@@ -591,7 +591,8 @@ struct otte_loan_expose {
  *
  * The buffer is faulted in where it has to be, for as long as that takes (userfaultfd, a file of
  * FUSE) and until a fatal signal. Meanwhile the call holds nothing of the loan, which can be
- * revoked or settled as if it were not there.
+ * revoked or settled as if it were not there. Behind the prefix the buffer stays as it was; what
+ * others write into it before the call returns may be lost.
  */
 struct otte_loan_copy {
 	__u32 size;
