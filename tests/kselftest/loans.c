@@ -1089,6 +1089,8 @@ static bool stuck_orphan(struct stuck *stuck, int borrower, uint64_t borrower_id
 	copier->loan = hear(peer.sock);
 	*region = hear(peer.sock);
 	copier->fd = borrower;
+	/* Since the fork what comes before the page has to be faulted in as well, to be written. */
+	otte_fill(copier->to, stuck->page - copier->to, 99);
 	touched = !otte_accept(borrower, copier->loan, NULL) &&
 		  !pthread_create(&stuck->thread, NULL, copy_all, copier) &&
 		  is_touched(stuck->handler);
