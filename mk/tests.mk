@@ -36,8 +36,8 @@ LDFLAGS_unit_stale := $(addprefix -Wl$(comma)--wrap=,otte_source_begin otte_sour
 
 # Whether a lone request was one exchange or moved in its call, what is so meanwhile, when a plan goes, and who is of
 # another user.
-LDFLAGS_unit_local := $(addprefix -Wl$(comma)--wrap=,local_copy_exchange local_copy_direct tcp_peer_unplan \
-	local_check_user)
+LDFLAGS_unit_local := $(addprefix -Wl$(comma)--wrap=,local_copy_exchange local_copy_direct local_way_move \
+	tcp_peer_unplan local_check_user)
 
 # The slot gate beside the module's arithmetic, built against the few things that it takes from the kernel.
 UNIT_WITH_slots := kmod/slot.o
@@ -54,11 +54,16 @@ LDFLAGS_unit_gate := $(addprefix -Wl$(comma)--wrap=,otte_queue_push otte_slots_a
 
 # Which libibverbs a process finds; and one of the tests' own, of which they spoil copies.
 LDFLAGS_unit_rdma := -Wl,--wrap=dlopen
+UNIT_WITH_rdma = $(VERBS_SIM)
 $(B)/unit/rdma: | $(B)/fake/libibverbs.so.1
 
 $(B)/fake/libibverbs.so.1: tests/unit/rdma/library/libibverbs.c
 	@mkdir -p $(@D)
 	$(CC) -shared -fPIC $(WARN) -o $@ $<
+
+# libibverbs over simulated devices, tests/sim/verbs/sim.h. A program over it: UNIT_WITH_name := $(VERBS_SIM).
+VERBS_SIM := $(patsubst %.c,%.o,$(sort $(wildcard tests/sim/verbs/*.c)))
+UNIT_WITH_verbs_sim := $(VERBS_SIM)
 
 # Each allocation fails once, and how much is taken.
 LDFLAGS_unit_rails := $(addprefix -Wl$(comma)--wrap=,malloc calloc)
@@ -118,5 +123,6 @@ $(B)/guest/%: $(B)/tests/e2e/guest/%.o $(B)/libotte.a
 	@mv $@.tmp $@
 
 -include $(B)/kmod/slot.d
+-include $(VERBS_SIM:%.o=$(B)/%.d)
 -include $(patsubst %.c,$(B)/%.d,$(wildcard tests/e2e/guest/*.c))
 -include $(foreach n,$(UNIT_NAMES),$(patsubst %.c,$(B)/%.d,$(wildcard tests/unit/$(n)/*.c)))

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# Builds and runs the unit programs under each sanitizer named, then those of VALGRIND_UNITS under
+# Builds and runs the unit programs under each sanitizer named, and those of VALGRIND_UNITS under
 # valgrind with OTTE_TEST_SMALL=1, which the slow ones take as a wish for their small form.
 #
 #   tests/run-sanitizers.sh SAN...
@@ -32,26 +32,59 @@ build() {
     { make --no-print-directory -j"$(nproc)" "$@" unit-programs >/dev/null; } 2>&1
 }
 
-for san in "$@"; do
-    if ! errors=$(build SAN="$san"); then
-        printf '%s: does not build\n%s\n' "$san" "$errors"
-        failed=$((failed + 1))
-        continue
-    fi
-    count "$san" "$(tests/run-programs.sh "$O/san-${san//,/-}"/unit/*)"
-done
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
 
-if ! errors=$(build CC=gcc); then
-    printf 'valgrind: does not build\n%s\n' "$errors"
+# series NAME COMMAND...: its output is counted at the end. Two go on beside each other, since the programs of a
+# series run one by one, and wait about as much as they compute.
+names=()
+series() {
+    local name=$1
+    shift
+    names+=("$name")
+    while [ "$(jobs -rp | wc -l)" -ge 2 ]; do
+        wait -n
+    done
+    "$@" >"$out/$name" 2>&1 &
+}
+
+broken() {
+    printf '%s: does not build\n%s\n' "$1" "$2"
     failed=$((failed + 1))
-else
-    programs=()
+}
+
+under_valgrind() {
+    local unit programs=()
     for unit in $VALGRIND_UNITS; do
         programs+=("$O/gcc/unit/$unit")
     done
-    count valgrind "$(OTTE_TEST_SMALL=1 RUN_WITH="valgrind -q --error-exitcode=99 \
-        --leak-check=full --errors-for-leak-kinds=definite,indirect --fair-sched=yes" \
-        tests/run-programs.sh "${programs[@]}")"
+    OTTE_TEST_SMALL=1 RUN_WITH="valgrind -q --error-exitcode=99 --leak-check=full \
+        --errors-for-leak-kinds=definite,indirect --fair-sched=yes" tests/run-programs.sh "${programs[@]}"
+}
+
+# Built before anything runs: a compiler beside them would take the time that tests count on.
+ready=()
+for san in "$@"; do
+    if errors=$(build SAN="$san"); then
+        ready+=("$san")
+    else
+        broken "$san" "$errors"
+    fi
+done
+if errors=$(build CC=gcc); then
+    valgrind=1
+else
+    valgrind=
+    broken valgrind "$errors"
 fi
+
+for san in "${ready[@]}"; do
+    series "$san" tests/run-programs.sh "$O/san-${san//,/-}"/unit/*
+done
+[ -z "$valgrind" ] || series valgrind under_valgrind
+wait
+for name in "${names[@]}"; do
+    count "$name" "$(cat "$out/$name")"
+done
 printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
 [ "$failed" -eq 0 ]

@@ -3,7 +3,9 @@
 
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/util.h"
 
@@ -32,4 +34,14 @@ int otte_thread_start(pthread_t *thread, const char *name, void *(*run)(void *ar
 		return otte_fail(-ret, "thread %s cannot be started: %s", name, strerror(ret));
 	pthread_setname_np(*thread, name);
 	return 0;
+}
+
+void otte_thread_sleep(uint64_t ns)
+{
+	const struct timespec step = { .tv_sec = (time_t)(ns / NSEC_PER_SEC), .tv_nsec = (long)(ns % NSEC_PER_SEC) };
+	int before;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	nanosleep(&step, NULL);
+	pthread_setcancelstate(before, NULL);
 }

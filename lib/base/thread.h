@@ -4,8 +4,12 @@
 #define OTTE_BASE_THREAD_H
 
 #include <pthread.h>
+#include <stdint.h>
 
 /* `name`: at most 15 characters, as ps(1) and gdb(1) show it. 0 or a negative errno, with text. */
 int otte_thread_start(pthread_t *thread, const char *name, void *(*run)(void *arg), void *arg);
+
+/* Under a lock: pthread_cancel() has no effect on it, and so takes no lock with it. */
+void otte_thread_sleep(uint64_t ns);
 
 #endif

@@ -18,6 +18,9 @@ enum {
 #define OWNER_BITS 30
 #define SERIAL_SHIFT (STATE_BITS + OWNER_BITS)
 
+/* Of `pulse`: the use's number, in the place it has in a word, and below how often it said that it goes on, or OVER. */
+#define OVER UINT32_MAX
+
 /* A use is its slot, and what of the slot's number there is room for in an int that is not negative. */
 #define SLOT_BITS 10
 #define NUMBER_BITS 20
@@ -34,9 +37,14 @@ static uint32_t owner_of(uint64_t word)
 	return (uint32_t)(word >> STATE_BITS) & OTTE_USES_OWNER_MAX;
 }
 
+static uint64_t number_in(uint64_t word)
+{
+	return word >> SERIAL_SHIFT << SERIAL_SHIFT;
+}
+
 static uint64_t with(uint64_t word, uint32_t owner, unsigned state)
 {
-	return word >> SERIAL_SHIFT << SERIAL_SHIFT | (uint64_t)owner << STATE_BITS | state;
+	return number_in(word) | (uint64_t)owner << STATE_BITS | state;
 }
 
 static int use_of(unsigned slot, uint64_t word)
@@ -47,6 +55,12 @@ static int use_of(unsigned slot, uint64_t word)
 static unsigned slot_of(int use)
 {
 	return (unsigned)use % OTTE_USES_SLOTS;
+}
+
+/* What its owner did comes before, for who sees that it is over. */
+static bool is_over(struct otte_uses_slot *slot, uint64_t word)
+{
+	return atomic_load_explicit(&slot->pulse, memory_order_acquire) == (number_in(word) | OVER);
 }
 
 static uint32_t top_of(struct otte_uses *uses)
@@ -66,6 +80,12 @@ static void raise_top(struct otte_uses *uses, uint32_t top)
 			return;
 }
 
+/* Nobody's, whoever had it last. */
+static bool is_free(struct otte_uses_slot *slot, uint64_t word)
+{
+	return state_of(word) == FREE || (state_of(word) >= READS && is_over(slot, word));
+}
+
 /* A use, or OTTE_USES_NONE. */
 static int claim(struct otte_uses *uses, uint32_t owner)
 {
@@ -75,7 +95,7 @@ static int claim(struct otte_uses *uses, uint32_t owner)
 		uint64_t old = atomic_load_explicit(&uses->slots[i].word, memory_order_relaxed);
 		uint64_t claimed = with(old + (1ull << SERIAL_SHIFT), owner, CLAIMED);
 
-		if (state_of(old) == FREE &&
+		if (is_free(&uses->slots[i], old) &&
 		    atomic_compare_exchange_strong(&uses->slots[i].word, &old, claimed)) {
 			raise_top(uses, i + 1);
 			return use_of(i, claimed);
@@ -100,7 +120,7 @@ static bool touches(struct otte_uses_slot *slot, uint64_t start, uint64_t end, b
 	uint64_t word = atomic_load(&slot->word);
 	unsigned state = state_of(word);
 
-	if (state < READS || (!write && state == READS) || owner_of(word) == except)
+	if (state < READS || (!write && state == READS) || owner_of(word) == except || is_over(slot, word))
 		return false;
 	if (atomic_load(&slot->start) >= end || start >= atomic_load(&slot->end))
 		return false;
@@ -134,22 +154,31 @@ int otte_uses_begin(struct otte_uses *uses, uint32_t owner, uint64_t start, uint
 	return OTTE_USES_CONFLICT;
 }
 
+/*
+ * A plain store, at which the bytes that were copied just before are not waited for. It may have been taken for one
+ * that nobody ends, and the slot be another's by now: so it says of which use it speaks. If that comes to pass between
+ * the look and the store, another's slot may lose its own OVER, and stays taken until its owner is lent nothing more.
+ */
 void otte_uses_end(struct otte_uses *uses, int use)
 {
-	_Atomic uint64_t *at = &uses->slots[slot_of(use)].word;
-	uint64_t word = atomic_load_explicit(at, memory_order_relaxed);
+	struct otte_uses_slot *slot = &uses->slots[slot_of(use)];
+	uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
 
-	/* It may have been taken for one that nobody ends, and the slot be another's by now. */
 	if (state_of(word) != FREE && use_of(slot_of(use), word) == use)
-		atomic_compare_exchange_strong_explicit(at, &word, with(word, 0, FREE), memory_order_release,
-							memory_order_relaxed);
+		atomic_store_explicit(&slot->pulse, number_in(word) | OVER, memory_order_release);
 }
 
 void otte_uses_beat(struct otte_uses *uses, int use)
 {
-	_Atomic uint64_t *beats = &uses->slots[slot_of(use)].beats;
+	struct otte_uses_slot *slot = &uses->slots[slot_of(use)];
+	uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
+	uint64_t pulse = atomic_load_explicit(&slot->pulse, memory_order_relaxed);
+	uint32_t beats = number_in(pulse) == number_in(word) ? (uint32_t)pulse + 1 : 1;
 
-	atomic_store_explicit(beats, atomic_load_explicit(beats, memory_order_relaxed) + 1, memory_order_relaxed);
+	if (beats == OVER)
+		beats = 0;
+	if (use_of(slot_of(use), word) == use)
+		atomic_store_explicit(&slot->pulse, number_in(word) | beats, memory_order_relaxed);
 }
 
 /*
@@ -246,10 +275,23 @@ void otte_uses_clear(struct otte_uses *uses, uint32_t owner)
 	}
 }
 
-/* One that is CLAIMED is in nobody's way, and its owner would make it what it wants without a second look. */
-static bool stands(const struct otte_uses_seen *seen, uint64_t word, uint64_t beats)
+/*
+ * At two looks, as a use of the lender's is no more mine a moment before it is over, and is to end by itself: what ends
+ * late may meet another's use (otte_uses_end()).
+ */
+static bool is_forged(struct otte_uses_seen *seen)
 {
-	return state_of(word) >= READS && word == seen->word && beats == seen->beats;
+	bool before = seen->forged;
+
+	seen->forged = !is_mine(seen);
+	return before && seen->forged;
+}
+
+/* One that is CLAIMED is in nobody's way, and its owner would make it what it wants without a second look. */
+static bool stands(const struct otte_uses_seen *seen, uint64_t word, uint64_t pulse)
+{
+	return state_of(word) >= READS && pulse != (number_in(word) | OVER) && word == seen->word &&
+	       pulse == seen->pulse;
 }
 
 void otte_uses_look(struct otte_uses *uses, struct otte_uses_own *own, bool (*still)(void *arg, uint32_t owner),
@@ -260,17 +302,19 @@ void otte_uses_look(struct otte_uses *uses, struct otte_uses_own *own, bool (*st
 	for (i = 0; i < OTTE_USES_SLOTS; i++) {
 		struct otte_uses_slot *slot = &uses->slots[i];
 		struct otte_uses_seen *seen = &own->slots[i];
-		uint64_t word = atomic_load(&slot->word), beats = atomic_load(&slot->beats);
+		uint64_t word = atomic_load(&slot->word), pulse = atomic_load(&slot->pulse);
 		bool over = false;
 
-		if (stands(seen, word, beats) && owner_of(word) == OTTE_USES_LENDER)
-			over = !is_mine(seen);
-		else if (stands(seen, word, beats))
+		if (stands(seen, word, pulse) && owner_of(word) == OTTE_USES_LENDER)
+			over = is_forged(seen);
+		else if (stands(seen, word, pulse))
 			over = still(arg, owner_of(word));
+		else
+			seen->forged = false;
 		if (over)
 			free_slot(slot, word);
 		seen->word = word;
-		seen->beats = beats;
+		seen->pulse = pulse;
 	}
 	tell_coarse(uses, own);
 }

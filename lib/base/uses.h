@@ -8,7 +8,10 @@
  * sees the other; both may, and then both are refused. A slot that changes while it is looked at is
  * of a use that began after ours was to be seen, and will see it.
  *
- *   FREE -> CLAIMED -> READS or WRITES -> FREE        one word: state, owner, and a number that grows
+ *   FREE -> CLAIMED -> READS or WRITES -> over        one word: state, owner, and a number that grows
+ *
+ * A use that is over leaves its word as it was, and says so beside it, with its number; the slot is free to be claimed
+ * then. FREE is a slot that was never claimed, or that somebody else has freed.
  *
  * Where every slot is taken, the owner of the memory counts its uses as `coarse`: each is one of all bytes.
  *
@@ -36,13 +39,14 @@
 struct otte_uses_slot {
 	_Atomic uint64_t word;
 	_Atomic uint64_t start, end;
-	_Atomic uint64_t beats;
+	_Atomic uint64_t pulse; /* of the use of that number: how often it said that it goes on, or OVER */
 };
 
 /* What the lender keeps of a slot: what it showed at the last look, and whether it is the lender's own use. */
 struct otte_uses_seen {
-	uint64_t word, beats;
+	uint64_t word, pulse;
 	_Atomic bool mine;
+	bool forged; /* it stood as the lender's, and was not */
 };
 
 /* What the lender keeps of its table where nobody else can write. */

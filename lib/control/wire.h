@@ -83,7 +83,7 @@ int otte_frame_decode(const uint8_t in[OTTE_FRAME_HEADER], uint32_t max_payload,
 		      struct otte_frame *frame);
 
 #define OTTE_CAN_ATTEST 1u /* CLAIMs, and a proof of each through the module: attest.h */
-#define OTTE_CAN_LEND 2u   /* with ATTEST: a lane of LEND frames, for loans of the module */
+#define OTTE_CAN_LEND 4u   /* with ATTEST: a lane of LEND frames, for loans of the module */
 #define OTTE_CAN_LOAD_SHIFT 32 /* in HELLO, with ATTEST: from here on the first four bytes of that load's id */
 
 #define OTTE_HELLO_AUTH 1u /* a key is in use: key_id names it, MACs are filled in; else both are zero */

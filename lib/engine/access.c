@@ -2,9 +2,9 @@
 #include "engine/access.h"
 
 #include <errno.h>
-#include <time.h>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "base/util.h"
 
 #define WAIT_NS 20000
@@ -120,16 +120,15 @@ static bool enter_live(const struct otte_inode *node, void *arg)
 }
 
 /*
- * For one copy of 64 KiB at the most. Asleep: who only yields to it, at a realtime priority above its own, would
+ * For one copy of 256 KiB at the most. Asleep: who only yields to it, at a realtime priority above its own, would
  * keep it from its CPU for ever. To be woken by it would cost each copy more than this costs the few who wait.
  */
 void otte_access_wait_alone(struct otte_access_map *map)
 {
-	const struct timespec step = { .tv_nsec = WAIT_NS };
 	uint64_t word = atomic_load(&map->alone);
 
 	while (word & STATE && atomic_load(&map->alone) == word)
-		nanosleep(&step, NULL);
+		otte_thread_sleep(WAIT_NS);
 }
 
 void otte_access_share(struct otte_access_map *map, struct otte_uses *shared, struct otte_uses_seen *seen)

@@ -44,7 +44,7 @@ int otte_batch_create(struct otte_engine *engine, uint32_t capacity, struct otte
 	batch->event_fd = -1;
 	batch->notify_tail = &batch->notifies;
 	pthread_mutex_init(&batch->submit_lock, NULL);
-	pthread_mutex_init(&batch->lock, NULL);
+	otte_tail_lock_init(&batch->lock);
 	atomic_fetch_add(&engine->batches, 1);
 	*out = batch;
 	return 0;
@@ -117,11 +117,11 @@ static int wait_for(struct otte_batch *batch, struct otte_waiter *waiter, struct
 	if (waiter->own)
 		return 0;
 	/* Who finished the batch may still be in it, and has the waiter in hand until it lets go. */
-	pthread_mutex_lock(&batch->lock);
+	otte_tail_lock(&batch->lock);
 	finished = waiter->done;
 	if (!finished)
 		DL_DELETE(batch->waiters, waiter);
-	pthread_mutex_unlock(&batch->lock);
+	otte_tail_unlock(&batch->lock);
 	return finished ? 0 : otte_fail(-ETIMEDOUT, "the batch is not finished");
 }
 
@@ -137,7 +137,7 @@ int otte_batch_wait(struct otte_batch *batch, int64_t timeout_ns)
 	ret = check(batch, "otte_batch_wait");
 	if (ret)
 		return ret;
-	pthread_mutex_lock(&batch->lock);
+	otte_tail_lock(&batch->lock);
 	finished = batch->finished == batch->submitted;
 	if (!finished) {
 		otte_waiter_init(&waiter);
@@ -145,7 +145,7 @@ int otte_batch_wait(struct otte_batch *batch, int64_t timeout_ns)
 		if (is_long(timeout_ns))
 			peer = hold_only_peer(batch, &requests);
 	}
-	pthread_mutex_unlock(&batch->lock);
+	otte_tail_unlock(&batch->lock);
 	return finished ? 0 : wait_for(batch, &waiter, peer, requests, until_ns);
 }
 
@@ -160,7 +160,7 @@ int otte_batch_poll(struct otte_batch *batch, struct otte_batch_status *status)
 		return otte_fail(-EINVAL, "otte_batch_poll: status must not be NULL");
 	if (atomic_load(&batch->engine->requests))
 		otte_progress_poll(&batch->engine->progress);
-	pthread_mutex_lock(&batch->lock);
+	otte_tail_lock(&batch->lock);
 	*status = (struct otte_batch_status){
 		.submitted = batch->submitted,
 		.finished = batch->finished,
@@ -168,7 +168,7 @@ int otte_batch_poll(struct otte_batch *batch, struct otte_batch_status *status)
 		.failed = batch->failed,
 		.bytes_completed = batch->bytes_completed,
 	};
-	pthread_mutex_unlock(&batch->lock);
+	otte_tail_unlock(&batch->lock);
 	return 0;
 }
 
@@ -180,7 +180,7 @@ int otte_batch_eventfd(struct otte_batch *batch)
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&batch->submit_lock);
-	pthread_mutex_lock(&batch->lock);
+	otte_tail_lock(&batch->lock);
 	ret = batch->event_fd;
 	if (ret < 0) {
 		bool ready = batch->submitted && batch->finished == batch->submitted;
@@ -195,7 +195,7 @@ int otte_batch_eventfd(struct otte_batch *batch)
 				otte_progress_attend(&batch->engine->progress);
 		}
 	}
-	pthread_mutex_unlock(&batch->lock);
+	otte_tail_unlock(&batch->lock);
 	pthread_mutex_unlock(&batch->submit_lock);
 	return ret;
 }
@@ -229,13 +229,13 @@ int otte_batch_task(struct otte_batch *batch, uint32_t index, struct otte_task *
 		return ret;
 	if (!out)
 		return otte_fail(-EINVAL, "otte_batch_task: task must not be NULL");
-	pthread_mutex_lock(&batch->lock);
+	otte_tail_lock(&batch->lock);
 	if (index < batch->submitted)
 		describe_task(&batch->tasks[index], out);
 	else
 		ret = otte_fail(-EINVAL, "otte_batch_task: request %u of %u", index,
 				batch->submitted);
-	pthread_mutex_unlock(&batch->lock);
+	otte_tail_unlock(&batch->lock);
 	return ret;
 }
 
@@ -256,7 +256,7 @@ int otte_batch_failure(struct otte_batch *batch, struct otte_failure *failure)
 	if (!failure)
 		return otte_fail(-EINVAL, "otte_batch_failure: failure must not be NULL");
 	memset(failure, 0, sizeof(*failure));
-	pthread_mutex_lock(&batch->lock);
+	otte_tail_lock(&batch->lock);
 	for (i = 0; i < batch->submitted; i++) {
 		const struct otte_task_record *task = &batch->tasks[i];
 
@@ -286,7 +286,7 @@ int otte_batch_failure(struct otte_batch *batch, struct otte_failure *failure)
 			 first->drained ? "drained" : "not drained",
 			 batch->notifies_dropped ? "; a notification was dropped" : "");
 	}
-	pthread_mutex_unlock(&batch->lock);
+	otte_tail_unlock(&batch->lock);
 	return first ? 0 : otte_fail(-ENOENT, "no request of the batch has failed");
 }
 
@@ -329,9 +329,9 @@ int otte_batch_reset(struct otte_batch *batch)
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&batch->submit_lock);
-	pthread_mutex_lock(&batch->lock);
+	otte_tail_lock(&batch->lock);
 	ret = reset(batch);
-	pthread_mutex_unlock(&batch->lock);
+	otte_tail_unlock(&batch->lock);
 	pthread_mutex_unlock(&batch->submit_lock);
 	return ret;
 }
@@ -342,21 +342,21 @@ static int begin_anew(struct otte_batch *batch, struct otte_waiter *waiter)
 	int ret;
 
 	otte_waiter_init(waiter);
-	pthread_mutex_lock(&batch->lock);
+	otte_tail_lock(&batch->lock);
 	ret = reset(batch);
 	if (!ret) {
 		DL_APPEND(batch->waiters, waiter);
 		atomic_store_explicit(&batch->admitting, true, memory_order_relaxed);
 	}
-	pthread_mutex_unlock(&batch->lock);
+	otte_tail_unlock(&batch->lock);
 	return ret;
 }
 
 static void forget_waiter(struct otte_batch *batch, struct otte_waiter *waiter)
 {
-	pthread_mutex_lock(&batch->lock);
+	otte_tail_lock(&batch->lock);
 	DL_DELETE(batch->waiters, waiter);
-	pthread_mutex_unlock(&batch->lock);
+	otte_tail_unlock(&batch->lock);
 }
 
 /*
@@ -369,10 +369,10 @@ static int wait_on(struct otte_batch *batch, struct otte_waiter *waiter, int64_t
 	struct otte_peer *peer = NULL;
 	uint32_t requests = 0;
 
-	pthread_mutex_lock(&batch->lock);
+	otte_tail_lock(&batch->lock);
 	if (is_long(timeout_ns) && !atomic_load(&waiter->done))
 		peer = hold_only_peer(batch, &requests);
-	pthread_mutex_unlock(&batch->lock);
+	otte_tail_unlock(&batch->lock);
 	return wait_for(batch, waiter, peer, requests, until_ns);
 }
 
@@ -420,16 +420,16 @@ int otte_batch_destroy(struct otte_batch *batch)
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&batch->submit_lock);
-	pthread_mutex_lock(&batch->lock);
+	otte_tail_lock(&batch->lock);
 	ret = check_finished(batch);
-	pthread_mutex_unlock(&batch->lock);
+	otte_tail_unlock(&batch->lock);
 	pthread_mutex_unlock(&batch->submit_lock);
 	if (ret)
 		return ret;
 	if (batch->event_fd >= 0)
 		otte_fd_close(batch->event_fd);
 	pthread_mutex_destroy(&batch->submit_lock);
-	pthread_mutex_destroy(&batch->lock);
+	otte_tail_lock_fini(&batch->lock);
 	atomic_fetch_sub(&batch->engine->batches, 1);
 	free(batch->tasks);
 	free(batch);

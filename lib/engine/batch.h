@@ -16,6 +16,7 @@
 
 #include <pthread.h>
 
+#include "base/tail_lock.h"
 #include "engine/access.h"
 #include "engine/peer.h"
 #include "engine/progress.h"
@@ -89,7 +90,7 @@ struct otte_batch {
 	 * `lock`: who sees it equal to `submitted` there may begin anew, and then fills in the tasks under
 	 * submit_lock alone. So nobody looks at a task from `submitted` on.
 	 */
-	pthread_mutex_t lock;
+	struct otte_tail_lock lock;
 	/* ended: have a result; finished: and nothing of ours will touch them. */
 	_Atomic uint32_t submitted, finished;
 	uint32_t ended, prefix;

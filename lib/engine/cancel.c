@@ -109,12 +109,12 @@ static struct otte_peer *hold_unfinished(struct otte_batch *batch, uint32_t inde
 	struct otte_task_record *head = &batch->tasks[index];
 	struct otte_peer *peer = NULL;
 
-	pthread_mutex_lock(&batch->lock);
+	otte_tail_lock(&batch->lock);
 	if (index < batch->submitted && head->members && head->state < OTTE_TASK_COMPLETED) {
 		peer = head->peer;
 		otte_peer_hold(peer);
 	}
-	pthread_mutex_unlock(&batch->lock);
+	otte_tail_unlock(&batch->lock);
 	return peer;
 }
 

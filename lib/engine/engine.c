@@ -275,7 +275,7 @@ int otte_engine_create(const struct otte_config *config, struct otte_engine **ou
 	ret = open_transport(engine);
 	if (ret)
 		goto close_serve;
-	ret = otte_progress_start(&engine->progress, &engine->requests, tick, engine);
+	ret = otte_progress_start(&engine->progress, &engine->requests, &engine->direct.busy, tick, engine);
 	if (ret)
 		goto destroy_transport;
 	ret = otte_gate_open(engine);
@@ -329,7 +329,7 @@ static void fill_report(struct otte_engine *engine, struct otte_close_report *re
 	if (!report)
 		return;
 	count(engine, &counters);
-	whole.requests = atomic_load(&engine->requests);
+	whole.requests = otte_engine_requests(engine);
 	whole.loans = counters.loans;
 	whole.retained = counters.retained;
 	whole.retained_bytes = counters.retained_bytes;
@@ -338,7 +338,7 @@ static void fill_report(struct otte_engine *engine, struct otte_close_report *re
 
 static bool drained(struct otte_engine *engine, unsigned directions)
 {
-	if (directions & OTTE_CLOSE_REQUESTER && atomic_load(&engine->requests))
+	if (directions & OTTE_CLOSE_REQUESTER && otte_engine_requests(engine))
 		return false;
 	return !(directions & OTTE_CLOSE_SOURCE) || !otte_source_busy(engine);
 }
@@ -350,7 +350,7 @@ static int drain(struct otte_engine *engine, unsigned directions, uint64_t until
 	while (!drained(engine, directions)) {
 		if (otte_now_ns() >= until_ns)
 			return otte_fail(-ETIMEDOUT, "%lu requests of ours and %lu of peers are under way",
-					 (unsigned long)atomic_load(&engine->requests),
+					 (unsigned long)otte_engine_requests(engine),
 					 (unsigned long)otte_source_busy(engine));
 		otte_progress_poll(&engine->progress);
 		nanosleep(&step, NULL);

@@ -72,6 +72,7 @@ struct otte_engine {
 	_Atomic uint64_t requests, bytes; /* budgets, charged at submission */
 	/* Of requests that were moved so: written by the one that is alone, read by anybody. */
 	struct {
+		_Atomic bool busy; /* there is one, not among `requests` */
 		_Atomic uint64_t completed, failed, read_bytes, write_bytes;
 		_Atomic(struct otte_segment *) segment; /* of the one that moves now, or NULL */
 	} direct;
@@ -159,6 +160,12 @@ static inline void otte_engine_tick_at(struct otte_engine *engine, uint64_t at_n
 	while (at_ns < due_ns &&
 	       !atomic_compare_exchange_weak(&engine->tick_due_ns, &due_ns, at_ns))
 		;
+}
+
+/* Of ours, not ended. */
+static inline uint64_t otte_engine_requests(const struct otte_engine *engine)
+{
+	return atomic_load(&engine->requests) + atomic_load(&engine->direct.busy);
 }
 
 void otte_engine_fill_stats(struct otte_engine *engine, struct otte_stats *stats);

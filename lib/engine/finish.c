@@ -130,15 +130,15 @@ static void publish(struct otte_task_record *head, int code, uint8_t effect, boo
 	struct otte_engine *engine = batch->engine;
 	uint32_t members = head->members, finished;
 
-	pthread_mutex_lock(&batch->lock);
+	otte_tail_lock(&batch->lock);
 	set_results(head, code, effect, drained);
 	if (batch->notifies) {
 		due = due_notifies(batch);
 		hopeless = batch->ended == batch->submitted ? hopeless_notifies(batch) : NULL;
-		pthread_mutex_unlock(&batch->lock);
+		otte_tail_unlock(&batch->lock);
 		otte_notify_send_list(due, 0);
 		otte_notify_send_list(hopeless, -ECANCELED);
-		pthread_mutex_lock(&batch->lock);
+		otte_tail_lock(&batch->lock);
 	}
 	atomic_fetch_sub(&engine->bytes, head->work.length);
 	atomic_fetch_sub(&engine->requests, members);
@@ -148,7 +148,7 @@ static void publish(struct otte_task_record *head, int code, uint8_t effect, boo
 	if (finished == atomic_load_explicit(&batch->submitted, memory_order_relaxed))
 		tell_all_finished(batch);
 	atomic_store_explicit(&batch->finished, finished, memory_order_release);
-	pthread_mutex_unlock(&batch->lock);
+	otte_tail_unlock(&batch->lock);
 }
 
 /* Under peer->lock. */

@@ -162,7 +162,7 @@ static int tie(struct otte_batch *batch, struct otte_pending_notify *pending, bo
 {
 	int ret = 0;
 
-	pthread_mutex_lock(&batch->lock);
+	otte_tail_lock(&batch->lock);
 	pending->after = batch->submitted;
 	*now = batch->prefix == batch->submitted;
 	if (!*now && batch->finished == batch->submitted) {
@@ -171,7 +171,7 @@ static int tie(struct otte_batch *batch, struct otte_pending_notify *pending, bo
 		*batch->notify_tail = pending;
 		batch->notify_tail = &pending->next;
 	}
-	pthread_mutex_unlock(&batch->lock);
+	otte_tail_unlock(&batch->lock);
 	return ret;
 }
 

@@ -87,6 +87,11 @@ struct led {
 	unsigned calm;  /* ticks in a row that found more of these, and nobody restless */
 };
 
+static bool is_live(const struct otte_progress *progress)
+{
+	return atomic_load(progress->live) || atomic_load(progress->direct);
+}
+
 /* Lead where nobody has for a whole tick; have a leader look up who has been waiting for long. */
 static void look_after_lanes(struct otte_progress *progress, struct led *seen)
 {
@@ -98,7 +103,7 @@ static void look_after_lanes(struct otte_progress *progress, struct led *seen)
 	if (seen->ticks) /* nobody has slept in a connection either */
 		otte_loop_bring_back(&progress->lanes);
 	if (atomic_load(&progress->attention) ||
-	    (atomic_load(progress->live) && !led && seen->ticks))
+	    (is_live(progress) && !led && seen->ticks))
 		arm(progress);
 	else if (!seen->ticks)
 		disarm(progress); /* somebody leads, or sleeps in the one connection that matters */
@@ -108,7 +113,7 @@ static void look_after_lanes(struct otte_progress *progress, struct led *seen)
 
 static bool busy(struct otte_progress *progress)
 {
-	return atomic_load(progress->live) || atomic_load(&progress->attention);
+	return is_live(progress) || atomic_load(&progress->attention);
 }
 
 static int shorter(int a, int b)
@@ -177,7 +182,7 @@ static void *progress_main(void *arg)
 }
 
 int otte_progress_start(struct otte_progress *progress, const _Atomic uint64_t *live,
-			int (*tick)(void *arg, uint64_t now_ns), void *arg)
+			const _Atomic bool *direct, int (*tick)(void *arg, uint64_t now_ns), void *arg)
 {
 	int ret;
 
@@ -191,6 +196,7 @@ int otte_progress_start(struct otte_progress *progress, const _Atomic uint64_t *
 	progress->lanes_watch.fd = progress->lanes.epoll_fd;
 	progress->lanes_watch.ready = lanes_ready;
 	progress->live = live;
+	progress->direct = direct;
 	progress->tick = tick;
 	progress->arg = arg;
 	ret = otte_thread_start(&progress->thread, "otte-engine", progress_main, progress);

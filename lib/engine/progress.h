@@ -44,7 +44,8 @@ struct otte_progress {
 	struct otte_loop control;        /* control connections; run by the thread */
 	struct otte_watch lanes_watch;   /* lanes.epoll_fd in control, while armed */
 	bool armed;                      /* the thread's */
-	const _Atomic uint64_t *live;    /* requests that are not done */
+	const _Atomic uint64_t *live;    /* requests that are not done, */
+	const _Atomic bool *direct;      /* and whether one is moved inside its call */
 	_Atomic uint64_t attention;      /* reasons to stay armed */
 	_Atomic bool parked, dozing, stop;
 	_Atomic bool restless;           /* there may be something for the next ticks to find */
@@ -67,7 +68,7 @@ struct otte_progress {
 };
 
 int otte_progress_start(struct otte_progress *progress, const _Atomic uint64_t *live,
-			int (*tick)(void *arg, uint64_t now_ns), void *arg);
+			const _Atomic bool *direct, int (*tick)(void *arg, uint64_t now_ns), void *arg);
 /* Ends the thread. The loops stay, for what is taken down after it, until fini. */
 void otte_progress_stop(struct otte_progress *progress);
 void otte_progress_fini(struct otte_progress *progress);

@@ -38,7 +38,7 @@ static void fill(struct otte_engine *engine, const struct otte_ledger_counters *
 		.regions = ledger->regions,
 		.registered_bytes = ledger->registered_bytes,
 		.segments = atomic_load(&engine->segments),
-		.requests = atomic_load(&engine->requests),
+		.requests = otte_engine_requests(engine),
 		.bytes = atomic_load(&engine->bytes),
 		.submitted = asked.submitted,
 		.completed = asked.completed,

@@ -143,6 +143,12 @@ static int charge_budgets(struct otte_engine *engine, uint64_t requests, uint64_
 		return otte_fail(-EDQUOT, "limits.bytes (%lu) is full",
 				 (unsigned long)engine->config.max_bytes);
 	}
+	/* Once more: who has closed it and saw no request then does not expect one. */
+	if (atomic_load(&engine->requester_closed)) {
+		atomic_fetch_sub(&engine->requests, requests);
+		atomic_fetch_sub(&engine->bytes, bytes);
+		return otte_fail(-ESHUTDOWN, "this engine is closed as a requester");
+	}
 	return 0;
 }
 
@@ -304,10 +310,10 @@ static void commit(struct otte_batch *batch, size_t count)
 		atomic_store_explicit(&batch->submitted, submitted, memory_order_release);
 		return;
 	}
-	pthread_mutex_lock(&batch->lock);
+	otte_tail_lock(&batch->lock);
 	batch->submitted = submitted;
 	quieten(batch);
-	pthread_mutex_unlock(&batch->lock);
+	otte_tail_unlock(&batch->lock);
 }
 
 static int check_all(struct otte_batch *batch, const struct otte_submission *from, size_t count,
@@ -401,9 +407,9 @@ int otte_batch_add(struct otte_batch *batch, const struct otte_submission *from,
 		return ret;
 	pthread_mutex_lock(&batch->submit_lock);
 	if (batch->engine->direct_bytes) {
-		pthread_mutex_lock(&batch->lock);
+		otte_tail_lock(&batch->lock);
 		atomic_store_explicit(&batch->admitting, true, memory_order_relaxed);
-		pthread_mutex_unlock(&batch->lock);
+		otte_tail_unlock(&batch->lock);
 	}
 	ret = otte_batch_admit(batch, from, count);
 	if (ret)

@@ -49,7 +49,7 @@ missed=0
 for kernel in "${kernels[@]}"; do
     # A copy: another build for this kernel takes its own away.
     mkdir -p "$out/$kernel"
-    cp "$("$lab_dir/build-module" --kernel "$kernel")" "$out/$kernel/otte.ko"
+    cp "$("$lab_dir/build-module" --kernel "$kernel" --w1 --werror)" "$out/$kernel/otte.ko"
     for setting in "${settings[@]}"; do
         if [[ " ${options[*]} " == *' --json '* ]]; then
             printf '{"kernel":"%s","setting":"%s"}\n' "$(cat "$(lab_kernel "$kernel")/release")" "$setting"

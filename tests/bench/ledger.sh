@@ -23,7 +23,7 @@ while [ $# -gt 1 ]; do
     shift 2
 done
 program=${1:?usage: tests/bench/ledger.sh [--kernel NAME] [--rounds N] [--calls N] PROGRAM}
-module=$("$lab_dir/build-module" --kernel "$kernel")
+module=$("$lab_dir/build-module" --kernel "$kernel" --w1 --werror)
 printf '%s, stock mitigations\n' "$(cat "$(lab_kernel "$kernel")/release")"
 
 files=(--file "$program:/t/ledger")

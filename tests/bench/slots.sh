@@ -25,7 +25,7 @@ out=$lab_top/${O:-build}/bench/slots
 mkdir -p "$out"
 # Copies: what a running guest uses is not built anew.
 install "$build/bench/slots" "$build/bench/slot_check" "$here/slots-guest.sh" "$here/slot_check.sh" "$out/"
-cp "$("$lab_dir/build-module" --kernel "$kernel")" "$out/otte.ko"
+cp "$("$lab_dir/build-module" --kernel "$kernel" --w1 --werror)" "$out/otte.ko"
 # The clock-only gate needs no module: here, too.
 "$here/slot_check.sh" "$build/bench/slot_check" clock
 exec "$lab_dir/run" --quiet --kernel "$kernel" --root 9p --modprobe veth --modprobe sch_tbf \

@@ -27,6 +27,8 @@
 #define EXCHANGE_BYTES (16 * MIB)
 /* So much, 2 us at the most, is moved without letting go of the lock, which costs less. */
 #define AT_ONCE_BYTES (64 * KIB)
+/* And so much, 8 us, where nobody else has anything under way, and no call of the module is made. */
+#define DIRECT_BYTES (256 * KIB)
 /* Short ones of a round, before others have their turn. */
 #define ROUND_WORKS 64
 
@@ -212,24 +214,24 @@ static bool turn(struct local_peer *peer, uint64_t *bytes)
 	DL_DELETE2(peer->queue, work, own.prev, own.next);
 	if (ret == 0)
 		DL_APPEND2(peer->running, work, own.prev, own.next);
-	pthread_mutex_unlock(&peer->lock);
+	otte_tail_unlock(&peer->lock);
 	if (ret < 0) {
 		hand_on(peer, work, ret);
-		pthread_mutex_lock(&peer->lock);
+		otte_tail_lock(&peer->lock);
 		return true;
 	}
 	*bytes += min_u64(STEP_BYTES, work->length);
 	over = step(work);
-	pthread_mutex_lock(&peer->lock);
+	otte_tail_lock(&peer->lock);
 	DL_DELETE2(peer->running, work, own.prev, own.next);
 	if (!over) {
 		DL_PREPEND2(peer->queue, work, own.prev, own.next);
 		return true;
 	}
 	ret = settle(peer, work);
-	pthread_mutex_unlock(&peer->lock);
+	otte_tail_unlock(&peer->lock);
 	finish(peer, work, ret);
-	pthread_mutex_lock(&peer->lock);
+	otte_tail_lock(&peer->lock);
 	return true;
 }
 
@@ -240,7 +242,7 @@ static bool run(struct local_peer *peer)
 	unsigned works = 0;
 	bool more = true;
 
-	pthread_mutex_lock(&peer->lock);
+	otte_tail_lock(&peer->lock);
 	while (more && bytes < STEP_BYTES && works < ROUND_WORKS) {
 		more = turn(peer, &bytes);
 		works += more;
@@ -249,7 +251,7 @@ static bool run(struct local_peer *peer)
 		local_copy_kick(peer);
 	else
 		calm(peer);
-	pthread_mutex_unlock(&peer->lock);
+	otte_tail_unlock(&peer->lock);
 	return works;
 }
 
@@ -268,10 +270,10 @@ static void run_alone(struct local_peer *peer, struct otte_work *work)
 
 	while (!step(work))
 		;
-	pthread_mutex_lock(&peer->lock);
+	otte_tail_lock(&peer->lock);
 	DL_DELETE2(peer->running, work, own.prev, own.next);
 	code = settle(peer, work);
-	pthread_mutex_unlock(&peer->lock);
+	otte_tail_unlock(&peer->lock);
 	finish(peer, work, code);
 }
 
@@ -286,14 +288,25 @@ static bool passes_by(const struct local_peer *peer, const struct otte_work *wor
 	       otte_coarse_ns() < atomic_load_explicit(&peer->refused_until_ns, memory_order_relaxed);
 }
 
+/* A grant that is likely the work's, if any. */
+static bool is_long_for(const struct local_grant *grant, const struct otte_work *work)
+{
+	return work->length > AT_ONCE_BYTES && grant && grant->client;
+}
+
 /*
- * Under lock, by a grant of the module's. False: it has failed, and is to be tried as any other; not so a WRITE that
- * has begun.
+ * Under lock, by a grant of the module's. False: it is too long, or has failed, and is to be tried as any other; not
+ * so a WRITE that has begun.
  */
 static bool direct_borrowed(struct local_peer *peer, struct otte_work *work, struct local_grant *grant)
 {
-	int code = local_way_move(grant, work, work->length);
+	int code;
 
+	if (is_long_for(grant, work)) {
+		end_use(grant, work->own.slot);
+		return false;
+	}
+	code = local_way_move(grant, work, work->length);
 	end_use(grant, work->own.slot);
 	if (!code)
 		local_peer_count(peer, work);
@@ -308,8 +321,9 @@ static bool direct_borrowed(struct local_peer *peer, struct otte_work *work, str
 }
 
 /*
- * Under the lock throughout, as it is over in 2 us: nobody can want it to end early, or its grant to leave. What is not
- * borrowed cannot fail either, so it is counted first: what is written after it is no longer in the nearest cache.
+ * Under the lock throughout, or in its tail, as it is over in 8 us: nobody can want it to end early, or its grant to
+ * leave. What is not borrowed cannot fail either, so it is counted first: what is written after it is no longer in the
+ * nearest cache, and to unlock would wait for all of it.
  */
 bool local_copy_direct(struct otte_transport_peer *base, struct otte_work *work)
 {
@@ -318,22 +332,24 @@ bool local_copy_direct(struct otte_transport_peer *base, struct otte_work *work)
 	struct otte_uses *uses;
 	bool moved;
 
-	if (work->length > AT_ONCE_BYTES ||
+	if (work->length > DIRECT_BYTES ||
 	    atomic_load_explicit(&peer->state, memory_order_relaxed) != LOCAL_READY)
 		return false;
-	pthread_mutex_lock(&peer->lock);
-	moved = !peer->queue && enter(peer, work, &grant) == 0;
-	if (moved && grant->client) {
-		moved = direct_borrowed(peer, work, grant);
-	} else if (moved) {
-		uses = grant->uses;
-		work->carrier = OTTE_TRANSPORT_LOCAL;
-		local_peer_count(peer, work);
-		local_way_move(grant, work, work->length);
-		otte_uses_end(uses, work->own.slot);
+	otte_tail_lock(&peer->lock);
+	moved = !peer->queue && !is_long_for(peer->last, work) && enter(peer, work, &grant) == 0;
+	if (!moved || grant->client) {
+		moved = moved && direct_borrowed(peer, work, grant);
+		otte_tail_unlock(&peer->lock);
+		return moved;
 	}
-	pthread_mutex_unlock(&peer->lock);
-	return moved;
+	uses = grant->uses;
+	work->carrier = OTTE_TRANSPORT_LOCAL;
+	local_peer_count(peer, work);
+	otte_tail_detach(&peer->lock);
+	local_way_move(grant, work, work->length);
+	otte_uses_end(uses, work->own.slot);
+	otte_tail_end(&peer->lock);
+	return true;
 }
 
 bool local_copy_exchange(struct otte_transport_peer *base, struct otte_work *work)
@@ -345,19 +361,19 @@ bool local_copy_exchange(struct otte_transport_peer *base, struct otte_work *wor
 		return peer->next->ops->exchange(peer->next, work);
 	if (work->length > EXCHANGE_BYTES)
 		return false;
-	pthread_mutex_lock(&peer->lock);
+	otte_tail_lock(&peer->lock);
 	if (!peer->queue)
 		ret = admit(peer, work);
 	if (ret == 0 && work->firm && work->length <= AT_ONCE_BYTES) {
 		step(work);
 		code = settle(peer, work);
-		pthread_mutex_unlock(&peer->lock);
+		otte_tail_unlock(&peer->lock);
 		finish(peer, work, code);
 		return true;
 	}
 	if (ret == 0)
 		DL_APPEND2(peer->running, work, own.prev, own.next);
-	pthread_mutex_unlock(&peer->lock);
+	otte_tail_unlock(&peer->lock);
 	if (ret == 0)
 		run_alone(peer, work);
 	else if (ret < 0 && (work->wanted == OTTE_TRANSPORT_LOCAL ||
@@ -375,7 +391,7 @@ void local_copy_start(struct otte_transport_peer *base, struct otte_work *work)
 		peer->next->ops->start(peer->next, work);
 		return;
 	}
-	pthread_mutex_lock(&peer->lock);
+	otte_tail_lock(&peer->lock);
 	if ((work->alone && work->length <= INLINE_BYTES && !peer->queue) ||
 	    peer->state == LOCAL_DOWN)
 		ret = admit(peer, work);
@@ -385,7 +401,7 @@ void local_copy_start(struct otte_transport_peer *base, struct otte_work *work)
 		DL_APPEND2(peer->queue, work, own.prev, own.next);
 		local_copy_kick(peer);
 	}
-	pthread_mutex_unlock(&peer->lock);
+	otte_tail_unlock(&peer->lock);
 	if (ret == 0)
 		run_alone(peer, work);
 	else if (ret < 0)
@@ -421,7 +437,7 @@ void local_copy_cancel(struct otte_transport_peer *base, void *pinned, int code)
 	struct local_peer *peer = to_peer(base);
 	struct otte_work *work, *each;
 
-	pthread_mutex_lock(&peer->lock);
+	otte_tail_lock(&peer->lock);
 	work = take_pinned(peer, pinned);
 	if (work) {
 		atomic_store(&work->own.abandon, code);
@@ -431,7 +447,7 @@ void local_copy_cancel(struct otte_transport_peer *base, void *pinned, int code)
 	DL_FOREACH2(peer->running, each, own.next)
 		if (each->native == pinned)
 			atomic_store(&each->own.abandon, code);
-	pthread_mutex_unlock(&peer->lock);
+	otte_tail_unlock(&peer->lock);
 	if (work)
 		tell(work, code);
 	peer->next->ops->cancel(peer->next, pinned, code);
@@ -480,11 +496,11 @@ void local_copy_fail(struct local_peer *peer, int code)
 	struct otte_work *work;
 
 	for (;;) {
-		pthread_mutex_lock(&peer->lock);
+		otte_tail_lock(&peer->lock);
 		work = take_hopeless(peer);
 		if (!work)
 			local_copy_kick(peer);
-		pthread_mutex_unlock(&peer->lock);
+		otte_tail_unlock(&peer->lock);
 		if (!work)
 			return;
 		tell(work, code);

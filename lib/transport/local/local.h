@@ -39,6 +39,7 @@
 
 #include "base/hash.h"
 #include "base/log_limit.h"
+#include "base/tail_lock.h"
 #include "base/uses.h"
 #include "control/stream.h"
 #include "transport/transport.h"
@@ -49,8 +50,8 @@
  * Another layout of a message or of the table of uses is another magic, and another name to listen on (LOCAL_NAME): who
  * takes one table for the other sees nothing of its uses.
  */
-#define LOCAL_MAGIC 0x324d544fu /* "OTM2" */
-#define LOCAL_NAME "otte-local2"
+#define LOCAL_MAGIC 0x334d544fu /* "OTM3" */
+#define LOCAL_NAME "otte-local3"
 #define LOCAL_FDS 2
 
 /* Of an op that is said: OTTE_READ or OTTE_WRITE; and that it is to be mapped, of the module's loans. */
@@ -203,7 +204,7 @@ struct local_peer {
 	struct otte_watch kick; /* an eventfd: the queue is to be looked at */
 
 	/* What every request looks at, side by side. */
-	pthread_mutex_t lock;
+	struct otte_tail_lock lock;
 	_Atomic enum local_state state;
 	bool stopped;           /* until the next connect */
 	bool said;              /* why the peer is not reached by this transport */

@@ -394,15 +394,15 @@ static void begin(struct local_peer *peer)
 	int ret = 0;
 
 	if (!lends && !trusted) {
-		pthread_mutex_lock(&peer->lock);
+		otte_tail_lock(&peer->lock);
 		set_lender(peer, lender);
 		snprintf(peer->why, sizeof(peer->why), "%s",
 			 here ? "neither local.trusted nor the module's ledger at both sides" :
 				"the peer is of another host");
-		pthread_mutex_unlock(&peer->lock);
+		otte_tail_unlock(&peer->lock);
 		return;
 	}
-	pthread_mutex_lock(&peer->lock);
+	otte_tail_lock(&peer->lock);
 	peer->stopped = false;
 	set_lender(peer, lender);
 	if (peer->state == LOCAL_DOWN && peer->lane.fd < 0) {
@@ -419,7 +419,7 @@ static void begin(struct local_peer *peer)
 		say = ret && !peer->said;
 		peer->said |= say;
 	}
-	pthread_mutex_unlock(&peer->lock);
+	otte_tail_unlock(&peer->lock);
 	if (say)
 		otte_log(OTTE_LOG_INFO, "peer %s is of this host and reached over %s: %s",
 			 theirs->name, peer->next->ops->name, otte_error_text());
@@ -545,7 +545,7 @@ static void lane_ready(struct otte_watch *watch, uint32_t events)
 	int ret = 1;
 
 	(void)events;
-	pthread_mutex_lock(&peer->lock);
+	otte_tail_lock(&peer->lock);
 	for (messages = 0; messages < ROUND_MESSAGES && ret == 1 && peer->state != LOCAL_DOWN; messages++)
 		ret = peer->state == LOCAL_HELLO ? take_welcome(peer) : take_message(peer);
 	if (ret < 0) {
@@ -560,7 +560,7 @@ static void lane_ready(struct otte_watch *watch, uint32_t events)
 		local_copy_abandon(peer, -ECONNRESET, true);
 		take_down(peer);
 	}
-	pthread_mutex_unlock(&peer->lock);
+	otte_tail_unlock(&peer->lock);
 	if (said)
 		otte_log(OTTE_LOG_INFO, "what is lent by a peer of this host goes back: %s",
 			 otte_error_text());
@@ -730,7 +730,7 @@ int local_peer_open(struct otte_transport *transport, struct otte_control_client
 	peer->kick.ready = local_copy_ready;
 	peer->stopped = true;
 	peer->base.indirect = OTTE_INDIRECT_NEVER;
-	pthread_mutex_init(&peer->lock, NULL);
+	otte_tail_lock_init(&peer->lock);
 	*out = &peer->base;
 	return 0;
 }
@@ -748,16 +748,16 @@ void local_peer_stop(struct otte_transport_peer *base, int code)
 {
 	struct local_peer *peer = to_peer(base);
 
-	pthread_mutex_lock(&peer->lock);
+	otte_tail_lock(&peer->lock);
 	peer->stopped = true;
 	local_copy_abandon(peer, code, false);
 	take_down(peer);
-	pthread_mutex_unlock(&peer->lock);
+	otte_tail_unlock(&peer->lock);
 	local_copy_fail(peer, code);
-	pthread_mutex_lock(&peer->lock);
+	otte_tail_lock(&peer->lock);
 	if (peer->state == LOCAL_DOWN)
 		close_kick(peer);
-	pthread_mutex_unlock(&peer->lock);
+	otte_tail_unlock(&peer->lock);
 	peer->next->ops->peer_stop(peer->next, code);
 }
 
@@ -781,7 +781,7 @@ void local_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
 	struct local_peer *peer = to_peer(base);
 	bool again;
 
-	pthread_mutex_lock(&peer->lock);
+	otte_tail_lock(&peer->lock);
 	if (peer->state != LOCAL_DOWN && overdue(peer, now_ns)) {
 		snprintf(peer->why, sizeof(peer->why), "the peer did not answer (control.timeout_ms)");
 		take_down(peer);
@@ -790,7 +790,7 @@ void local_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
 	if (peer->framed && peer->state == LOCAL_READY)
 		otte_stream_flush(&peer->stream);
 	again = peer->state == LOCAL_DOWN && !peer->stopped && peer->since_ns <= now_ns;
-	pthread_mutex_unlock(&peer->lock);
+	otte_tail_unlock(&peer->lock);
 	if (again)
 		begin(peer);
 	peer->next->ops->peer_tick(peer->next, now_ns);
@@ -807,7 +807,7 @@ void local_peer_close(struct otte_transport_peer *base)
 		otte_stream_fini(&peer->stream);
 	otte_fd_close(peer->lane.fd);
 	welcome(peer, false);
-	pthread_mutex_destroy(&peer->lock);
+	otte_tail_lock_fini(&peer->lock);
 	peer->next->ops->peer_close(peer->next);
 	free(peer);
 }

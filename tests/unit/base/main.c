@@ -11,5 +11,7 @@ int main(void)
 	failed += run_log_limit_tests();
 	failed += run_log_tests();
 	failed += run_loop_tests();
+	failed += run_tail_lock_tests();
+	failed += run_uses_tests();
 	return failed != 0;
 }

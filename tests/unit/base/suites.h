@@ -15,5 +15,7 @@ int run_itree_tests(void);
 int run_log_limit_tests(void);
 int run_loop_tests(void);
 int run_log_tests(void);
+int run_tail_lock_tests(void);
+int run_uses_tests(void);
 
 #endif

@@ -926,9 +926,9 @@ static uint64_t lender_of(struct local_peer *peer)
 {
 	uint64_t lender;
 
-	pthread_mutex_lock(&peer->lock);
+	otte_tail_lock(&peer->lock);
 	lender = peer->lender;
-	pthread_mutex_unlock(&peer->lock);
+	otte_tail_unlock(&peer->lock);
 	return lender;
 }
 
@@ -952,9 +952,9 @@ static void who_was_a_peer_is_not_welcome_for_ever(void **state)
 	peer = (struct local_peer *)pair.segment->peer->transport;
 	lender = lender_of(peer);
 	assert_int_not_equal(lender, 0);
-	pthread_mutex_lock(&peer->lock);
+	otte_tail_lock(&peer->lock);
 	peer->lender = 4711; /* in its former life */
-	pthread_mutex_unlock(&peer->lock);
+	otte_tail_unlock(&peer->lock);
 	lose(&pair);
 	for (i = 0; i < 10000 && lender_of(peer) == 4711; i++)
 		usleep(1000);

@@ -15,6 +15,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "engine/batch.h"
+#include "engine/direct.h"
 #include "engine/engine.h"
 #include "engine/segment.h"
 #include "transport/local/local.h"
@@ -66,6 +68,18 @@ bool __wrap_local_copy_direct(struct otte_transport_peer *peer, struct otte_work
 	if (done && within)
 		within(within_arg);
 	return done;
+}
+
+/* `moving` looks on before they do. */
+static void (*moving)(void *arg);
+
+int __real_local_way_move(const struct local_grant *grant, struct otte_work *work, uint64_t length);
+int __wrap_local_way_move(const struct local_grant *grant, struct otte_work *work, uint64_t length);
+int __wrap_local_way_move(const struct local_grant *grant, struct otte_work *work, uint64_t length)
+{
+	if (moving)
+		moving(within_arg);
+	return __real_local_way_move(grant, work, length);
 }
 
 /* While a request is live its plan may be pinned. */
@@ -164,9 +178,9 @@ static struct local_grant *grant_of(struct pair *pair, uint8_t op)
 	struct local_peer *peer = peer_of(pair);
 	struct local_grant *grant;
 
-	pthread_mutex_lock(&peer->lock);
+	otte_tail_lock(&peer->lock);
 	grant = find_grant(pair, op);
-	pthread_mutex_unlock(&peer->lock);
+	otte_tail_unlock(&peer->lock);
 	return grant;
 }
 
@@ -175,9 +189,9 @@ static unsigned count_grants(struct pair *pair)
 	struct local_peer *peer = peer_of(pair);
 	unsigned count;
 
-	pthread_mutex_lock(&peer->lock);
+	otte_tail_lock(&peer->lock);
 	count = HASH_COUNT(peer->grants);
-	pthread_mutex_unlock(&peer->lock);
+	otte_tail_unlock(&peer->lock);
 	return count;
 }
 
@@ -438,10 +452,10 @@ static void unregistering_waits_for_the_receipt_and_nothing_moves_after(void **s
 	assert_int_equal(pair_stats(pair.source).loans, 2);
 	/* A copy that does not end keeps its grant, and so the region. */
 	peer = peer_of(&pair);
-	pthread_mutex_lock(&peer->lock);
+	otte_tail_lock(&peer->lock);
 	grant = find_grant(&pair, OTTE_READ);
 	grant->users++;
-	pthread_mutex_unlock(&peer->lock);
+	otte_tail_unlock(&peer->lock);
 	assert_int_equal(otte_region_unregister(&pair.remote, 1, SECOND / 5, NULL), -ETIMEDOUT);
 	/* The requester may still have to hear of it. */
 	while (!grant->leaving)
@@ -449,9 +463,9 @@ static void unregistering_waits_for_the_receipt_and_nothing_moves_after(void **s
 	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), -ENOENT);
 	while (pair_stats(pair.source).loans != 1)
 		usleep(1000);
-	pthread_mutex_lock(&peer->lock);
+	otte_tail_lock(&peer->lock);
 	local_grant_put(peer, grant);
-	pthread_mutex_unlock(&peer->lock);
+	otte_tail_unlock(&peer->lock);
 	assert_int_equal(otte_region_unregister(&pair.remote, 1, 10 * SECOND, NULL), 0);
 	assert_int_equal(pair_stats(pair.source).loans, 0);
 	pair_close_requester(&pair);
@@ -670,7 +684,7 @@ static void a_plan_goes_when_its_request_is_out_of_reach(void **state)
 	reach(1);
 	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 4 << 20), 0);
 	reach(2);
-	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, (64 << 10) + 1), 0);
+	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, (256 << 10) + 1), 0);
 	reach(3);
 	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 1 << 20), 0);
 	reach(4);
@@ -748,9 +762,11 @@ static void a_short_lone_run_is_moved_in_its_call_and_counted(void **state)
 	assert_int_equal(status.finished, 1);
 	assert_int_equal(status.completed_prefix, 1);
 	assert_int_equal(status.bytes_completed, 65536);
-	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_ANY, OTTE_READ, 100, 65537), 0);
+	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_ANY, OTTE_READ, 100, 262145), 0);
 	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_TCP, OTTE_READ, 100, 64), 0);
 	assert_int_equal(directs, 1);
+	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_ANY, OTTE_READ, 100, 262144), 0);
+	assert_int_equal(directs, 2);
 	pair_close(&pair);
 }
 
@@ -823,7 +839,7 @@ static void look_at_the_range(void *arg)
 	struct pair *pair = arg;
 	struct otte_access_map *map = &pair->local_mem->access;
 
-	assert_int_equal(atomic_load(&pair->requester->requests), 1);
+	assert_int_equal(otte_engine_requests(pair->requester), 1);
 	assert_true(otte_access_any(map));
 	assert_int_equal(begin_and_end(map, 8191, 1, false), -EBUSY);
 	assert_int_equal(begin_and_end(map, 8192, 1, true), 0);
@@ -967,7 +983,7 @@ static void have_it_unregistered(void *arg)
 	pthread_create(&leaver->thread, NULL, unregister, leaver);
 	while (!leaver->began)
 		usleep(100);
-	usleep(50000);
+	usleep(200000);
 	leaver->ended_within = leaver->ended;
 }
 
@@ -990,6 +1006,162 @@ static void unregistering_waits_for_what_is_moved_in_its_call(void **state)
 	assert_false(leaver.ended_within);
 	pair.local = NULL;
 	assert_int_equal(otte_batch_reset(pair.batch), 0);
+	pair_close(&pair);
+}
+
+/* The source's region, which the requester has mapped: called back, it goes when the bytes have moved. */
+static void a_grant_stays_while_it_moves_in_a_call(void **state)
+{
+	struct leaver leaver = { .ended_within = false };
+	struct otte_request request;
+	struct pair pair;
+
+	(void)state;
+	open_direct(&pair, trusted, OTTE_READ);
+	leaver.region = pair.remote;
+	within_arg = &leaver;
+	moving = have_it_unregistered;
+	request = pair_request(&pair, OTTE_READ, 0, 0, 64);
+	assert_int_equal(otte_batch_run(pair.batch, &request, 1, -1), 0);
+	moving = NULL;
+	pthread_join(leaver.thread, NULL);
+	assert_int_equal(directs, 1);
+	assert_false(leaver.ended_within);
+	pair.remote = NULL;
+	pair_close(&pair);
+}
+
+struct looker {
+	struct otte_batch *batch;
+	struct otte_batch_status status;
+	_Atomic bool began, ended;
+	bool ended_within;
+	pthread_t thread;
+};
+
+static void *look_at_the_batch(void *arg)
+{
+	struct looker *looker = arg;
+
+	looker->began = true;
+	assert_int_equal(otte_batch_poll(looker->batch, &looker->status), 0);
+	looker->ended = true;
+	return NULL;
+}
+
+static void have_the_batch_looked_at(void *arg)
+{
+	struct looker *looker = arg;
+
+	pthread_create(&looker->thread, NULL, look_at_the_batch, looker);
+	while (!looker->began)
+		usleep(100);
+	usleep(50000);
+	looker->ended_within = looker->ended;
+}
+
+static void who_looks_at_a_batch_sees_what_has_moved(void **state)
+{
+	struct looker looker = { .ended_within = false };
+	struct otte_request request;
+	struct pair pair;
+
+	(void)state;
+	open_direct(&pair, trusted, OTTE_READ);
+	looker.batch = pair.batch;
+	within_arg = &looker;
+	moving = have_the_batch_looked_at;
+	request = pair_request(&pair, OTTE_READ, 0, 0, 64);
+	assert_int_equal(otte_batch_run(pair.batch, &request, 1, -1), 0);
+	moving = NULL;
+	pthread_join(looker.thread, NULL);
+	assert_int_equal(directs, 1);
+	assert_false(looker.ended_within);
+	assert_int_equal(looker.status.finished, 1);
+	assert_int_equal(looker.status.bytes_completed, 64);
+	pair_close(&pair);
+}
+
+static void try_to_close(void *arg)
+{
+	struct otte_close_report report = { .size = sizeof(report) };
+
+	assert_int_equal(otte_engine_close(arg, OTTE_CLOSE_REQUESTER, SECOND / 100, &report), -ETIMEDOUT);
+	assert_int_equal(report.requests, 1);
+}
+
+static void closing_waits_for_what_is_moved_in_its_call(void **state)
+{
+	struct otte_request request;
+	struct pair pair;
+	int failed;
+
+	(void)state;
+	open_direct(&pair, trusted, OTTE_READ);
+	request = pair_request(&pair, OTTE_READ, 0, 0, 64);
+	within_arg = pair.requester;
+	within = try_to_close;
+	assert_int_equal(otte_batch_run(pair.batch, &request, 1, -1), 0);
+	within = NULL;
+	assert_int_equal(directs, 1);
+	assert_int_equal(otte_engine_close(pair.requester, OTTE_CLOSE_REQUESTER, SECOND, NULL), 0);
+	assert_false(otte_direct_run(pair.batch, &request, &failed));
+	assert_int_equal(directs, 1);
+	pair_close(&pair);
+}
+
+struct late_runner {
+	struct pair *pair;
+	int code;
+};
+
+static void *run_late(void *arg)
+{
+	struct late_runner *runner = arg;
+	struct otte_request request = pair_request(runner->pair, OTTE_READ, 0, 0, 64);
+
+	request.transport = OTTE_TRANSPORT_TCP;
+	runner->code = otte_batch_run(runner->pair->batch, &request, 1, -1);
+	return NULL;
+}
+
+/* It was open when it was looked at first. */
+static void who_was_let_in_before_close_does_not_begin_after_it(void **state)
+{
+	struct late_runner runner;
+	struct pair pair;
+	pthread_t thread;
+
+	(void)state;
+	pair_open(&pair, 1 << 20, trusted);
+	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_ANY, OTTE_READ, 0, 64), 0);
+	runner = (struct late_runner){ .pair = &pair };
+	pthread_mutex_lock(&pair.batch->submit_lock);
+	pthread_create(&thread, NULL, run_late, &runner);
+	usleep(50000);
+	assert_int_equal(otte_engine_close(pair.requester, OTTE_CLOSE_REQUESTER, SECOND, NULL), 0);
+	pthread_mutex_unlock(&pair.batch->submit_lock);
+	pthread_join(thread, NULL);
+	assert_int_equal(runner.code, -ESHUTDOWN);
+	assert_int_equal(otte_engine_requests(pair.requester), 0);
+	assert_int_equal(atomic_load(&pair.requester->bytes), 0);
+	pair_close(&pair);
+}
+
+/* The engine's thread looks after connections while requests are moved in calls, which lead for nobody. */
+static void lanes_are_heard_beside_what_is_moved_in_calls(void **state)
+{
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	open_direct(&pair, trusted, OTTE_READ);
+	for (i = 0; i < 10; i++)
+		assert_int_equal(run_by(&pair, OTTE_TRANSPORT_TCP, OTTE_READ, 0, 64), 0);
+	atomic_store(&pair.requester->direct.busy, true);
+	assert_int_equal(otte_region_unregister(&pair.remote, 1, 5 * SECOND, NULL), 0);
+	atomic_store(&pair.requester->direct.busy, false);
+	pair.remote = NULL;
 	pair_close(&pair);
 }
 
@@ -1275,19 +1447,19 @@ static void what_a_lost_peer_has_mapped_is_retained_until_it_says_more(void **st
 	pair_open(&pair, 1 << 20, impatient);
 	assert_int_equal(run_by(&pair, OTTE_TRANSPORT_LOCAL, OTTE_READ, 0, 4096), 0);
 	peer = peer_of(&pair);
-	pthread_mutex_lock(&peer->lock);
+	otte_tail_lock(&peer->lock);
 	grant = find_grant(&pair, OTTE_READ);
 	grant->users++;
 	shutdown(peer->lane.fd, SHUT_RDWR);
-	pthread_mutex_unlock(&peer->lock);
+	otte_tail_unlock(&peer->lock);
 	assert_true(retains(&pair, 1));
 	assert_int_equal(pair_stats(pair.source).retained_bytes, 1 << 20);
 	assert_int_equal(pair_stats(pair.source).loans, 1);
 	assert_int_equal(otte_region_unregister(&pair.remote, 1, SECOND / 10, NULL), -ETIMEDOUT);
 	/* It is done with it, connects anew and says so. */
-	pthread_mutex_lock(&peer->lock);
+	otte_tail_lock(&peer->lock);
 	local_grant_put(peer, grant);
-	pthread_mutex_unlock(&peer->lock);
+	otte_tail_unlock(&peer->lock);
 	assert_true(retains(&pair, 0));
 	assert_int_equal(otte_region_unregister(&pair.remote, 1, 10 * SECOND, NULL), 0);
 	assert_int_equal(pair_stats(pair.source).loans, 0);
@@ -1351,9 +1523,9 @@ static void a_grant_that_makes_no_sense_is_not_believed(void **state)
 		bad_frames = pair_stats(pair.requester).bad_frames;
 		peer = peer_of(&pair);
 		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-		pthread_mutex_lock(&peer->lock);
+		otte_tail_lock(&peer->lock);
 		assert_int_equal(dup2(ends[0], peer->lane.fd), peer->lane.fd);
-		pthread_mutex_unlock(&peer->lock);
+		otte_tail_unlock(&peer->lock);
 		request = pair_request(&pair, OTTE_WRITE, 0, 0, 4096);
 		assert_int_equal(otte_batch_reset(pair.batch), 0);
 		assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
@@ -1498,6 +1670,7 @@ static void a_cancelled_batch_ends_exactly(void **state)
 	struct otte_task task;
 	struct pair pair;
 	unsigned i, round, op;
+	int use;
 
 	(void)state;
 	pair_open(&pair, 16 * each, trusted);
@@ -1527,8 +1700,9 @@ static void a_cancelled_batch_ends_exactly(void **state)
 		}
 	}
 	assert_int_equal(atomic_load(&pair.remote_mem->uses->coarse_writers), 0);
-	for (i = 0; i < OTTE_USES_SLOTS; i++)
-		assert_int_equal(pair.remote_mem->uses->slots[i].word & 3, 0);
+	use = otte_uses_begin(pair.remote_mem->uses, 77, 0, UINT64_MAX, true);
+	assert_true(use >= 0);
+	otte_uses_end(pair.remote_mem->uses, use);
 	pair_close(&pair);
 }
 
@@ -1572,7 +1746,7 @@ static void a_library_of_another_layout_is_no_peer(void **state)
 	control = peer_of(&pair)->control;
 	length = local_address(&control->welcome.identity, &address);
 	name = address.sun_path + 1;
-	assert_memory_equal(name, "otte-local2/", 12);
+	assert_memory_equal(name, "otte-local3/", 12);
 	memmove(name + 10, name + 11, length - offsetof(struct sockaddr_un, sun_path) - 12);
 	fd = socket(AF_UNIX, SOCK_STREAM, 0);
 	assert_int_equal(connect(fd, (struct sockaddr *)&address, length - 1), -1);
@@ -1739,6 +1913,11 @@ int main(void)
 		cmocka_unit_test(what_is_lent_as_well_has_its_table_told),
 		cmocka_unit_test(memory_that_goes_away_in_its_call_is_no_success),
 		cmocka_unit_test(unregistering_waits_for_what_is_moved_in_its_call),
+		cmocka_unit_test(a_grant_stays_while_it_moves_in_a_call),
+		cmocka_unit_test(who_looks_at_a_batch_sees_what_has_moved),
+		cmocka_unit_test(closing_waits_for_what_is_moved_in_its_call),
+		cmocka_unit_test(who_was_let_in_before_close_does_not_begin_after_it),
+		cmocka_unit_test(lanes_are_heard_beside_what_is_moved_in_calls),
 		cmocka_unit_test(a_segment_is_not_closed_while_it_moves_in_a_call),
 		cmocka_unit_test(a_hidden_region_is_not_moved_in_a_call),
 		cmocka_unit_test(calls_in_several_threads_end_each_as_one),
