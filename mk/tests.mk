@@ -65,6 +65,10 @@ $(B)/fake/libibverbs.so.1: tests/unit/rdma/library/libibverbs.c
 VERBS_SIM := $(patsubst %.c,%.o,$(sort $(wildcard tests/sim/verbs/*.c)))
 UNIT_WITH_verbs_sim := $(VERBS_SIM)
 
+# The owners of lib/transport/rdma over them; each allocation fails once.
+UNIT_WITH_owners := $(VERBS_SIM)
+LDFLAGS_unit_owners := $(addprefix -Wl$(comma)--wrap=,malloc calloc mmap)
+
 # Each allocation fails once, and how much is taken.
 LDFLAGS_unit_rails := $(addprefix -Wl$(comma)--wrap=,malloc calloc)
 LDFLAGS_unit_keys := -Wl,--wrap=calloc

@@ -8,14 +8,14 @@ CHECK_PARTS += verbs
 budget-verbs := 1
 
 .PHONY: check-part-verbs
-check-part-verbs: $(B)/verbs/discover $(OTTE_BIN)
+check-part-verbs: $(B)/verbs/discover $(B)/verbs/owners $(OTTE_BIN)
 	@tests/verbs/run $(B)
 
-$(B)/verbs/discover: $(B)/tests/verbs/discover.o $(B)/libotte.a
+$(B)/verbs/%: $(B)/tests/verbs/%.o $(B)/libotte.a
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE)
 	@mv $@.tmp $@
 
-STATIC_BUILD += $(B)/verbs/discover
+STATIC_BUILD += $(B)/verbs/discover $(B)/verbs/owners
 
--include $(B)/tests/verbs/discover.d
+-include $(B)/tests/verbs/discover.d $(B)/tests/verbs/owners.d
