@@ -83,6 +83,22 @@ static inline void otte_user_put(struct user_struct *user)
 }
 
 /*
+ * Dies at 5.16, which has all of this family. What is copied from or to is pinned, so a kernel that
+ * lacks them never gets here; there a buffer would be faulted in by one page at a time.
+ */
+#if !OTTE_HAVE_FAULT_IN
+static inline size_t fault_in_readable(const char __user *uaddr, size_t size)
+{
+	return size;
+}
+
+static inline size_t fault_in_safe_writeable(const char __user *uaddr, size_t size)
+{
+	return size;
+}
+#endif
+
+/*
  * A multicast group for administrators alone. Older kernels have a field of its own instead of the
  * flag; one with neither must not compile, because the group would be open to all.
  */

@@ -6,6 +6,8 @@
  *	open		mappings and copies may enter
  *	shut, not empty	revoked, or the borrower is gone: they may only leave
  *
+ * A copy is inside while it moves bytes and not while its buffer is faulted in, so it leaves soon.
+ *
  * A loan settles through otte_gate_close_idle(), which shuts the gate and proves it empty in one
  * step; or, for a revoked loan, once the gate is shut and no copy is inside: its mappings have been
  * zapped and cannot be filled again. Whoever leaves last through a shut gate tells the ledger.
@@ -23,7 +25,7 @@ void otte_gate_init(struct otte_gate *gate)
 void otte_gate_open(struct otte_gate *gate)
 {
 	spin_lock(&gate->lock);
-	gate->open = true;
+	WRITE_ONCE(gate->open, true);
 	spin_unlock(&gate->lock);
 }
 
@@ -33,7 +35,7 @@ int otte_gate_close_idle(struct otte_gate *gate)
 
 	spin_lock(&gate->lock);
 	if (!gate->maps && !gate->copies) {
-		gate->open = false;
+		WRITE_ONCE(gate->open, false);
 		err = 0;
 	}
 	spin_unlock(&gate->lock);
@@ -43,7 +45,7 @@ int otte_gate_close_idle(struct otte_gate *gate)
 void otte_gate_close(struct otte_gate *gate)
 {
 	spin_lock(&gate->lock);
-	gate->open = false;
+	WRITE_ONCE(gate->open, false);
 	spin_unlock(&gate->lock);
 }
 

@@ -12,9 +12,9 @@
 /**
  * struct otte_gate - mappings and copies of one loan
  * @lock: protects all of it
- * @open: new ones are let in
+ * @open: new ones are let in; copies look at it without the lock
  * @maps: VMAs
- * @copies: copies in flight
+ * @copies: copies that move bytes, and descriptors on their way
  */
 struct otte_gate {
 	spinlock_t lock;	/* all of it */

@@ -179,7 +179,7 @@ void otte_loan_void(struct otte_loan *loan, bool tell_lender)
 	otte_loan_try_forget(loan);
 }
 
-/* A loan being revoked or forced ends once no copy is in flight: its mappings are zapped. */
+/* A loan being revoked or forced ends once no copy is in its gate: its mappings are zapped. */
 static bool loan_finish_ending(struct otte_loan *loan)
 {
 	otte_ledger_assert_held();
@@ -245,7 +245,7 @@ void otte_loan_revoke(struct otte_loan *loan, u32 evidence, bool *draining)
 		return;
 	}
 	if (!loan->ending || evidence == OTTE_EVIDENCE_FORCED)
-		loan->ending = evidence;
+		WRITE_ONCE(loan->ending, evidence); /* read by copies that are let in no more */
 	otte_gate_close(&loan->gate);
 	otte_ledger_unlock();
 

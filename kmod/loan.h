@@ -44,7 +44,7 @@ enum otte_loan_state {
  * @flags: OTTE_LOAN_*; of an exposure STANDING and BY_ADDRESS only, of an offer all but BY_ADDRESS
  * @accepted: mask of evidence the lender accepts, FORCED always
  * @evidence: why it ended
- * @ending: evidence to settle with once copies have drained; 0 if not being revoked
+ * @ending: evidence to settle with once copies have left; 0 if not being revoked
  * @tag: the lender's
  * @range: in region->ranges while OFFERED or EXPOSED
  * @region_link: in region->loans while OFFERED or EXPOSED
@@ -127,7 +127,7 @@ void otte_loan_borrower_gone(struct otte_loan *loan);
 void otte_loan_void(struct otte_loan *loan, bool tell_lender);
 /*
  * Zaps every mapping and lets no new copy in; settles with @evidence (REVOKED or FORCED), now or
- * when the last copy ends. Takes the ledger. @draining is set if a copy is still in flight.
+ * when the last copy leaves the gate. Takes the ledger. @draining is set if one is still inside.
  */
 void otte_loan_revoke(struct otte_loan *loan, u32 evidence, bool *draining);
 /* Events of an ended loan were read or dropped: forget it if that was all. Ledger held. */

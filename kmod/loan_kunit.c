@@ -83,11 +83,32 @@ static void a_gate_is_shut_idle_only_when_empty(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -EACCES, otte_gate_enter_copy(&gate));
 }
 
+/* A copy leaves whenever its buffer is to be faulted in, and asks again. */
+static void a_shut_gate_is_left_for_the_last_time_once(struct kunit *test)
+{
+	struct otte_gate gate;
+
+	otte_gate_init(&gate);
+	otte_gate_open(&gate);
+	KUNIT_EXPECT_EQ(test, 0, otte_gate_enter_copy(&gate));
+	KUNIT_EXPECT_FALSE(test, otte_gate_leave_copy(&gate));
+	KUNIT_EXPECT_EQ(test, 0, otte_gate_enter_copy(&gate));
+	KUNIT_EXPECT_EQ(test, 0, otte_gate_enter_copy(&gate));
+	otte_gate_close(&gate);
+	KUNIT_EXPECT_FALSE(test, otte_gate_leave_copy(&gate));
+	KUNIT_EXPECT_EQ(test, -EACCES, otte_gate_enter_copy(&gate));
+	KUNIT_EXPECT_TRUE(test, otte_gate_copying(&gate));
+	KUNIT_EXPECT_TRUE(test, otte_gate_leave_copy(&gate));
+	KUNIT_EXPECT_EQ(test, -EACCES, otte_gate_enter_copy(&gate));
+	KUNIT_EXPECT_FALSE(test, otte_gate_copying(&gate));
+}
+
 static struct kunit_case loan_cases[] = {
 	KUNIT_CASE(only_the_moves_of_the_table_exist),
 	KUNIT_CASE(evidence_counts_only_if_accepted),
 	KUNIT_CASE(a_gate_lets_in_only_while_open),
 	KUNIT_CASE(a_gate_is_shut_idle_only_when_empty),
+	KUNIT_CASE(a_shut_gate_is_left_for_the_last_time_once),
 	{}
 };
 

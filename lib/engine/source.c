@@ -1082,7 +1082,7 @@ static struct otte_source_grant *unpark(struct otte_engine *engine)
 	return grant;
 }
 
-/* Its borrower may keep a copy on its way, or a mapping, for as long as it likes. */
+/* Its borrower may keep a mapping for as long as it likes. */
 static void retain_parked(struct otte_engine *engine)
 {
 	struct otte_source_grant *grant;

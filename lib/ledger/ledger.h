@@ -293,9 +293,10 @@ struct otte_ledger_ops {
 			   struct otte_borrowed *borrowed);
 	/*
 	 * Copies from or to `offset` of a borrowed loan, by its right: *done bytes of it, 1 to
-	 * `length`. On error none: -EKEYREVOKED it was revoked, -ESTALE its lender, who lives, has
-	 * unmapped it or was found to have other pages there, -EFAULT the buffer. With a `length`
-	 * of 0 that is all that is looked at. Good beyond the lender's death. Takes no lock.
+	 * `length`. On error none: -EKEYREVOKED it was revoked or settled, -ESTALE its lender, who
+	 * lives, has unmapped it or was found to have other pages there, -EFAULT the buffer. With a
+	 * `length` of 0 that is all that is looked at. Good beyond the lender's death. Takes no
+	 * lock. Where the buffer blocks (userfaultfd) the loan is not held.
 	 */
 	int (*loan_copy)(struct otte_ledger_client *borrower, uint64_t loan, uint64_t offset,
 			 void *buffer, uint64_t length, uint64_t *done);
@@ -327,8 +328,9 @@ struct otte_ledger_ops {
 	 * the borrower's authority, settles as REVOKED and tells the borrower. -EPERM: not
 	 * revocable, not accepted, or remote (invalidate it and settle); -EINVAL: an offer
 	 * (withdraw it). The process back end can unmap nothing: there this is the lender's own
-	 * statement that it has. -EINPROGRESS: no copy begins any more, one is still on its way; the
-	 * loan settles when that has ended, after which this is -ENOENT.
+	 * statement that it has. -EINPROGRESS: no copy begins any more, one still moves a chunk; the
+	 * loan settles when that is done, after which this is -ENOENT. A copy that waits for its
+	 * buffer to be faulted in is not waited for.
 	 */
 	int (*loan_revoke)(struct otte_ledger_client *lender, uint64_t loan);
 	/*

@@ -161,7 +161,7 @@ int otte_module_loan_expose(int fd, const struct otte_module_terms *terms, uint6
 int otte_module_loan_accept(int fd, uint64_t loan, struct otte_module_accepted *accepted);
 int otte_module_loan_settle(int fd, uint64_t loan, uint32_t evidence);
 int otte_module_loan_withdraw(int fd, uint64_t loan);
-/* `draining`: a copy is still in flight, it settles when that has ended. */
+/* `draining`: a copy still moves a chunk, it settles when that is done. */
 int otte_module_loan_revoke(int fd, uint64_t loan, bool *draining);
 /* 0: *done bytes are copied, 1 to `length` of them. */
 int otte_module_loan_copy(int fd, uint64_t loan, uint64_t offset, void *buffer, uint64_t length,

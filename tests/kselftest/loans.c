@@ -699,7 +699,8 @@ static int guard(void *page)
 {
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
-	int handler = syscall(SYS_userfaultfd, O_CLOEXEC);
+	/* Blocking ones are never polled for: all that poll() says of them is POLLERR. */
+	int handler = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
 
 	reg.range.start = (uintptr_t)page;
 	reg.range.len = PAGE;
@@ -794,38 +795,408 @@ static void *copy_all(void *arg)
 	return NULL;
 }
 
-TEST_F(loans, a_revocation_waits_for_a_copy_in_flight_and_lets_none_begin)
-{
-	struct copier copier = {
-		.fd = self->borrower, .to = otte_pages(BYTES), .bytes = BYTES
-	};
-	int handler = guard(copier.to);
-	uint32_t draining;
+/*
+ * A loan of the whole region, and a thread that copies it from or to a buffer of which @page is not
+ * there yet, so that nobody touches it before the test is done; what comes before it is there.
+ */
+struct stuck {
+	struct copier copier;
 	pthread_t thread;
+	uint32_t direction;
+	char *page;
+	int handler;
+	int sock;
+};
 
-	if (handler < 0)
+/* false: this kernel has no userfaultfd for faults in the kernel. */
+static bool stuck_prepare(struct stuck *stuck, uint32_t direction, unsigned int at)
+{
+	stuck->copier.to = otte_pages(BYTES);
+	stuck->copier.bytes = BYTES;
+	stuck->direction = direction;
+	otte_fill(stuck->copier.to, at * PAGE, 99);
+	stuck->page = stuck->copier.to + at * PAGE;
+	stuck->handler = guard(stuck->page);
+	return stuck->handler >= 0;
+}
+
+/* Until the thread is at the page that it has to wait for. */
+static bool stuck_start(struct stuck *stuck, int lender, int borrower, uint64_t region,
+			uint64_t borrower_id)
+{
+	stuck->copier.fd = borrower;
+	return !otte_offer(lender, region, 0, BYTES, borrower_id, stuck->direction,
+			   OTTE_LOAN_STANDING | OTTE_LOAN_REVOCABLE, &stuck->copier.loan) &&
+	       !otte_accept(borrower, stuck->copier.loan, NULL) &&
+	       !pthread_create(&stuck->thread, NULL, copy_all, &stuck->copier) &&
+	       is_touched(stuck->handler);
+}
+
+/* Lets it go on, and ends it: what the copy has returned. */
+static int64_t stuck_end(struct stuck *stuck)
+{
+	if (let_go_on(stuck->handler, stuck->page))
+		return -EIO;
+	pthread_join(stuck->thread, NULL);
+	close(stuck->handler);
+	return stuck->copier.got;
+}
+
+#define STUCK_START(stuck)								\
+	ASSERT_TRUE(stuck_start(stuck, self->lender, self->borrower, self->region,	\
+				self->borrower_id))
+
+FIXTURE(stuck)
+{
+	int lender, borrower;
+	uint64_t lender_id, borrower_id, region;
+	char *mem;
+	char buf[BYTES];
+	struct otte_event event;
+	struct stuck stuck;
+};
+
+FIXTURE_VARIANT(stuck)
+{
+	uint32_t direction;
+	unsigned int at;
+};
+
+FIXTURE_VARIANT_ADD(stuck, reads)
+{
+	.direction = OTTE_READ,
+	.at = 0,
+};
+
+FIXTURE_VARIANT_ADD(stuck, reads_half)
+{
+	.direction = OTTE_READ,
+	.at = 2,
+};
+
+FIXTURE_VARIANT_ADD(stuck, writes)
+{
+	.direction = OTTE_WRITE,
+	.at = 0,
+};
+
+FIXTURE_VARIANT_ADD(stuck, writes_half)
+{
+	.direction = OTTE_WRITE,
+	.at = 2,
+};
+
+FIXTURE_SETUP(stuck)
+{
+	if (!stuck_prepare(&self->stuck, variant->direction, variant->at))
 		SKIP(return, "no userfaultfd for faults in the kernel");
-	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, BYTES, self->borrower_id, OTTE_READ,
-				OTTE_LOAN_STANDING | OTTE_LOAN_REVOCABLE, &copier.loan));
-	ASSERT_EQ(0, otte_accept(self->borrower, copier.loan, NULL));
-	ASSERT_EQ(0, pthread_create(&thread, NULL, copy_all, &copier));
-	ASSERT_TRUE(is_touched(handler));
-	ASSERT_EQ(0, otte_revoke(self->lender, copier.loan, &draining));
-	EXPECT_EQ(1, draining);
-	EXPECT_EQ(-EACCES, otte_copy(self->borrower, copier.loan, 0, self->buf, 1));
-	EXPECT_EQ(-EACCES, otte_copy(self->borrower, copier.loan, 0, self->buf, 0));
-	EXPECT_EQ(-EBUSY, otte_settle(self->borrower, copier.loan));
-	ASSERT_EQ(0, otte_revoke(self->lender, copier.loan, &draining));
-	EXPECT_EQ(1, draining);
+	self->lender = otte_client(&self->lender_id);
+	self->borrower = otte_client(&self->borrower_id);
+	ASSERT_GE(self->lender, 0);
+	ASSERT_GE(self->borrower, 0);
+	self->mem = otte_pages(BYTES);
+	otte_fill(self->mem, BYTES, 1);
+	ASSERT_EQ(0, otte_region(self->lender, OTTE_BACKING_PAGES, OTTE_READ | OTTE_WRITE,
+				 self->mem, BYTES, &self->region));
+}
+
+FIXTURE_TEARDOWN(stuck)
+{
+	int fd;
+
+	close(self->lender);
+	close(self->borrower);
+	fd = otte_client(NULL);
+	EXPECT_TRUE(otte_all_zero(fd, 1));
+	close(fd);
+}
+
+/* What a copy that got no further than the page has returned, where its loan ended with @err. */
+static int64_t stuck_prefix(const struct stuck *stuck, int err)
+{
+	size_t before = stuck->page - stuck->copier.to;
+
+	return before ? (int64_t)before : err;
+}
+
+/* It has copied what comes before the page. */
+static bool stuck_at_page(const struct stuck *stuck, const char *mem)
+{
+	size_t before = stuck->page - stuck->copier.to;
+
+	if (stuck->direction == OTTE_WRITE)
+		return otte_filled(mem, before, 99, 0) &&
+		       otte_filled(mem + before, BYTES - before, 1, before);
+	return otte_filled(stuck->copier.to, before, 1, 0) && otte_filled(mem, BYTES, 1, 0);
+}
+
+/* And was ended there, so that nothing came into the buffer from the page on. */
+static bool stuck_ended_at_page(const struct stuck *stuck, const char *mem)
+{
+	size_t i;
+
+	for (i = stuck->page - stuck->copier.to; stuck->direction == OTTE_READ && i < BYTES; i++) {
+		if (stuck->copier.to[i])
+			return false;
+	}
+	return stuck_at_page(stuck, mem);
+}
+
+/* It has copied all. What it wrote from the page on are zeroes. */
+static bool stuck_is_whole(const struct stuck *stuck, const char *mem)
+{
+	return !memcmp(stuck->copier.to, mem, BYTES) &&
+	       (stuck->direction == OTTE_WRITE || otte_filled(mem, BYTES, 1, 0));
+}
+
+TEST_F(stuck, a_copy_goes_on_where_it_was)
+{
+	STUCK_START(&self->stuck);
+	EXPECT_TRUE(stuck_at_page(&self->stuck, self->mem));
 	EXPECT_EQ(BYTES, otte_usage(self->lender, OTTE_RES_LENT_BYTES));
-	ASSERT_EQ(0, let_go_on(handler, copier.to));
-	pthread_join(thread, NULL);
-	/* Less than a chunk is copied whole. */
-	EXPECT_EQ((int64_t)BYTES, copier.got);
-	ASSERT_EQ(0, otte_wait_event(self->lender, OTTE_EVENT_SETTLED, &self->event));
-	EXPECT_EQ(OTTE_EVIDENCE_REVOKED, self->event.evidence);
+	EXPECT_EQ((int64_t)BYTES, stuck_end(&self->stuck));
+	EXPECT_TRUE(stuck_is_whole(&self->stuck, self->mem));
+	EXPECT_EQ(0, otte_settle(self->borrower, self->stuck.copier.loan));
+}
+
+TEST_F(stuck, a_revocation_is_over_at_once)
+{
+	uint64_t loan;
+	uint32_t draining;
+
+	STUCK_START(&self->stuck);
+	loan = self->stuck.copier.loan;
+	ASSERT_EQ(0, otte_revoke(self->lender, loan, &draining));
+	EXPECT_EQ(0, draining);
 	EXPECT_EQ(0, otte_usage(self->lender, OTTE_RES_LENT_BYTES));
-	close(handler);
+	ASSERT_EQ(0, otte_wait_event(self->lender, OTTE_EVENT_SETTLED, &self->event));
+	EXPECT_EQ(loan, self->event.object);
+	EXPECT_EQ(OTTE_EVIDENCE_REVOKED, self->event.evidence);
+	EXPECT_EQ(-ENOENT, otte_revoke(self->lender, loan, NULL));
+	EXPECT_EQ(-EACCES, otte_copy(self->borrower, loan, 0, self->buf, 1));
+	EXPECT_EQ(-EACCES, otte_copy(self->borrower, loan, 0, self->buf, 0));
+	EXPECT_EQ(-ENOENT, otte_settle(self->borrower, loan));
+	EXPECT_EQ(stuck_prefix(&self->stuck, -EACCES), stuck_end(&self->stuck));
+	EXPECT_TRUE(stuck_ended_at_page(&self->stuck, self->mem));
+	/* Not a second time. */
+	EXPECT_EQ(-EAGAIN, otte_next_event(self->lender, &self->event, 0));
+	ASSERT_EQ(0, otte_wait_event(self->borrower, OTTE_EVENT_REVOKED, &self->event));
+	EXPECT_EQ(-EAGAIN, otte_next_event(self->borrower, &self->event, 0));
+	EXPECT_EQ(0, otte_usage(self->lender, OTTE_RES_LOANS));
+}
+
+/* Its record may be gone as well by the time that the copy asks to be let in. */
+TEST_F(stuck, a_loan_that_is_forgotten_is_still_refused)
+{
+	STUCK_START(&self->stuck);
+	ASSERT_EQ(0, otte_revoke(self->lender, self->stuck.copier.loan, NULL));
+	otte_drain_events(self->lender);
+	otte_drain_events(self->borrower);
+	EXPECT_EQ(0, otte_usage(self->lender, OTTE_RES_LOANS));
+	EXPECT_EQ(-ENOENT, otte_copy(self->borrower, self->stuck.copier.loan, 0, self->buf, 0));
+	EXPECT_EQ(stuck_prefix(&self->stuck, -EACCES), stuck_end(&self->stuck));
+	EXPECT_TRUE(stuck_ended_at_page(&self->stuck, self->mem));
+}
+
+TEST_F(stuck, what_its_borrower_settles_is_over_at_once)
+{
+	STUCK_START(&self->stuck);
+	ASSERT_EQ(0, otte_settle(self->borrower, self->stuck.copier.loan));
+	ASSERT_EQ(0, otte_wait_event(self->lender, OTTE_EVENT_SETTLED, &self->event));
+	EXPECT_EQ(OTTE_EVIDENCE_RETURNED, self->event.evidence);
+	EXPECT_EQ(0, otte_usage(self->lender, OTTE_RES_LOANS));
+	EXPECT_EQ(stuck_prefix(&self->stuck, -ENOENT), stuck_end(&self->stuck));
+	EXPECT_TRUE(stuck_ended_at_page(&self->stuck, self->mem));
+}
+
+TEST_F(stuck, a_region_is_deleted_and_unpinned_with_the_revocation)
+{
+	uint32_t live;
+
+	STUCK_START(&self->stuck);
+	ASSERT_EQ(0, otte_region_del(self->lender, self->region, &live));
+	EXPECT_EQ(1, live);
+	EXPECT_EQ(BYTES, otte_usage(self->lender, OTTE_RES_PINNED_BYTES));
+	ASSERT_EQ(0, otte_revoke(self->lender, self->stuck.copier.loan, NULL));
+	EXPECT_EQ(0, otte_usage(self->lender, OTTE_RES_PINNED_BYTES));
+	ASSERT_EQ(0, otte_wait_event(self->lender, OTTE_EVENT_REGION_GONE, &self->event));
+	EXPECT_EQ(self->region, self->event.object);
+	/* Nothing may be read of it, nor written: its pages are somebody else's. */
+	EXPECT_TRUE(stuck_at_page(&self->stuck, self->mem));
+	EXPECT_EQ(stuck_prefix(&self->stuck, -EACCES), stuck_end(&self->stuck));
+	EXPECT_TRUE(stuck_ended_at_page(&self->stuck, self->mem));
+}
+
+/* Deleting ends no loan: the copy goes on. */
+TEST_F(stuck, a_region_that_is_deleted_meanwhile_is_copied_to_the_end)
+{
+	STUCK_START(&self->stuck);
+	ASSERT_EQ(0, otte_region_del(self->lender, self->region, NULL));
+	EXPECT_EQ((int64_t)BYTES, stuck_end(&self->stuck));
+	EXPECT_TRUE(stuck_is_whole(&self->stuck, self->mem));
+	EXPECT_EQ(0, otte_settle(self->borrower, self->stuck.copier.loan));
+	EXPECT_EQ(0, otte_usage(self->lender, OTTE_RES_PINNED_BYTES));
+}
+
+TEST_F(stuck, what_its_lender_unmaps_meanwhile_ends_it)
+{
+	STUCK_START(&self->stuck);
+	ASSERT_EQ(0, munmap(self->mem + BYTES - PAGE, PAGE));
+	EXPECT_EQ(stuck_prefix(&self->stuck, -ESTALE), stuck_end(&self->stuck));
+	EXPECT_EQ(0, otte_settle(self->borrower, self->stuck.copier.loan));
+}
+
+TEST_F(stuck, another_copy_of_the_loan_does_not_wait)
+{
+	STUCK_START(&self->stuck);
+	otte_fill(self->buf, BYTES, 7);
+	EXPECT_EQ((int64_t)BYTES, otte_copy(self->borrower, self->stuck.copier.loan, 0, self->buf,
+					    BYTES));
+	EXPECT_TRUE(otte_filled(variant->direction == OTTE_READ ? self->buf : self->mem, BYTES,
+				variant->direction == OTTE_READ ? 1 : 7, 0));
+	EXPECT_EQ((int64_t)BYTES, stuck_end(&self->stuck));
+	EXPECT_EQ(0, otte_settle(self->borrower, self->stuck.copier.loan));
+}
+
+/* A lender as a process: hears of borrower and direction, says loan and region, and is killed. */
+static void lender_process(int sock)
+{
+	char *mem = otte_pages(BYTES);
+	uint64_t region, loan, borrower, direction;
+	int fd = otte_client(NULL);
+
+	otte_fill(mem, BYTES, 1);
+	borrower = hear(sock);
+	direction = hear(sock);
+	if (otte_region(fd, OTTE_BACKING_PAGES, OTTE_READ | OTTE_WRITE, mem, BYTES, &region) ||
+	    otte_offer(fd, region, 0, BYTES, borrower, direction, 0, &loan))
+		_exit(4);
+	say(sock, loan);
+	say(sock, region);
+	hear(sock);
+}
+
+/* A loan of a lender that was killed while its copy was at the page; @region was its region. */
+static bool stuck_orphan(struct stuck *stuck, int borrower, uint64_t borrower_id, uint64_t *region)
+{
+	struct peer peer = peer_start(lender_process);
+	struct copier *copier = &stuck->copier;
+	struct otte_event event;
+	bool touched;
+
+	say(peer.sock, borrower_id);
+	say(peer.sock, stuck->direction);
+	copier->loan = hear(peer.sock);
+	*region = hear(peer.sock);
+	copier->fd = borrower;
+	/* Since the fork what comes before the page has to be faulted in as well, to be written. */
+	otte_fill(copier->to, stuck->page - copier->to, 99);
+	touched = !otte_accept(borrower, copier->loan, NULL) &&
+		  !pthread_create(&stuck->thread, NULL, copy_all, copier) &&
+		  is_touched(stuck->handler);
+	peer_kill(&peer);
+	return touched && !otte_wait_event(borrower, OTTE_EVENT_OWNER_GONE, &event);
+}
+
+TEST_F(stuck, a_lender_that_is_killed_meanwhile_leaves_what_was_lent)
+{
+	struct copier *copier = &self->stuck.copier;
+	uint64_t region;
+
+	ASSERT_TRUE(stuck_orphan(&self->stuck, self->borrower, self->borrower_id, &region));
+	EXPECT_EQ(BYTES, otte_usage(self->borrower, OTTE_RES_RETAINED_BYTES));
+	EXPECT_EQ((int64_t)BYTES, stuck_end(&self->stuck));
+	if (variant->direction == OTTE_READ)
+		EXPECT_TRUE(otte_filled(copier->to, BYTES, 1, 0));
+	EXPECT_EQ(0, otte_settle(self->borrower, copier->loan));
+	EXPECT_EQ(0, otte_usage(self->borrower, OTTE_RES_RETAINED_BYTES));
+}
+
+/* The directory of what is retained is made a little later. */
+static int end_retained(uint64_t record)
+{
+	char path[96];
+	int i, err = -ENOENT;
+
+	snprintf(path, sizeof(path), "/sys/class/misc/otte/retained/%llu/release",
+		 (unsigned long long)record);
+	for (i = 0; i < 3000 && err == -ENOENT; i++) {
+		err = write_file(path, "1");
+		if (err == -ENOENT)
+			usleep(1000);
+	}
+	return err;
+}
+
+TEST_F(stuck, what_an_administrator_releases_meanwhile_is_over)
+{
+	uint64_t region;
+
+	if (access("/sys/class/misc/otte/retained", F_OK))
+		SKIP(return, "nothing can be released without sysfs");
+	ASSERT_TRUE(stuck_orphan(&self->stuck, self->borrower, self->borrower_id, &region));
+	ASSERT_EQ(0, end_retained(region));
+	ASSERT_EQ(0, otte_wait_event(self->borrower, OTTE_EVENT_REVOKED, &self->event));
+	EXPECT_EQ(self->stuck.copier.loan, self->event.object);
+	EXPECT_EQ(stuck_prefix(&self->stuck, -EACCES), stuck_end(&self->stuck));
+	if (variant->direction == OTTE_READ)
+		EXPECT_TRUE(otte_filled(self->stuck.copier.to, variant->at * PAGE, 1, 0));
+	EXPECT_EQ(0, self->stuck.page[0]);
+	EXPECT_EQ(0, otte_usage(self->borrower, OTTE_RES_RETAINED_BYTES));
+}
+
+static void *say_when_touched(void *arg)
+{
+	struct stuck *stuck = arg;
+
+	if (!is_touched(stuck->handler))
+		_exit(5);
+	say(stuck->sock, 1);
+	return NULL;
+}
+
+static uint32_t stuck_direction;
+static unsigned int stuck_page;
+
+/* A borrower as a process, which nobody lets go on. */
+static void borrower_process(int sock)
+{
+	struct stuck stuck = { .sock = sock };
+	pthread_t thread;
+	uint64_t id, loan;
+	int fd = otte_client(&id);
+
+	if (!stuck_prepare(&stuck, stuck_direction, stuck_page))
+		_exit(4);
+	say(sock, id);
+	loan = hear(sock);
+	if (otte_accept(fd, loan, NULL))
+		_exit(4);
+	pthread_create(&thread, NULL, say_when_touched, &stuck);
+	otte_copy(fd, loan, 0, stuck.copier.to, BYTES);
+	_exit(6);
+}
+
+TEST_F(stuck, a_borrower_is_killed_and_has_unmapped)
+{
+	uint64_t borrower, loan;
+	struct peer peer;
+
+	stuck_direction = variant->direction;
+	stuck_page = variant->at;
+	peer = peer_start(borrower_process);
+	borrower = hear(peer.sock);
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, BYTES, borrower, variant->direction,
+				0, &loan));
+	say(peer.sock, loan);
+	ASSERT_EQ(1, hear(peer.sock));
+	peer_kill(&peer);
+	ASSERT_EQ(0, otte_wait_event(self->lender, OTTE_EVENT_SETTLED, &self->event));
+	EXPECT_EQ(loan, self->event.object);
+	EXPECT_EQ(OTTE_EVIDENCE_UNMAPPED, self->event.evidence);
+	EXPECT_EQ(0, otte_usage(self->lender, OTTE_RES_LENT_BYTES));
+	EXPECT_EQ(0, otte_usage(self->lender, OTTE_RES_RETAINED_BYTES));
+	close(self->stuck.handler);
 }
 
 TEST_F(loans, what_is_unmapped_in_the_midst_of_a_copy_ends_it)
@@ -833,8 +1204,8 @@ TEST_F(loans, what_is_unmapped_in_the_midst_of_a_copy_ends_it)
 	struct copier copier = {
 		.fd = self->borrower, .to = otte_pages(2 * CHUNK), .bytes = 2 * CHUNK
 	};
-	char *mem = otte_pages(2 * CHUNK), *last = copier.to + CHUNK - PAGE;
-	int handler = guard(last);
+	char *mem = otte_pages(2 * CHUNK), *second = copier.to + CHUNK;
+	int handler = guard(second);
 	pthread_t thread;
 	uint64_t region;
 
@@ -846,17 +1217,225 @@ TEST_F(loans, what_is_unmapped_in_the_midst_of_a_copy_ends_it)
 	ASSERT_EQ(0, otte_offer(self->lender, region, 0, 2 * CHUNK, self->borrower_id, OTTE_READ, 0,
 				&copier.loan));
 	ASSERT_EQ(0, otte_accept(self->borrower, copier.loan, NULL));
+	/* The first chunk is faulted in, and copied; the second one waits. */
 	ASSERT_EQ(0, pthread_create(&thread, NULL, copy_all, &copier));
 	ASSERT_TRUE(is_touched(handler));
 	ASSERT_EQ(0, munmap(mem + 2 * CHUNK - PAGE, PAGE));
-	ASSERT_EQ(0, let_go_on(handler, last));
+	ASSERT_EQ(0, let_go_on(handler, second));
 	pthread_join(thread, NULL);
 	EXPECT_EQ((int64_t)CHUNK, copier.got);
 	EXPECT_TRUE(otte_filled(copier.to, CHUNK, 1, 0));
+	EXPECT_EQ(0, copier.to[CHUNK]);
 	EXPECT_EQ(0, copier.to[CHUNK + PAGE]);
 	EXPECT_EQ(-ESTALE, otte_copy(self->borrower, copier.loan, 0, copier.to, 0));
 	EXPECT_EQ(0, otte_settle(self->borrower, copier.loan));
 	close(handler);
+}
+
+/* A page that can be read as it is, and has to be faulted in to be written. */
+static char *private_page(char *at, unsigned char value)
+{
+	int file = memfd_create("filled", 0);
+	char data[PAGE], *page;
+
+	memset(data, value, PAGE);
+	if (write(file, data, PAGE) != PAGE)
+		return NULL;
+	page = mmap(at, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file, 0);
+	close(file);
+	return page == at && (unsigned char)*(volatile char *)page == value ? page : NULL;
+}
+
+TEST_F(loans, a_copy_that_ends_while_its_buffer_is_faulted_in_leaves_the_buffer_as_it_was)
+{
+	struct copier copier = {
+		.fd = self->borrower, .to = otte_pages(BYTES), .bytes = BYTES
+	};
+	int handler = guard(copier.to + PAGE), i;
+	pthread_t thread;
+
+	if (handler < 0)
+		SKIP(return, "no userfaultfd for faults in the kernel");
+	ASSERT_NE(NULL, private_page(copier.to, 0xee));
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, BYTES, self->borrower_id, OTTE_READ,
+				OTTE_LOAN_REVOCABLE, &copier.loan));
+	ASSERT_EQ(0, otte_accept(self->borrower, copier.loan, NULL));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, copy_all, &copier));
+	ASSERT_TRUE(is_touched(handler));
+	ASSERT_EQ(0, otte_revoke(self->lender, copier.loan, NULL));
+	ASSERT_EQ(0, let_go_on(handler, copier.to + PAGE));
+	pthread_join(thread, NULL);
+	EXPECT_EQ(-EACCES, copier.got);
+	for (i = 0; i < (int)PAGE; i++)
+		ASSERT_EQ(0xee, (unsigned char)copier.to[i]);
+	close(handler);
+}
+
+/* Each page has to be faulted in, over several chunks, and the first hole is the end. */
+TEST_F(loans, a_new_buffer_is_faulted_in_up_to_the_exact_hole)
+{
+	const size_t hole = CHUNK + 3 * PAGE;
+	char *mem = otte_pages(2 * CHUNK), *to = otte_pages(2 * CHUNK);
+	uint64_t region, reads, writes;
+	size_t i;
+
+	otte_fill(mem, 2 * CHUNK, 1);
+	ASSERT_EQ(0, munmap(to + hole, PAGE));
+	ASSERT_EQ(0, otte_region(self->lender, OTTE_BACKING_PAGES, OTTE_READ | OTTE_WRITE, mem,
+				 2 * CHUNK, &region));
+	ASSERT_EQ(0, otte_offer(self->lender, region, 0, 2 * CHUNK, self->borrower_id, OTTE_READ,
+				OTTE_LOAN_STANDING, &reads));
+	ASSERT_EQ(0, otte_offer(self->lender, region, 0, 2 * CHUNK, self->borrower_id, OTTE_WRITE,
+				OTTE_LOAN_STANDING, &writes));
+	ASSERT_EQ(0, otte_accept(self->borrower, reads, NULL));
+	ASSERT_EQ(0, otte_accept(self->borrower, writes, NULL));
+	EXPECT_EQ((int64_t)hole - 5, otte_copy(self->borrower, reads, 9, to + 5, 2 * CHUNK - 9));
+	EXPECT_TRUE(otte_filled(to + 5, hole - 5, 1, 9));
+	EXPECT_EQ(0, to[4]);
+	for (i = hole + PAGE; i < 2 * CHUNK; i++)
+		ASSERT_EQ(0, to[i]);
+	EXPECT_EQ(-EFAULT, otte_copy(self->borrower, reads, 0, to + hole, PAGE));
+	/* It may be read, which is not enough. */
+	ASSERT_EQ(0, mprotect(to, PAGE, PROT_READ));
+	EXPECT_EQ(-EFAULT, otte_copy(self->borrower, reads, 0, to, PAGE));
+	EXPECT_EQ((int64_t)PAGE, otte_copy(self->borrower, writes, 0, to, PAGE));
+
+	otte_fill(to + PAGE, hole - PAGE, 99);
+	EXPECT_EQ((int64_t)(hole - PAGE),
+		  otte_copy(self->borrower, writes, 0, to + PAGE, 2 * CHUNK));
+	EXPECT_TRUE(otte_filled(mem, hole - PAGE, 99, 0));
+	EXPECT_TRUE(otte_filled(mem + hole - PAGE, 2 * CHUNK - (hole - PAGE), 1, hole - PAGE));
+	EXPECT_EQ(-EFAULT, otte_copy(self->borrower, writes, 0, to + hole, PAGE));
+	EXPECT_EQ(0, otte_settle(self->borrower, reads));
+	EXPECT_EQ(0, otte_settle(self->borrower, writes));
+}
+
+/* Takes a buffer's pages away until it is told to stop. */
+struct taker {
+	char *at;
+	unsigned int rounds;
+	bool stop;
+};
+
+static void *take_away(void *arg)
+{
+	struct taker *taker = arg;
+
+	while (!__atomic_load_n(&taker->stop, __ATOMIC_RELAXED)) {
+		madvise(taker->at, BYTES, MADV_DONTNEED);
+		__atomic_add_fetch(&taker->rounds, 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static unsigned int taken(const struct taker *taker)
+{
+	return __atomic_load_n(&taker->rounds, __ATOMIC_RELAXED);
+}
+
+/* What was faulted in may be gone again before the copy is there, which then has it once more. */
+TEST_F(loans, a_buffer_that_vanishes_meanwhile_is_faulted_in_again)
+{
+	struct taker taker = { .at = otte_pages(BYTES) };
+	const uint32_t direction[] = { OTTE_READ, OTTE_WRITE };
+	uint64_t loan[2];
+	pthread_t thread;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, BYTES, self->borrower_id,
+					direction[i], OTTE_LOAN_STANDING, &loan[i]));
+		ASSERT_EQ(0, otte_accept(self->borrower, loan[i], NULL));
+	}
+	ASSERT_EQ(0, pthread_create(&thread, NULL, take_away, &taker));
+	for (i = 0; i < 2000 || (taken(&taker) < 2000 && i < 200000); i++)
+		ASSERT_EQ((int64_t)BYTES, otte_copy(self->borrower, loan[i % 2], 0, taker.at,
+						    BYTES));
+	__atomic_store_n(&taker.stop, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	note("%u copies while the buffer was taken away %u times\n", i, taker.rounds);
+	EXPECT_EQ(0, otte_settle(self->borrower, loan[0]));
+	EXPECT_EQ(0, otte_settle(self->borrower, loan[1]));
+}
+
+/* A stack is not there below its end, and grows by being touched. */
+TEST_F(loans, a_buffer_on_a_stack_that_grows_is_faulted_in)
+{
+	const size_t room = 1024 * PAGE;
+	char *stack, *end = otte_pages(room) + room;
+	uint64_t loan;
+
+	/* What is mapped has to keep away from it, by a gap of 256 pages. */
+	ASSERT_EQ(0, munmap(end - room, room));
+	stack = mmap(end - PAGE, PAGE, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN | MAP_FIXED, -1, 0);
+	ASSERT_EQ(end - PAGE, stack);
+	ASSERT_EQ(0, otte_offer(self->lender, self->region, 0, BYTES, self->borrower_id, OTTE_READ,
+				0, &loan));
+	ASSERT_EQ(0, otte_accept(self->borrower, loan, NULL));
+	EXPECT_EQ((int64_t)BYTES, otte_copy(self->borrower, loan, 0, stack - BYTES, BYTES));
+	EXPECT_TRUE(otte_filled(stack - BYTES, BYTES, 1, 0));
+	EXPECT_EQ(0, otte_settle(self->borrower, loan));
+}
+
+/* Copies other bytes each time until the loan ends: @got is of the last copy. */
+static void *copy_until_it_ends(void *arg)
+{
+	struct copier *copier = arg;
+	static unsigned char value;
+	int64_t got;
+
+	do {
+		memset(copier->to, ++value, copier->bytes);
+		got = otte_copy(copier->fd, copier->loan, 0, copier->to, copier->bytes);
+	} while (got == (int64_t)copier->bytes);
+	copier->got = got;
+	return NULL;
+}
+
+/* Copies that move bytes end with their chunk, and once the loan has settled nothing changes. */
+TEST_F(loans, a_revocation_in_the_midst_of_writing_is_exact)
+{
+	const size_t bytes = 16 * CHUNK;
+	struct copier copier = { .fd = self->borrower, .to = otte_pages(bytes), .bytes = bytes };
+	char *mem = otte_pages(bytes), *seen = otte_pages(bytes);
+	unsigned int i, drained = 0, cut = 0;
+	uint32_t draining;
+	pthread_t thread;
+	uint64_t region;
+
+	ASSERT_EQ(0, otte_region(self->lender, OTTE_BACKING_PAGES, OTTE_WRITE, mem, bytes,
+				 &region));
+	/* A copy of which the end would not be seen before it is through is never cut. */
+	for (i = 0; i < 32 || (!cut && i < 500); i++) {
+		ASSERT_EQ(0, otte_offer(self->lender, region, 0, bytes, self->borrower_id,
+					OTTE_WRITE, OTTE_LOAN_REVOCABLE, &copier.loan));
+		ASSERT_EQ(0, otte_accept(self->borrower, copier.loan, NULL));
+		ASSERT_EQ(0, pthread_create(&thread, NULL, copy_until_it_ends, &copier));
+		usleep(2000 + 517 * (i % 32));
+		ASSERT_EQ(0, otte_revoke(self->lender, copier.loan, &draining));
+		drained += draining;
+		/* Told once, whoever ends it: the revocation, or the copy that leaves. */
+		ASSERT_EQ(0, otte_wait_event(self->lender, OTTE_EVENT_SETTLED, &self->event));
+		EXPECT_EQ(copier.loan, self->event.object);
+		EXPECT_EQ(OTTE_EVIDENCE_REVOKED, self->event.evidence);
+		memcpy(seen, mem, bytes);
+		pthread_join(thread, NULL);
+		EXPECT_EQ(0, memcmp(seen, mem, bytes));
+		if (copier.got < 0) {
+			EXPECT_EQ(-EACCES, copier.got);
+		} else {
+			cut++;
+			EXPECT_EQ(0, copier.got % (int64_t)PAGE);
+			EXPECT_EQ(0, memcmp(copier.to, mem, copier.got));
+			EXPECT_NE(copier.to[0], mem[copier.got]);
+		}
+		ASSERT_EQ(0, otte_wait_event(self->borrower, OTTE_EVENT_REVOKED, &self->event));
+		EXPECT_EQ(-EAGAIN, otte_next_event(self->lender, &self->event, 0));
+		EXPECT_EQ(0, otte_usage(self->lender, OTTE_RES_LOANS));
+	}
+	EXPECT_NE(0, cut);
+	note("%u of %u revocations met a copy in a chunk, %u copies were cut\n", drained, i, cut);
 }
 
 TEST_F(loans, a_full_table_of_descriptors_exposes_nothing)

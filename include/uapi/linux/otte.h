@@ -482,10 +482,11 @@ struct otte_loan_accept {
  * @reserved: must be 0
  *
  * By the local borrower: its receipt, @evidence is 0 or OTTE_EVIDENCE_RETURNED. EBUSY while a
- * mapping or a copy of it exists; EACCES if the lender accepts no receipt. On an offer not yet
- * accepted it declines it. By the lender: for an exposed remote loan OTTE_EVIDENCE_RETURNED (the
- * peer's receipt) or OTTE_EVIDENCE_REVOKED (a completed hardware invalidation); for a local loan
- * of a NONE region OTTE_EVIDENCE_REVOKED.
+ * mapping of it exists or a copy moves bytes, which one does not whose buffer is being faulted in;
+ * EACCES if the lender accepts no receipt. On an offer not yet accepted it declines it. By the
+ * lender: for an exposed remote loan OTTE_EVIDENCE_RETURNED (the peer's receipt) or
+ * OTTE_EVIDENCE_REVOKED (a completed hardware invalidation); for a local loan of a NONE region
+ * OTTE_EVIDENCE_REVOKED.
  */
 struct otte_loan_settle {
 	__u32 size;
@@ -512,14 +513,16 @@ struct otte_loan_withdraw {
  * @size: sizeof(struct otte_loan_revoke)
  * @flags: must be 0
  * @loan: id of a loan of the caller, offered as REVOCABLE
- * @draining: out: 1 while a copy is still in flight, else 0
+ * @draining: out: 1 while a copy still moves bytes, else 0
  * @reserved: must be 0
  *
  * For exposed loans of PAGES regions. When it returns no mapping of it can be touched any more
- * (SIGBUS). It settles as REVOKED when the last copy in flight has ended, before the return where
- * @draining is 0. The borrower's copies fail with EACCES, and with ENOENT once both sides have
- * read of the end. An administrator who releases a retained record does the same to loans that are
- * not REVOCABLE as well, and so may end a borrower that is at its mapping then.
+ * (SIGBUS). It settles as REVOKED when the last copy that moves bytes has ended, before the return
+ * where @draining is 0. That takes no longer than a chunk of memory does (64 KiB): a copy whose
+ * buffer is being faulted in is none of these, and finds out afterwards. The borrower's copies fail
+ * with EACCES, and with ENOENT once both sides have read of the end. An administrator who releases
+ * a retained record does the same to loans that are not REVOCABLE as well, and so may end a
+ * borrower that is at its mapping then.
  */
 struct otte_loan_revoke {
 	__u32 size;
@@ -579,12 +582,17 @@ struct otte_loan_expose {
  * @done: out: bytes copied from the start. Written whenever the struct can be
  *
  * Copies out of the lent range (READ) or into it (WRITE). 0 with a @done below @length is a
- * prefix: the buffer faulted behind it, a fatal signal, a revocation or the lender's munmap() came,
- * or the request was longer than one call moves. An error means that nothing was copied: EFAULT,
- * EINTR, EACCES for a loan revoked, and ESTALE once the lender, which lives, has unmapped any of
- * the region, or REGION_VERIFY has found other pages there. Its death, or its end as a client, is
- * no such thing. With a @length of 0 nothing but that is looked at, also after a copy: was it all
- * in time?
+ * prefix: the buffer faulted behind it, a fatal signal, the loan's end or the lender's munmap()
+ * came, or the request was longer than one call moves. An error means that nothing was copied:
+ * EFAULT, EINTR, EACCES for a loan revoked, ENOENT for one that ended otherwise, and ESTALE once
+ * the lender, which lives, has unmapped any of the region, or REGION_VERIFY has found other pages
+ * there. Its death, or its end as a client, is no such thing. With a @length of 0 nothing but that
+ * is looked at, also after a copy: was it all in time?
+ *
+ * The buffer is faulted in where it has to be, for as long as that takes (userfaultfd, a file of
+ * FUSE) and until a fatal signal. Meanwhile the call holds nothing of the loan, which can be
+ * revoked or settled as if it were not there. Behind the prefix the buffer stays as it was; what
+ * others write into it before the call returns may be lost.
  */
 struct otte_loan_copy {
 	__u32 size;

@@ -568,7 +568,7 @@ static void what_does_not_come_back_is_revoked_and_waited_for(void **state)
 	assert_int_equal(otte_engine_destroy(pair.source), 0);
 }
 
-/* Its borrower may keep a copy on its way for ever, which must not keep the source from closing. */
+/* The module may not get to its end in time, which must not keep the source from closing. */
 static void what_cannot_be_had_back_is_retained(void **state)
 {
 	struct otte_close_report report = { .size = sizeof(report) };

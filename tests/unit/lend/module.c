@@ -410,7 +410,7 @@ static int loan_revoke(struct otte_ledger_client *client, uint64_t id)
 
 	if (atomic_load(&script.drains)) {
 		end(id);
-		return otte_fail(-EINPROGRESS, "a copy is on its way");
+		return otte_fail(-EINPROGRESS, "a copy still moves bytes");
 	}
 	ret = try("loan_revoke");
 	if (!ret)

@@ -18,7 +18,7 @@ struct script {
 	_Atomic unsigned copied, looked, mapped, mapped_tables;
 	_Atomic unsigned in_vain; /* loans to be ended that were unknown: a look at all */
 	_Atomic bool refuses; /* offers, for want of quota */
-	_Atomic bool drains;  /* a revoked loan has a copy on its way */
+	_Atomic bool drains;  /* a revoked loan has a copy in the midst of a chunk while this is set */
 	_Atomic bool forgetful; /* nobody is told anything any more */
 	_Atomic bool old;     /* engines that are made now know of no lanes for loans */
 	_Atomic uint32_t user; /* of every client, as it is attested */
