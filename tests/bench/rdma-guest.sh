@@ -5,7 +5,8 @@
 #
 #   rdma-guest.sh MTU DEPTH ROUNDS events|poll [PROGRAM]     without PROGRAM perftest alone
 #
-# A line for each: FIGURE perftest|otte VALUE, which is bytes a second or, of a latency, ns.
+# A line for each: FIGURE perftest|send|otte VALUE, which is bytes a second or, of a latency, ns. `send` is ib_send_bw:
+# perftest cannot sleep over WRITEs, and what it polls away rxe does not have; the SEND of as many bytes can be slept over.
 set -euo pipefail
 mtu=$1 depth=$2 rounds=$3 completion=$4 program=${5-}
 port=18515 gid=1
@@ -18,17 +19,20 @@ rdma link add rxe0 type rxe netdev dummy0
 
 # One queue pair (perftest's own choice), a completion for each request, as many outstanding READs as the library has.
 common=(--ib-dev rxe0 --gid-index "$gid" --mtu "$mtu" --CPU-freq)
-# perftest can sleep over READs alone.
+# Not of ib_write_bw, which refuses it.
 events=()
 [ "$completion" = poll ] || events=(--events)
 
 # perftest PROGRAM OPTION...: what the client printed.
 perftest() {
-    local server status=0
+    local server status=0 end=$((SECONDS + 60))
     timeout 120 "$@" "${common[@]}" >/tmp/server 2>&1 &
     server=$!
-    for _ in $(seq 200); do
-        [ -z "$(ss -Hltn "sport = :$port")" ] || break
+    until [ -n "$(ss -Hltn "sport = :$port")" ]; do
+        if [ "$SECONDS" -ge "$end" ] || ! kill -0 "$server"; then
+            echo "$1 does not listen" >&2
+            break
+        fi
         sleep 0.05
     done
     timeout 120 "$@" "${common[@]}" 127.0.0.1 >/tmp/client 2>&1 || status=$?
@@ -36,10 +40,13 @@ perftest() {
     [ "$status" -eq 0 ] || { cat /tmp/server /tmp/client; return "$status"; } >&2
 }
 
-# perftest_rate OP LENGTH COUNT: bytes a second; perftest's are MiB.
+# perftest_rate read|write|send LENGTH COUNT: bytes a second; perftest's are MiB.
 perftest_rate() {
     local options=(--size "$2" --iters "$3" --tx-depth "$depth" --cq-mod 1 --noPeak)
-    [ "$1" = write ] || options+=(--outs 16 "${events[@]}")
+    case $1 in
+    read) options+=(--outs 16 "${events[@]}") ;;
+    send) options+=("${events[@]}") ;;
+    esac
     perftest "ib_$1_bw" "${options[@]}"
     awk -v size="$2" '$1 == size { rate = $4 } END { if (!rate) exit 1; printf "%.0f\n", rate * 1048576 }' /tmp/client
 }
@@ -54,7 +61,7 @@ otte() {
     timeout 120 "$program" rxe0 "$gid" "$@"
 }
 
-# measure FIGURE perftest|otte
+# measure FIGURE perftest|send|otte
 measure() {
     local value
     case $1-$2 in
@@ -62,6 +69,8 @@ measure() {
     read-1M-perftest) value=$(perftest_rate read 1048576 64) ;;
     write-64K-perftest) value=$(perftest_rate write 65536 512) ;;
     write-1M-perftest) value=$(perftest_rate write 1048576 64) ;;
+    write-64K-send) value=$(perftest_rate send 65536 512) ;;
+    write-1M-send) value=$(perftest_rate send 1048576 64) ;;
     latency-4K-perftest) value=$(perftest_latency 4096 1000) ;;
     read-64K-otte) value=$(otte read 65536 "$depth" 512) ;;
     read-1M-otte) value=$(otte read 1048576 "$depth" 64) ;;
@@ -80,5 +89,8 @@ for round in $(seq "$rounds"); do
             [ "$who" = perftest ] || [ -n "$program" ] || continue
             measure "$figure" "$who"
         done
+        case $figure in
+        write-*) measure "$figure" send ;;
+        esac
     done
 done
