@@ -480,7 +480,8 @@ int otte_engine_destroy(struct otte_engine *engine)
 	atomic_store(&engine->source_closed, true);
 	otte_progress_stop(&engine->progress);
 	otte_serve_stop(engine);
-	/* No thread of ours runs any more: what is left is taken down in the order of use. */
+	otte_transport_settle(engine->transport);
+	/* No thread of ours runs any more that knows of requests: what is left is taken down in the order of use. */
 	otte_control_server_close(&engine->server);
 	otte_gate_close(engine);
 	otte_progress_fini(&engine->progress);

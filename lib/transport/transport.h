@@ -211,6 +211,11 @@ struct otte_transport_ops {
 	 */
 	int (*probe)(const struct otte_config *config);
 	int (*create)(const struct otte_transport_env *env, struct otte_transport **transport);
+	/*
+	 * No work is left: wait for what a thread of the transport's own may still have to do behind a done(). NULL:
+	 * it has none.
+	 */
+	void (*settle)(struct otte_transport *transport);
 	/* After every peer is closed and no loop runs. */
 	void (*destroy)(struct otte_transport *transport);
 
@@ -296,6 +301,12 @@ struct otte_transport_ops {
 struct otte_transport {
 	const struct otte_transport_ops *ops;
 };
+
+static inline void otte_transport_settle(struct otte_transport *transport)
+{
+	if (transport->ops->settle)
+		transport->ops->settle(transport);
+}
 
 static inline int otte_transport_publish(struct otte_transport *transport, uint8_t *address, uint64_t length,
 					 uint32_t access, struct otte_published **published)

@@ -56,6 +56,11 @@ static void destroy(struct otte_transport *transport)
 	free(local);
 }
 
+static void settle(struct otte_transport *transport)
+{
+	otte_transport_settle(to_local(transport)->next);
+}
+
 static int publish(struct otte_transport *transport, uint8_t *address, uint64_t length, uint32_t access,
 		   struct otte_published **published)
 {
@@ -151,6 +156,7 @@ const struct otte_transport_ops otte_local_transport = {
 	.kind = OTTE_TRANSPORT_LOCAL,
 	.serves_by_address = true, /* what is served is served by the other one */
 	.create = create,
+	.settle = settle,
 	.destroy = destroy,
 	.publish = publish,
 	.withdraw = withdraw,

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <utlist.h>
 
 #include "base/clock.h"
@@ -17,6 +18,7 @@
 /* The thread looks up this often while something has a limit, and while there is nothing to do. */
 #define TICK_MS 20
 #define IDLE_MS 1000
+#define SETTLE_STEP_NS 50000
 
 static struct otte_rdma *to_rdma(struct otte_transport *transport)
 {
@@ -271,6 +273,7 @@ static void *run(void *arg)
 
 	while (!is_over(rdma, now_ns, &stop_ns)) {
 		rdma->busy = false;
+		atomic_fetch_add(&rdma->rounds, 1);
 		poll_lanes(rdma);
 		look_at_peers(rdma, now_ns);
 		look_at_sources(rdma);
@@ -284,6 +287,19 @@ static void *run(void *arg)
 		now_ns = otte_now_ns();
 	}
 	return NULL;
+}
+
+/* What it does behind a done() it does in the same round. */
+static void settle(struct otte_transport *transport)
+{
+	const struct timespec step = { .tv_nsec = SETTLE_STEP_NS };
+	struct otte_rdma *rdma = to_rdma(transport);
+	uint64_t seen = atomic_load(&rdma->rounds);
+
+	while (atomic_load(&rdma->rounds) == seen) {
+		otte_rdma_wake(rdma);
+		nanosleep(&step, NULL);
+	}
 }
 
 /* ---- Regions ---- */
@@ -610,6 +626,7 @@ const struct otte_transport_ops otte_rdma_transport = {
 	.serves_by_address = true, /* what it lends itself has loans of its own */
 	.probe = probe,
 	.create = create,
+	.settle = settle,
 	.destroy = destroy,
 	.publish = publish,
 	.withdraw = withdraw,

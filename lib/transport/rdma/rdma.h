@@ -73,6 +73,7 @@ struct otte_rdma {
 	struct otte_loop loop;
 	pthread_t thread;
 	_Atomic bool stop;
+	_Atomic uint64_t rounds;         /* of the thread */
 
 	pthread_mutex_t lock;
 	struct otte_rdma_peer *peers;
