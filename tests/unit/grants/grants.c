@@ -20,7 +20,7 @@
 #include "engine/engine.h"
 #include "engine/segment.h"
 #include "sim/verbs/sim.h"
-#include "transport/rdma/verbs.h"
+#include "transport/rdma/rdma.h"
 #include "unit/engine/pair.h"
 #include "seen.h"
 
@@ -43,6 +43,24 @@ int __wrap_otte_verbs_open(const struct otte_verbs **verbs)
 		return otte_fail(-ENOSYS, "libibverbs.so.1: cannot open shared object file");
 	*verbs = sim_verbs(opens++ / 2 % 2);
 	return 0;
+}
+
+/* A source that says that all is done as soon as it has granted. */
+static _Atomic bool hasty;
+
+void __real_otte_rdma_source_say(struct otte_rdma_source *source, const struct otte_rdma_message *message);
+void __wrap_otte_rdma_source_say(struct otte_rdma_source *source, const struct otte_rdma_message *message);
+
+void __wrap_otte_rdma_source_say(struct otte_rdma_source *source, const struct otte_rdma_message *message)
+{
+	struct otte_rdma_message done = { .type = OTTE_RDMA_MSG_DONE };
+
+	__real_otte_rdma_source_say(source, message);
+	if (!atomic_load(&hasty) || message->type != OTTE_RDMA_MSG_GRANT)
+		return;
+	done.answer.ask = message->grant.ask;
+	done.answer.grant = message->grant.grant;
+	__real_otte_rdma_source_say(source, &done);
 }
 
 static struct sim_device *nics[2];
@@ -545,6 +563,13 @@ static void use_quick_reconnects(struct otte_config *config)
 	config->reconnect_max_ns = config->reconnect_min_ns = 1000000;
 }
 
+static void use_quick_retries(struct otte_config *config)
+{
+	use_quick_reconnects(config);
+	config->rdma_qp_timeout = 13; /* 34 ms */
+	config->rdma_qp_retries = 1;
+}
+
 /* The NIC has given it up: a READ goes over TCP, a WRITE may or may not have reached the peer. */
 static void a_link_that_is_cut_ends_what_is_on_it(void **state)
 {
@@ -574,6 +599,27 @@ static void a_link_that_is_cut_ends_what_is_on_it(void **state)
 	stats = pair_stats(pair.source);
 	assert_int_equal(stats.loans, 1); /* of what went over TCP */
 	assert_int_equal(stats.retained, 0);
+	pair_close(&pair);
+}
+
+/* What the NIC says counts: a READ that has failed is none, whatever its source says. */
+static void a_source_that_is_hasty_makes_no_success(void **state)
+{
+	struct otte_task task;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_quick_retries);
+	memset(pair.remote_bytes, 1, SIZE);
+	/* It is heard before the NIC gives up. */
+	sim_retry_set(SIM_BY_CLOCK);
+	sim_progress_set(SIM_THREAD, 0);
+	atomic_store(&hasty, true);
+	task = cut_off(&pair, OTTE_READ, OTTE_TRANSPORT_RDMA);
+	atomic_store(&hasty, false);
+	assert_int_equal(task.code, -ECONNRESET);
+	assert_int_equal(task.locally_drained, 1);
+	assert_int_equal(pair.local_bytes[0], 0);
 	pair_close(&pair);
 }
 
@@ -764,6 +810,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_requester_that_is_gone_has_nothing_any_more, with_nics,
 						nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_link_that_is_cut_ends_what_is_on_it, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_source_that_is_hasty_makes_no_success, with_nics, nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_window_that_cannot_be_bound_is_no_grant, with_nics, nothing_is_left),
 		cmocka_unit_test_setup_teardown(what_is_never_heard_of_ends_with_its_queue_pair, with_nics,
 						nothing_is_left),
