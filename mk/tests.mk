@@ -73,6 +73,10 @@ UNIT_WITH_rdma := $(VERBS_SIM)
 UNIT_WITH_owners := $(VERBS_SIM)
 LDFLAGS_unit_owners := $(addprefix -Wl$(comma)--wrap=,malloc calloc mmap)
 
+# The monitor over them; what fails in its creation.
+UNIT_WITH_monitor := $(VERBS_SIM)
+LDFLAGS_unit_monitor := $(addprefix -Wl$(comma)--wrap=,calloc epoll_ctl)
+
 # Each allocation fails once, and how much is taken.
 LDFLAGS_unit_rails := $(addprefix -Wl$(comma)--wrap=,malloc calloc)
 LDFLAGS_unit_keys := -Wl,--wrap=calloc
