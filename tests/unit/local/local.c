@@ -1718,7 +1718,7 @@ static int forge_lane(struct pair *pair)
 	unsigned length;
 	int fd;
 
-	assert_int_equal(otte_control_client_lane(control, false, &hello, &unused), 0);
+	assert_int_equal(otte_control_client_lane(control, OTTE_LANE_BYTES, &hello, &unused), 0);
 	otte_frame_encode(&frame, bytes);
 	otte_lane_hello_encode(&hello, bytes + OTTE_FRAME_HEADER, OTTE_LANE_HELLO_BYTES);
 	length = local_address(&control->welcome.identity, &address);
