@@ -5,8 +5,9 @@
 #
 #   rdma-guest.sh MTU DEPTH ROUNDS events|poll [PROGRAM]     without PROGRAM perftest alone
 #
-# A line for each: FIGURE perftest|send|otte VALUE, which is bytes a second or, of a latency, ns. `send` is ib_send_bw:
-# perftest cannot sleep over WRITEs, and what it polls away rxe does not have; the SEND of as many bytes can be slept over.
+# A line for each: FIGURE perftest|send|otte VALUE, which is bytes a second or, of a latency, ns. `send` is
+# ib_send_bw: perftest cannot sleep over WRITEs, and what it polls away rxe does not have; the SEND of as many
+# bytes can be slept over.
 set -euo pipefail
 mtu=$1 depth=$2 rounds=$3 completion=$4 program=${5-}
 port=18515 gid=1

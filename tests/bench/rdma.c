@@ -31,7 +31,6 @@
 #define LENGTH_MAX (16u << 20)
 /* Of a request: its payload, and what gives its grant back. */
 #define SEND_WRS 2u
-#define SEND_WRS_MIN 16u
 
 #define OK(call) ok(call, #call)
 
@@ -76,16 +75,15 @@ struct requester {
 
 static void open_engine(const struct plan *plan, bool listens, struct otte_engine **engine)
 {
-	unsigned wrs = SEND_WRS * plan->depth;
 	struct otte_config config;
-	char text[256];
 
-	snprintf(
-		text, sizeof(text),
-		"{\"rdma\":{\"enabled\":true,\"device\":\"%s\",\"gid_index\":%u,\"pairs\":1,\"send_wrs\":%u}}",
-		plan->device, plan->gid_index, wrs < SEND_WRS_MIN ? SEND_WRS_MIN : wrs);
 	OK(otte_config_init(&config, sizeof(config)));
-	OK(otte_config_load_json(&config, text, strlen(text)));
+	config.rdma_enabled = 1;
+	snprintf(config.rdma_device, sizeof(config.rdma_device), "%s", plan->device);
+	config.rdma_gid_index = plan->gid_index;
+	config.rdma_pairs = 1;
+	if (config.rdma_send_wrs < SEND_WRS * plan->depth)
+		config.rdma_send_wrs = SEND_WRS * plan->depth;
 	if (!listens)
 		config.listen_address[0] = '\0';
 	OK(otte_engine_create(&config, engine));

@@ -10,8 +10,10 @@
 #   --rounds N      3
 #   --mtu BYTES     1024 (default), 2048, 4096
 #   --depth N       16: requests of a batch, and of perftest under way
-#   --poll          perftest polls; without, it sleeps until a completion, as the library does (ib_write_bw always polls)
-#   --cpus N        1 (default): a clock of instructions, which no other work on the host moves; with more it is the host's
+#   --poll          perftest polls; without, it sleeps until a completion, as the library does; ib_write_bw
+#                   always polls
+#   --cpus N        1 (default): a clock of instructions, which no other work on the host moves; with more
+#                   it is the host's
 #   --module        with otte.ko, so that the library's ledger is the kernel's
 #   --floors        perftest alone; nothing is judged
 #   --append WORDS  more kernel parameters
@@ -72,8 +74,9 @@ else
     jq -r '
         def told($unit): if $unit == "ns" then "\(. / 100 | round / 10) us" else "\(. / 1e5 | round / 10) MB/s" end;
         def range_told($unit): map(told($unit)) | join(" to ");
-        "Linux \(.kernel), \(if .cpus == 1 then "one CPU, by instructions" else "\(.cpus) CPUs" end); MTU \(.mtu), one " +
-        "queue pair, depth \(.depth); perftest: \(.completion); ledger: \(.ledger); medians of \(.rounds) rounds", "",
+        "Linux \(.kernel), \(if .cpus == 1 then "one CPU, by instructions" else "\(.cpus) CPUs" end); " +
+        "MTU \(.mtu), one queue pair, depth \(.depth); perftest: \(.completion); ledger: \(.ledger); " +
+        "medians of \(.rounds) rounds", "",
         "| | beside | the floor | its range | otte, one-shot | its range | ratio | bar | |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
         (.figures[] | .unit as $u | [.figure, .beside, (.floor | told($u)), (.floor_range | range_told($u))] +
