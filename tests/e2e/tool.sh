@@ -930,6 +930,21 @@ test_bench_against_a_peer_checks_content() {
     exits 4 "$OTTE" bench --peer "$endpoint/room" --sizes 2M && says 1048576
 }
 
+test_a_bench_that_reads_leaves_the_peer_as_it_is() {
+    a_file 65536
+    cp "$scratch/source" "$scratch/before"
+    serve --file "$scratch/source" --writable
+    for how in --no-verify --json; do
+        exits 0 "$OTTE" bench --peer "$endpoint/source" --op read --sizes 4K --iterations 20 --rounds 2 $how
+        same_content "$scratch/source" "$scratch/before"
+    done
+    jq -e '.verified == false and (.results | length == 1)' "$scratch/out" >/dev/null ||
+        fail "it said: $(cat "$scratch/out")"
+    exits 0 "$OTTE" bench --peer "$endpoint/source" --op write --sizes 4K --iterations 20 --rounds 2 --json
+    jq -e '.verified' "$scratch/out" >/dev/null || fail "it said: $(cat "$scratch/out")"
+    ! cmp -s "$scratch/source" "$scratch/before" || fail "nothing was written"
+}
+
 test_a_bar_that_is_missed_exits_with_7_and_is_named() {
     exits 7 "$OTTE" bench --sizes 4K --op read --iterations 20 --rounds 3 --floor --require 4K=1000
     says 'otte bench: 1 bar missed'
