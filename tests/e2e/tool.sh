@@ -319,6 +319,8 @@ test_what_is_no_file_is_not_served() {
     exits 5 timeout -k 1 10 "$OTTE" serve --file "$scratch/pipe" --writable && says 'not a regular file'
     exits 5 timeout -k 1 10 "$OTTE" serve --file /dev/null && says '/dev/null: not a regular file'
     exits 5 timeout -k 1 10 "$OTTE" serve --file "$scratch:folder" && says "$scratch: not a regular file"
+    serve --anon room=4K --writable
+    exits 5 timeout -k 1 10 "$OTTE" push "$scratch/pipe" "$endpoint/room" && says "$scratch/pipe: not a regular file"
 }
 
 test_an_unreachable_peer_is_named_and_exits_with_3() {
@@ -507,9 +509,26 @@ test_a_signal_while_connecting_ends_at_once() {
     ends_at_once INT "$OTTE" pull "$endpoint/source" -o "$scratch/copy" --set control.timeout_ms=30000
     ends_at_once TERM "$OTTE" pull "$endpoint/source" -o "$scratch/copy" --set control.timeout_ms=30000
     ends_at_once INT "$OTTE" push "$scratch/source" "$endpoint/room" --set control.timeout_ms=30000
+    ends_at_once INT "$OTTE" ls "$endpoint" --set control.timeout_ms=30000
+    ends_at_once TERM "$OTTE" stats "$endpoint" --set control.timeout_ms=30000
+    ends_at_once TERM "$OTTE" bench --peer "$endpoint/room" --sizes 4K --set control.timeout_ms=30000
     [ -z "$(find "$scratch" -name 'copy*')" ] || fail "a file is left"
     kill -CONT "$server"
     exits 0 "$OTTE" pull "$endpoint/source" -o "$scratch/copy"
+}
+
+test_a_signal_ends_a_bench_with_one_message_and_no_report() {
+    local status
+    setsid "$OTTE" bench --sizes 4K --duration 1m --floor --report "$scratch/report" >"$scratch/out" 2>"$scratch/err" &
+    puller=$!
+    eventually grep -q '^who' "$scratch/out" || fail "it does not measure: $(cat "$scratch/err")"
+    kill -INT -- "-$puller" # as a terminal does it, to all of its processes
+    wait "$puller"
+    status=$?
+    puller=
+    [ "$status" -eq 2 ] || fail "exit status $status: $(cat "$scratch/err")"
+    is_content 'otte bench: interrupted' "$scratch/err" || fail "it said: $(cat "$scratch/err")"
+    [ ! -e "$scratch/report" ] || fail "a report is left"
 }
 
 test_a_signal_ends_a_pull_into_a_pipe_that_nobody_reads() {

@@ -422,5 +422,7 @@ int cmd_bench(int argc, char **argv)
 	rc = pin_to(options.client_cpu);
 	if (rc)
 		return complain(EXIT_LOCAL, "--pin: %s", strerror(-rc));
-	return run(&options);
+	/* All that is left is a second process, which ends with this one. */
+	rc = common_ends_at_once("otte bench");
+	return rc ? rc : run(&options);
 }

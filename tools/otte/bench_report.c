@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What the benchmark says, to people, to programs, and to a file that is kept. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -242,12 +243,22 @@ static void append_rows(FILE *file, const json_t *report)
 
 int bench_report_check(const struct bench_options *options)
 {
-	FILE *file = options->report ? fopen(options->report, "ae") : NULL;
+	const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC;
+	bool made;
+	int fd;
 
-	if (options->report && !file)
+	if (!options->report)
+		return EXIT_OK;
+	fd = open(options->report, flags | O_EXCL, 0666);
+	made = fd >= 0;
+	if (!made && errno == EEXIST)
+		fd = open(options->report, flags, 0666);
+	if (fd < 0)
 		return complain(EXIT_LOCAL, "--report: %s: %s", options->report, strerror(errno));
-	if (file)
-		fclose(file);
+	close(fd);
+	/* It comes back once there is something in it. */
+	if (made)
+		unlink(options->report);
 	return EXIT_OK;
 }
 
