@@ -296,6 +296,15 @@ test_results_that_cannot_be_written_exit_with_5() {
     rc=0
     "$OTTE" --version >/dev/full 2>"$scratch/err" || rc=$?
     [ "$rc" -eq 5 ] || fail "--version: exit status $rc"
+    rc=0
+    timeout 10 "$OTTE" serve --anon room=4K --port-file "$scratch/port" >/dev/full 2>"$scratch/err" || rc=$?
+    [ "$rc" -eq 5 ] || fail "serve: exit status $rc"
+    says "standard output"
+    rc=0
+    timeout 10 "$OTTE" serve --anon room=4K --port-file "$scratch/port" >&- 2>"$scratch/err" || rc=$?
+    [ "$rc" -eq 5 ] || fail "serve without: exit status $rc"
+    says "standard output"
+    [ -z "$(find "$scratch" -name 'port*')" ] || fail "a port file is left"
 }
 
 test_a_report_that_cannot_be_written_is_named_before_measuring() {
@@ -553,6 +562,7 @@ test_a_folder_is_no_port_file() {
     [ ! -e "$scratch/folder.new" ] || fail "folder.new is left"
     exits 5 timeout 10 "$OTTE" serve --anon room=4K --port-file "$scratch/no/such"
     says "--port-file: $scratch/no/such"
+    [ ! -s "$scratch/out" ] || fail "it announces: $(cat "$scratch/out")"
 }
 
 # serves_to FILE: serve takes it as its --port-file; ends
