@@ -316,6 +316,7 @@ test_a_missing_file_is_named_and_exits_with_5() {
     : >"$scratch/empty"
     exits 5 "$OTTE" serve --file "$scratch/empty" && says "$scratch/empty"
     exits 5 "$OTTE" serve --file "$scratch:folder" && says "$scratch"
+    exits 5 "$OTTE" topo --xml "$scratch/none" && says "$scratch/none: No such file"
     serve --anon room=4K --writable
     exits 5 "$OTTE" push "$scratch/none" "$endpoint/room" && says "$scratch/none"
     exits 5 "$OTTE" pull "$endpoint/room" -o "$scratch/no/such/folder" && says "$scratch/no/such"
@@ -330,6 +331,14 @@ test_what_is_no_file_is_not_served() {
     exits 5 timeout -k 1 10 "$OTTE" serve --file "$scratch:folder" && says "$scratch: not a regular file"
     serve --anon room=4K --writable
     exits 5 timeout -k 1 10 "$OTTE" push "$scratch/pipe" "$endpoint/room" && says "$scratch/pipe: not a regular file"
+}
+
+test_what_is_asked_for_and_not_there_is_told_by_its_name() {
+    exits 5 "$OTTE" serve --anon room=4K --set ledger=process --set local.trusted=true --set local.pinned=true
+    says 'local.pinned needs the module'
+    says 'ledger = kernel'
+    exits 5 "$OTTE" ls 127.0.0.1:1 --set tcp.congestion=foo
+    says 'tcp.congestion "foo": not among net.ipv4.tcp_available_congestion_control'
 }
 
 test_an_unreachable_peer_is_named_and_exits_with_3() {
