@@ -159,6 +159,7 @@ test_a_bad_argument_is_named_and_exits_with_1() {
     exits 1 "$OTTE" bench --duration 3parsecs && says 3parsecs
     exits 1 "$OTTE" bench --require 1M && says --require
     exits 1 "$OTTE" bench extra && says extra
+    exits 1 "$OTTE" replay --time-scale -1 trace && says '--time-scale: "-1" is not a number from 0 on'
     exits 1 "$OTTE" bench --floor-only --peer 127.0.0.1:1/room && says --floor-only
     exits 1 "$OTTE" serve --anon room=4K --listen ::1 && says brackets
     exits 1 "$OTTE" serve --anon room=4K --listen '[::1' && says brackets
@@ -411,7 +412,8 @@ test_a_refusal_for_a_key_reads_right_at_both_sides() {
 test_without_a_key_the_server_stays_on_loopback_and_says_so() {
     serve --anon room=4K
     [[ $endpoint == 127.* ]] || fail "the endpoint is $endpoint"
-    grep -q 'loopback' "$scratch/serve.err" || fail "it does not say so: $(cat "$scratch/serve.err")"
+    grep -q 'without --listen .* loopback only' "$scratch/serve.err" ||
+        fail "it does not say so: $(cat "$scratch/serve.err")"
     stop_serving
     serve --anon room=4K --listen 0.0.0.0:0
     grep -q 'no key' "$scratch/serve.err" || fail "no warning: $(cat "$scratch/serve.err")"

@@ -115,10 +115,11 @@ static void print_facts(FILE *to, const json_t *report)
 		fprintf(to, "%s; ", text_of(report, "note"));
 	fprintf(to,
 		"%s;\nroute %s; congestion control %s; pinning: %s; threads %d; lanes %d; "
-		"medians of %d rounds;\nCPU time of %s; content %s\n",
+		"medians of %d round%s;\nCPU time of %s; content %s\n",
 		text_of(report, "machine"), text_of(report, "route"), text_of(report, "congestion"),
 		text_of(report, "pinning"), number_of(report, "threads"),
-		number_of(report, "lanes"), number_of(report, "rounds"), text_of(report, "cpu_of"),
+		number_of(report, "lanes"), number_of(report, "rounds"),
+		number_of(report, "rounds") == 1 ? "" : "s", text_of(report, "cpu_of"),
 		json_is_true(json_object_get(report, "verified")) ? "verified" : "not verified");
 }
 

@@ -34,8 +34,8 @@ static const char help[] =
 	"  --file PATH[:NAME]    publish a file under NAME (the file's own name); may be repeated\n"
 	"  --anon NAME=SIZE      publish SIZE bytes of zeroed memory; may be repeated\n"
 	"  --writable            peers may WRITE too; that changes the files\n"
-	"  --listen HOST:PORT    where to listen; port 0 is any free one. Without a key and without\n"
-	"                        this option: loopback only\n"
+	"  --listen HOST:PORT    where to listen; port 0 is any free one. Without this option:\n"
+	"                        loopback only\n"
 	"  --advertise HOST[:PORT]  the address that peers are given\n"
 	"  --close-timeout TIME  how long to wait for peers at the end (10s)\n"
 	"  --ready-fd N          write the endpoint to this descriptor once peers can connect\n"
@@ -242,8 +242,8 @@ static void say_who_may_come(const struct serve *serve)
 	if (key || serve->quiet)
 		return;
 	if (loopback && !serve->listen)
-		fputs("otte serve: no key, so this listens on loopback only; see --key-file and "
-		      "--listen\n",
+		fputs("otte serve: without --listen this listens on loopback only; there is no key, see "
+		      "--key-file\n",
 		      stderr);
 	else if (!loopback)
 		warn_user("no key: whoever reaches %s may use what is published here",
