@@ -64,10 +64,18 @@ $(B)/fake/libibverbs.so.1: tests/unit/rdma/library/libibverbs.c
 # libibverbs over simulated devices, tests/sim/verbs/sim.h. A program over it: UNIT_WITH_name := $(VERBS_SIM).
 VERBS_SIM := $(patsubst %.c,%.o,$(sort $(wildcard tests/sim/verbs/*.c)))
 UNIT_WITH_verbs_sim := $(VERBS_SIM)
+# Two engines over it.
+UNIT_WITH_grants := $(VERBS_SIM) tests/unit/engine/pair.o
+LDFLAGS_unit_grants := -Wl,--wrap=otte_verbs_open,--wrap=otte_rdma_source_say
+UNIT_WITH_rdma := $(VERBS_SIM)
 
 # The owners of lib/transport/rdma over them; each allocation fails once.
 UNIT_WITH_owners := $(VERBS_SIM)
 LDFLAGS_unit_owners := $(addprefix -Wl$(comma)--wrap=,malloc calloc mmap)
+
+# The monitor over them; what fails in its creation.
+UNIT_WITH_monitor := $(VERBS_SIM)
+LDFLAGS_unit_monitor := $(addprefix -Wl$(comma)--wrap=,calloc epoll_ctl)
 
 # Each allocation fails once, and how much is taken.
 LDFLAGS_unit_rails := $(addprefix -Wl$(comma)--wrap=,malloc calloc)

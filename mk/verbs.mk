@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #
-# Verbs in a guest with two rxe devices: the module's mappings, discovery, `otte topo`.
+# Verbs in a guest with two rxe devices: the module's mappings, discovery, `otte topo`; and transport rdma.
 
 DEPS_VERBS := libibverbs-dev ibverbs-providers iproute2 jq
 
@@ -11,11 +11,18 @@ budget-verbs := 1
 check-part-verbs: $(B)/verbs/discover $(B)/verbs/owners $(OTTE_BIN)
 	@tests/verbs/run $(B)
 
+CHECK_PARTS += rdma
+budget-rdma := 4
+
+.PHONY: check-part-rdma
+check-part-rdma: $(B)/verbs/transfer
+	@tests/verbs/run-rdma --kernel 6.1 --kernel 6.12 $(B)
+
 $(B)/verbs/%: $(B)/tests/verbs/%.o $(B)/libotte.a
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE)
 	@mv $@.tmp $@
 
-STATIC_BUILD += $(B)/verbs/discover $(B)/verbs/owners
+STATIC_BUILD += $(B)/verbs/discover $(B)/verbs/owners $(B)/verbs/transfer
 
--include $(B)/tests/verbs/discover.d $(B)/tests/verbs/owners.d
+-include $(B)/tests/verbs/discover.d $(B)/tests/verbs/owners.d $(B)/tests/verbs/transfer.d

@@ -104,6 +104,8 @@ enum otte_zerocopy {
 	OTTE_ZEROCOPY_ALWAYS = 2, /* within this host as well, for tests and measurements */
 };
 
+#define OTTE_RDMA_GID_UNSET 65535u
+
 #define OTTE_CONFIG_VERSION 1
 #define OTTE_NAME_MAX 64      /* bytes of a name with its terminator */
 #define OTTE_ADDRESS_MAX 256  /* bytes of "host:port" or "[v6]:port" with its terminator */
@@ -173,6 +175,24 @@ struct otte_config {
 	uint32_t local_map_entries;             /* local.map_entries: 64 of them mapped; 0 = all are copied */
 	uint32_t local_map_bytes;               /* local.map_bytes: 1048576 in a request map the region */
 	uint32_t local_map_repeats;             /* local.map_repeats: 16 shorter ones map it as well */
+
+	/* NICs of RDMA. */
+	uint32_t rdma_enabled;                  /* rdma.enabled: false; whether verbs devices are used */
+	char rdma_device[OTTE_NAME_MAX];        /* rdma.device: the only one; "" = any */
+	uint32_t rdma_port;                     /* rdma.port: 0 = 1 of a device that is named, else any */
+	uint32_t rdma_gid_index;                /* rdma.gid_index: OTTE_RDMA_GID_UNSET = 0 of a device that is
+						   named, else chosen */
+	uint32_t rdma_endpoints;                /* rdma.endpoints: 64 QPs */
+	uint32_t rdma_pairs;                    /* rdma.pairs: 2 of them to one peer, for each direction */
+	uint32_t rdma_grants;                   /* rdma.grants: 64 ranges that peers may reach at a time */
+	uint32_t rdma_send_wrs;                 /* rdma.send_wrs: 16 of a QP */
+	uint32_t rdma_cqes;                     /* rdma.cqes: 1024 of a CQ */
+	uint32_t rdma_mrs;                      /* rdma.mrs: 64 MRs */
+	uint32_t rdma_key_indices;              /* rdma.key_indices: 65536 of a PD */
+	uint32_t rdma_qp_timeout;               /* rdma.qp_timeout: 14, 4.096 us times 2 to that power */
+	uint32_t rdma_qp_retries;               /* rdma.qp_retries: 7 */
+	uint64_t rdma_mr_bytes;                 /* rdma.mr_bytes: 64 MiB that MRs pin */
+	uint64_t rdma_destruction_ns;           /* rdma.destruction_ms: 30000 for what is posted to complete */
 
 	/* Requests outstanding at each priority, refused with -EDQUOT when full; what waits moves up. */
 	uint32_t max_high_requests;             /* priority.high_requests: 65536 */
@@ -299,6 +319,11 @@ struct otte_stats {
 	uint64_t waiting_low;
 	uint64_t promoted;              /* steps up that requests have taken for their age */
 	uint64_t low_inflight_bytes;    /* dispatched below High, where there are slots */
+	uint64_t rdma_qps;              /* queue pairs there are, retained ones too */
+	uint64_t rdma_mrs;              /* memory regions that NICs know, likewise */
+	uint64_t rdma_mr_bytes;
+	uint64_t rdma_grants;           /* ranges that peers were ever granted, each once */
+	uint64_t rdma_cqes;             /* completions ever seen */
 };
 
 /*

@@ -35,6 +35,7 @@ static const char label_by_client[LABEL_BYTES] = "otte by client";
 static const char label_session[LABEL_BYTES] = "otte session";
 static const char label_lane[LABEL_BYTES] = "otte lane";
 static const char label_lane_lend[LABEL_BYTES] = "otte lane lend";
+static const char label_lane_rdma[LABEL_BYTES] = "otte lane rdma";
 
 struct part {
 	const void *bytes;
@@ -247,14 +248,19 @@ void otte_session_key(const struct otte_key *key, const uint8_t client_nonce[OTT
 	mac_of(key->secret, label_session, parts, ARRAY_SIZE(parts), session_key);
 }
 
-void otte_lane_mac(const uint8_t session_key[OTTE_SECRET_BYTES], bool lends, uint64_t session,
-		   uint64_t counter, uint8_t mac[OTTE_MAC_BYTES])
+void otte_lane_mac(const uint8_t session_key[OTTE_SECRET_BYTES], enum otte_lane_kind kind,
+		   uint64_t session, uint64_t counter, uint8_t mac[OTTE_MAC_BYTES])
 {
+	static const char *const labels[] = {
+		[OTTE_LANE_BYTES] = label_lane,
+		[OTTE_LANE_LEND] = label_lane_lend,
+		[OTTE_LANE_RDMA] = label_lane_rdma,
+	};
 	uint8_t numbers[16];
 	const struct part part = { numbers, sizeof(numbers) };
 
 	put_le64(put_le64(numbers, session), counter);
-	mac_of(session_key, lends ? label_lane_lend : label_lane, &part, 1, mac);
+	mac_of(session_key, labels[kind], &part, 1, mac);
 }
 
 bool otte_mac_equal(const uint8_t a[OTTE_MAC_BYTES], const uint8_t b[OTTE_MAC_BYTES])

@@ -55,9 +55,9 @@ void otte_hello_mac(const struct otte_key *key, bool server, const struct otte_c
 void otte_session_key(const struct otte_key *key, const uint8_t client_nonce[OTTE_NONCE_BYTES],
 		      const uint8_t server_nonce[OTTE_NONCE_BYTES],
 		      uint8_t session_key[OTTE_SECRET_BYTES]);
-/* `lends`: of a LANE_LEND, which is good for no LANE. */
-void otte_lane_mac(const uint8_t session_key[OTTE_SECRET_BYTES], bool lends, uint64_t session,
-		   uint64_t counter, uint8_t mac[OTTE_MAC_BYTES]);
+/* Good for no lane of another kind. */
+void otte_lane_mac(const uint8_t session_key[OTTE_SECRET_BYTES], enum otte_lane_kind kind,
+		   uint64_t session, uint64_t counter, uint8_t mac[OTTE_MAC_BYTES]);
 
 /* A nonce of attest.h that only who has the session's key can know. `server`: it is the server's. */
 void otte_attest_mac(const uint8_t session_key[OTTE_SECRET_BYTES], bool server,

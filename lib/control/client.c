@@ -213,10 +213,11 @@ static int send_hello(struct otte_control_client *client)
 	}
 	otte_hello_encode(hello, client->hello_bytes, sizeof(client->hello_bytes));
 	client->state = OTTE_CLIENT_HELLO;
-	client->can = (struct otte_can){ .offered = otte_attest_offer(client->attestor) };
+	client->can = (struct otte_can){ .offered = otte_attest_offer(client->attestor) | client->offers };
 	client->claims = false;
 	client->attested = 0;
 	client->lends = false;
+	client->rdma = false;
 	client->unattested = 0;
 	return send_frame(client, OTTE_FRAME_HELLO, client->can.offered, client->hello_bytes,
 			  sizeof(client->hello_bytes));
@@ -328,6 +329,7 @@ static int take_ready(struct otte_control_client *client, int status)
 		client->lends = client->can.agreed & client->can.offered & OTTE_CAN_LEND;
 		otte_attest_end(attestation);
 	}
+	client->rdma = client->can.agreed & client->offers & OTTE_CAN_RDMA;
 	client->state = OTTE_CLIENT_OPEN;
 	client->lane_counter = 0;
 	return 0;
@@ -550,8 +552,8 @@ int otte_control_client_call(struct otte_control_client *client, uint16_t type, 
 	return 0;
 }
 
-int otte_control_client_lane(struct otte_control_client *client, bool lends, struct otte_lane_hello *hello,
-			     struct otte_client_address *address)
+int otte_control_client_lane(struct otte_control_client *client, enum otte_lane_kind kind,
+			     struct otte_lane_hello *hello, struct otte_client_address *address)
 {
 	int ret = 0;
 
@@ -561,7 +563,7 @@ int otte_control_client_lane(struct otte_control_client *client, bool lends, str
 		hello->session = client->welcome.session;
 		hello->counter = ++client->lane_counter;
 		if (client->keys->count)
-			otte_lane_mac(client->session_key, lends, hello->session, hello->counter,
+			otte_lane_mac(client->session_key, kind, hello->session, hello->counter,
 				      hello->mac);
 		*address = client->addresses[client->current];
 	} else {

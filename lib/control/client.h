@@ -45,6 +45,7 @@ struct otte_control_client {
 	const struct otte_identity *identity;
 	const struct otte_keys *keys;
 	const struct otte_attestor *attestor;
+	uint64_t offers;                /* OTTE_CAN_* beside what the attestor says */
 	uint32_t max_payload;
 	uint64_t timeout_ns;
 	unsigned address_count;
@@ -70,6 +71,7 @@ struct otte_control_client {
 	struct otte_attestation attestation; /* READY_WAIT */
 	uint64_t attested;              /* OPEN: which client of our module the peer is; 0: not known */
 	bool lends;                     /* OPEN: both sides can LEND, and the peer is attested */
+	bool rdma;                      /* OPEN: both sides have lanes for RDMA */
 	int unattested;                 /* OPEN: -EDQUOT if it could not be attested now */
 	uint64_t lane_counter;
 	uint64_t next_id;
@@ -104,11 +106,8 @@ int otte_control_client_call(struct otte_control_client *client, uint16_t type, 
 int otte_control_client_post(struct otte_control_client *client, uint16_t type, const void *payload,
 			     size_t length);
 
-/*
- * What a new lane of this session must say, `lends`: in a LANE_LEND, and where to connect it. -ECONNRESET unless
- * OPEN.
- */
-int otte_control_client_lane(struct otte_control_client *client, bool lends, struct otte_lane_hello *hello,
-			     struct otte_client_address *address);
+/* What a new lane of this session must say, and where to connect it. -ECONNRESET unless OPEN. */
+int otte_control_client_lane(struct otte_control_client *client, enum otte_lane_kind kind,
+			     struct otte_lane_hello *hello, struct otte_client_address *address);
 
 #endif

@@ -256,7 +256,7 @@ static int welcome(struct otte_session *session, const struct otte_frame *frame,
 	};
 	struct otte_can can = {
 		.offered = frame->id,
-		.agreed = otte_attest_agree(server->attestor, frame->id),
+		.agreed = otte_attest_agree(server->attestor, frame->id) | (frame->id & server->offers),
 	};
 	uint8_t out[OTTE_WELCOME_BYTES];
 	const struct otte_key *key;
@@ -282,7 +282,7 @@ static int welcome(struct otte_session *session, const struct otte_frame *frame,
 	if (can.agreed & OTTE_CAN_ATTEST)
 		otte_attest_begin(&session->attestation, server->attestor, true,
 				  key ? session->session_key : NULL, payload, out);
-	session->lends = can.agreed & OTTE_CAN_LEND;
+	session->can = can.agreed;
 	session->state = OTTE_SESSION_PROOF;
 	server->greeting--;
 	server->greeted++;
@@ -389,12 +389,35 @@ static bool take_counter(struct otte_session *session, uint64_t counter)
 	return true;
 }
 
-/* The first frame of a connection said LANE or LANE_LEND: its descriptor goes to the transport. */
+/* Whether a frame of this type opens a lane. */
+static bool opens_lane(uint16_t type, enum otte_lane_kind *kind)
+{
+	static const enum otte_lane_kind kinds[] = { OTTE_LANE_BYTES, OTTE_LANE_LEND, OTTE_LANE_RDMA };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		*kind = kinds[i];
+		if (otte_lane_frame(*kind) == type)
+			return true;
+	}
+	return false;
+}
+
+/* Whether the session has agreed on lanes of a kind. */
+static int check_kind(const struct otte_session *session, enum otte_lane_kind kind)
+{
+	if (kind == OTTE_LANE_LEND && !(session->can & OTTE_CAN_LEND && session->attested))
+		return otte_fail(-EPROTO, "a lane for loans, of a session that has none");
+	if (kind == OTTE_LANE_RDMA && !(session->can & OTTE_CAN_RDMA))
+		return otte_fail(-EPROTO, "a lane for RDMA, of a session that has none");
+	return 0;
+}
+
+/* The first frame of a connection said that it is a lane: its descriptor goes to the transport. */
 static int take_lane(struct otte_session *connection, const struct otte_frame *frame,
-		     const uint8_t *payload)
+		     const uint8_t *payload, enum otte_lane_kind kind)
 {
 	struct otte_control_server *server = connection->server;
-	bool lends = frame->type == OTTE_FRAME_LANE_LEND;
 	struct otte_session *session;
 	struct otte_lane_hello hello;
 	uint8_t mac[OTTE_MAC_BYTES] = { 0 };
@@ -407,11 +430,12 @@ static int take_lane(struct otte_session *connection, const struct otte_frame *f
 	if (!session)
 		return otte_fail(-ESTALE, "no session %016lx for a lane", (unsigned long)hello.session);
 	if (session->authenticated)
-		otte_lane_mac(session->session_key, lends, hello.session, hello.counter, mac);
+		otte_lane_mac(session->session_key, kind, hello.session, hello.counter, mac);
 	if (!otte_mac_equal(mac, hello.mac))
 		return otte_fail(-EKEYREJECTED, "a lane does not have its session's key");
-	if (lends && (!session->lends || !session->attested))
-		return otte_fail(-EPROTO, "a lane for loans, of a session that has none");
+	ret = check_kind(session, kind);
+	if (ret)
+		return ret;
 	if (!take_counter(session, hello.counter))
 		return otte_fail(-EPROTO, "lane %lu of a session came twice or too late",
 				 (unsigned long)hello.counter);
@@ -426,7 +450,7 @@ static int take_lane(struct otte_session *connection, const struct otte_frame *f
 	/* The watch goes first: the descriptor gets another one, perhaps in this very loop. */
 	otte_loop_remove(server->loop, &connection->watch);
 	connection->watch.fd = -1;
-	ret = server->handlers.lane(server->handlers.arg, session, connection->stream.fd, lends);
+	ret = server->handlers.lane(server->handlers.arg, session, connection->stream.fd, kind);
 	end_session(connection, ret == 0);
 	return 0;
 }
@@ -498,6 +522,8 @@ static int handle_open(struct otte_session *session, const struct otte_frame *fr
 static int handle(struct otte_session *session, const struct otte_frame *frame,
 		  const uint8_t *payload)
 {
+	enum otte_lane_kind kind;
+
 	if (session->state == OTTE_SESSION_OPEN)
 		return handle_open(session, frame, payload);
 	if (session->state == OTTE_SESSION_PROOF && frame->type == OTTE_FRAME_PROOF)
@@ -506,9 +532,8 @@ static int handle(struct otte_session *session, const struct otte_frame *frame,
 		return take_claim(session, frame, payload);
 	if (session->state == OTTE_SESSION_NEW && frame->type == OTTE_FRAME_HELLO)
 		return take_hello(session, frame, payload);
-	if (session->state == OTTE_SESSION_NEW &&
-	    (frame->type == OTTE_FRAME_LANE || frame->type == OTTE_FRAME_LANE_LEND))
-		return take_lane(session, frame, payload);
+	if (session->state == OTTE_SESSION_NEW && opens_lane(frame->type, &kind))
+		return take_lane(session, frame, payload, kind);
 	return otte_fail(-EPROTO, "frame type %u came out of order", frame->type);
 }
 

@@ -52,7 +52,7 @@ struct otte_session {
 	struct otte_attestation attestation; /* until OPEN; awaits in CLAIM */
 	uint64_t attested;                /* OPEN: which client of our module it is; 0: not known */
 	uint32_t attested_user;           /* and of which user */
-	bool lends;                       /* both sides can LEND */
+	uint64_t can;                     /* OTTE_CAN_* of both sides */
 	uint64_t last_lane;               /* highest lane counter taken */
 	uint64_t taken_lanes;             /* bit n: counter last_lane - n was taken */
 	uint8_t session_key[OTTE_SECRET_BYTES];
@@ -67,8 +67,8 @@ struct otte_control_handlers {
 	int (*opened)(void *arg, struct otte_session *session);
 	/* The session of an earlier opened() ends; `session` must not be used after. */
 	void (*closed)(void *arg, struct otte_session *session);
-	/* Take over `fd` as a lane on 0, `lends`: one of LEND frames; otherwise it stays the caller's. */
-	int (*lane)(void *arg, struct otte_session *session, int fd, bool lends);
+	/* Take over `fd` as a lane on 0; otherwise it stays the caller's. */
+	int (*lane)(void *arg, struct otte_session *session, int fd, enum otte_lane_kind kind);
 	/* Rows with an id above `after`, ascending; at most `capacity`, their number in *count. */
 	int (*describe)(void *arg, uint64_t after, struct otte_region_info *rows, size_t capacity,
 			struct otte_regions *regions);
@@ -81,6 +81,7 @@ struct otte_control_server {
 	const struct otte_identity *identity;
 	const struct otte_keys *keys;
 	const struct otte_attestor *attestor;
+	uint64_t offers;                  /* OTTE_CAN_* beside what the attestor says */
 	struct otte_control_handlers handlers;
 	uint32_t max_connections, max_payload, max_lanes;
 	uint64_t timeout_ns;

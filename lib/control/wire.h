@@ -10,6 +10,7 @@
  *             then DESCRIBE, STATS, NOTIFY, PING > answers <
  *   lane      LANE > LANE_READY <                   then requests > answers <
  *   loans     LANE_LEND > LANE_READY <              then LEND in both directions
+ *   rdma      LANE_RDMA > LANE_READY <              then RDMA in both directions
  *   either    ERROR < ends the connection
  *
  * Everything here is pure: bytes in, structs out. Encoders return the bytes written, or -ENOSPC when
@@ -57,6 +58,18 @@ enum otte_frame_type {
 	OTTE_FRAME_CLAIM = 17,
 	OTTE_FRAME_LANE_LEND = 18, /* payload as LANE's */
 	OTTE_FRAME_LEND = 19,
+	OTTE_FRAME_LANE_RDMA = 20, /* likewise */
+	OTTE_FRAME_RDMA = 21,      /* one message of transport/rdma/protocol.h */
+};
+
+/* The longest of these messages. */
+#define OTTE_RDMA_FRAME_MAX 8192
+
+/* What a lane carries after its hello. */
+enum otte_lane_kind {
+	OTTE_LANE_BYTES = 0, /* lane requests and answers, with payload */
+	OTTE_LANE_LEND = 1,  /* LEND frames */
+	OTTE_LANE_RDMA = 2,  /* RDMA frames */
 };
 
 /*
@@ -84,6 +97,7 @@ int otte_frame_decode(const uint8_t in[OTTE_FRAME_HEADER], uint32_t max_payload,
 
 #define OTTE_CAN_ATTEST 1u /* CLAIMs, and a proof of each through the module: attest.h */
 #define OTTE_CAN_LEND 4u   /* with ATTEST: a lane of LEND frames, for loans of the module */
+#define OTTE_CAN_RDMA 8u   /* a lane of RDMA frames */
 #define OTTE_CAN_LOAD_SHIFT 32 /* in HELLO, with ATTEST: from here on the first four bytes of that load's id */
 
 #define OTTE_HELLO_AUTH 1u /* a key is in use: key_id names it, MACs are filled in; else both are zero */
@@ -150,6 +164,8 @@ ssize_t otte_claim_encode(const struct otte_claim *claim, uint8_t *out, size_t s
 int otte_claim_decode(const uint8_t *in, size_t length, struct otte_claim *claim);
 ssize_t otte_lane_hello_encode(const struct otte_lane_hello *hello, uint8_t *out, size_t size);
 int otte_lane_hello_decode(const uint8_t *in, size_t length, struct otte_lane_hello *hello);
+/* The type of the frame that a lane's hello is in. */
+uint16_t otte_lane_frame(enum otte_lane_kind kind);
 
 /* What transport local says of loans of the module (local.h has the protocol). A field that is not named is 0. */
 enum otte_lend_type {

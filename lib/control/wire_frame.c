@@ -41,7 +41,20 @@ static const struct frame_kind {
 	[OTTE_FRAME_CLAIM] = { "CLAIM", OTTE_CLAIM_BYTES, OTTE_CLAIM_BYTES, false },
 	[OTTE_FRAME_LANE_LEND] = { "LANE_LEND", OTTE_LANE_HELLO_BYTES, OTTE_LANE_HELLO_BYTES, false },
 	[OTTE_FRAME_LEND] = { "LEND", OTTE_LEND_BYTES, OTTE_LEND_BYTES, false },
+	[OTTE_FRAME_LANE_RDMA] = { "LANE_RDMA", OTTE_LANE_HELLO_BYTES, OTTE_LANE_HELLO_BYTES, false },
+	[OTTE_FRAME_RDMA] = { "RDMA", 1, OTTE_RDMA_FRAME_MAX, false },
 };
+
+uint16_t otte_lane_frame(enum otte_lane_kind kind)
+{
+	static const uint16_t types[] = {
+		[OTTE_LANE_BYTES] = OTTE_FRAME_LANE,
+		[OTTE_LANE_LEND] = OTTE_FRAME_LANE_LEND,
+		[OTTE_LANE_RDMA] = OTTE_FRAME_LANE_RDMA,
+	};
+
+	return types[kind];
+}
 
 void otte_frame_encode(const struct otte_frame *frame, uint8_t out[OTTE_FRAME_HEADER])
 {

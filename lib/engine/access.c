@@ -265,6 +265,15 @@ void otte_access_end(struct otte_access_map *map, struct otte_access *access)
 	pthread_mutex_unlock(&map->lock);
 }
 
+void otte_access_replace(struct otte_access_map *map, struct otte_access *from, struct otte_access *to)
+{
+	pthread_mutex_lock(&map->lock);
+	otte_itree_remove(&map->tree, &from->range);
+	*to = *from;
+	otte_itree_insert(&map->tree, &to->range);
+	pthread_mutex_unlock(&map->lock);
+}
+
 static void leave_alone(struct otte_access_map *map)
 {
 	uint64_t word = atomic_load_explicit(&map->alone, memory_order_relaxed);

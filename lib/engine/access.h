@@ -75,6 +75,8 @@ void otte_access_lend(struct otte_access_map *map, int place, struct otte_access
 		      uint64_t end, bool write);
 void otte_access_unlend(struct otte_access_map *map, int place, struct otte_access_lent *lent);
 void otte_access_end(struct otte_access_map *map, struct otte_access *access);
+/* `to` stands for `from` from now on, which is not to be ended any more. */
+void otte_access_replace(struct otte_access_map *map, struct otte_access *from, struct otte_access *to);
 /*
  * The same for the one use that needs no lock. False: not now, and perhaps otherwise; nothing has changed. The caller
  * sees to it that there is only one at a time.

@@ -41,6 +41,7 @@ struct otte_task_record {
 	uint64_t user_data;
 	uint32_t transport;
 	bool live, overdue;              /* under peer->lock */
+	bool range_kept;                 /* by otte_keep(), of a head: it does not end with the group */
 	_Atomic bool dispatched;         /* QUEUED is DISPATCHED; for who looks, not for who decides */
 	/* Under batch->lock. */
 	enum otte_task_state state;      /* QUEUED until terminal */

@@ -14,7 +14,7 @@
 #include "engine/segment.h"
 
 enum queued {
-	ENDED, /* the peer is not ready; the batch may be gone */
+	ENDED, /* the peer is not ready, or the deadline is over; the batch may be gone */
 	WAITS, /* in the window; if alone, the peer is held for the caller */
 	ENTERED, /* alone, and the caller is to start it */
 };
@@ -25,12 +25,15 @@ static enum queued queue_group(struct otte_task_record *head, bool alone)
 	struct otte_peer *peer = head->peer;
 	uint64_t deadline_ns = head->deadline_ns;
 	enum queued queued = ENDED;
+	int code = -ECONNRESET;
 
 	/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): every task has a peer */
 	pthread_mutex_lock(&peer->lock);
 	head->segment->uses++;
 	peer->counts.submitted += head->members;
-	if (peer->state == OTTE_PEER_READY) {
+	if (deadline_ns <= head->submitted_ns) {
+		code = -ETIME;
+	} else if (peer->state == OTTE_PEER_READY) {
 		head->live = true;
 		DL_APPEND(peer->live, head);
 		if (alone && otte_window_enter(&peer->window, &head->entry)) {
@@ -48,7 +51,7 @@ static enum queued queue_group(struct otte_task_record *head, bool alone)
 	pthread_mutex_unlock(&peer->lock);
 	/* A group that waits may have ended by now, and its batch may be gone. */
 	if (queued == ENDED) {
-		otte_group_end_unsent(head, -ECONNRESET);
+		otte_group_end_unsent(head, code);
 		return queued;
 	}
 	if (deadline_ns < atomic_load_explicit(&engine->tick_due_ns, memory_order_relaxed)) {

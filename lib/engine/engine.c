@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include <string.h>
@@ -151,9 +152,32 @@ static void close_ledger(struct otte_engine *engine)
 	engine->ledger->ops->close(engine->ledger);
 }
 
+/*
+ * Where it is wanted and can be had. What the config names must be there; without that its lack is told to who asks for
+ * this transport and no other.
+ */
+static int probe_rdma(struct otte_engine *engine)
+{
+	int ret;
+
+	ret = otte_rdma_transport.probe(&engine->config);
+	engine->no_rdma = ret;
+	snprintf(engine->no_rdma_text, sizeof(engine->no_rdma_text), "%s", otte_error_text());
+	if (!ret)
+		return 0;
+	if (engine->config.rdma_enabled && engine->config.rdma_device[0])
+		return ret;
+	if (engine->config.rdma_enabled)
+		otte_log(OTTE_LOG_WARNING, "transport rdma is not there: %s", engine->no_rdma_text);
+	return 0;
+}
+
+/* In the order in which they are asked. */
 static int open_transport(struct otte_engine *engine)
 {
-	const struct otte_transport_env env = {
+	const struct otte_transport_ops *chain[4] = { NULL };
+	unsigned count = 0;
+	struct otte_transport_env env = {
 		.config = &engine->config,
 		.loop = &engine->progress.lanes,
 		.serve_loops = engine->serve_loops,
@@ -165,6 +189,10 @@ static int open_transport(struct otte_engine *engine)
 			.end = otte_source_end,
 			.retain = otte_source_retain,
 			.lane_closed = otte_source_lane_closed,
+			.begin_lent = otte_source_begin_lent,
+			.end_lent = otte_source_end_lent,
+			.published = otte_source_published,
+			.identity = otte_source_identity,
 			.grant = otte_source_grant,
 			.give_back = otte_source_give_back,
 			.process_ended = otte_source_process_ended,
@@ -181,18 +209,26 @@ static int open_transport(struct otte_engine *engine)
 		.keep = {
 			.keep = otte_keep,
 			.let_go = otte_keep_let_go,
+			.lost = otte_keep_lost,
 		},
 		.identity = &engine->identity,
 		.client = engine->ledger->ops->loan_copy ? engine->client : NULL,
-		.next = &otte_tcp_transport,
+		.next = &chain[1],
 	};
-	const struct otte_transport_ops *ops = &otte_tcp_transport;
 	int ret;
 
+	ret = probe_rdma(engine);
+	if (!ret)
+		ret = otte_tcp_transport.probe(&engine->config);
+	if (ret)
+		return ret;
 	if (engine->config.local_trusted || env.client)
-		ops = &otte_local_transport;
-	ret = otte_tcp_transport.probe(&engine->config);
-	return ret ? ret : ops->create(&env, &engine->transport);
+		chain[count++] = &otte_local_transport;
+	if (!engine->no_rdma)
+		chain[count++] = &otte_rdma_transport;
+	chain[count] = &otte_tcp_transport;
+	engine->server.offers = engine->no_rdma ? 0 : OTTE_CAN_RDMA;
+	return chain[0]->create(&env, &engine->transport);
 }
 
 static void init_locks(struct otte_engine *engine)
@@ -444,7 +480,8 @@ int otte_engine_destroy(struct otte_engine *engine)
 	atomic_store(&engine->source_closed, true);
 	otte_progress_stop(&engine->progress);
 	otte_serve_stop(engine);
-	/* No thread of ours runs any more: what is left is taken down in the order of use. */
+	otte_transport_settle(engine->transport);
+	/* No thread of ours runs any more that knows of requests: what is left is taken down in the order of use. */
 	otte_control_server_close(&engine->server);
 	otte_gate_close(engine);
 	otte_progress_fini(&engine->progress);

@@ -2,8 +2,9 @@
 /*
  * The engine: owner of everything that is not owned by a handle of the caller's.
  *
- * Threads: one for requests (progress.h), config.tcp_workers that serve peers, and one that serves the peer
- * that waits for each answer (tcp.h). Their number does not depend on the number of peers.
+ * Threads: one for requests (progress.h), config.tcp_workers that serve peers, one that serves the peer
+ * that waits for each answer (tcp.h), and where NICs of RDMA are used one for these (rdma.h). Their number does
+ * not depend on the number of peers.
  *
  * Locks, outermost first; a lock further down may be taken while one above is held, never the reverse:
  *
@@ -23,7 +24,7 @@
  *   awaited_lock (then the ledger)
  *   region_lock, memory_lock > access maps, region_wait_lock, notify_lock, progress.lock, gate.lock, ledger,
  *   otte_devices.lock (sched/devices.h), and the transport's tcp.lock, tcp_express.lock,
- *   tcp_zerocopies.lock, the loops' locks
+ *   tcp_zerocopies.lock, rdma.lock, otte_rdma_peer.lock, otte_rdma_buffers.lock, the loops' locks
  */
 #ifndef OTTE_ENGINE_ENGINE_H
 #define OTTE_ENGINE_ENGINE_H
@@ -31,6 +32,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/error.h"
 #include "base/itree.h"
 #include "base/loop.h"
 #include "control/attest.h"
@@ -80,6 +82,8 @@ struct otte_engine {
 	struct otte_config config;
 	struct otte_identity identity;
 	struct otte_keys keys;
+	int no_rdma;                     /* 0: there is transport rdma; else why there is not */
+	char no_rdma_text[OTTE_ERROR_BYTES];
 	uint32_t user;                   /* whose process this is, as the module says it of others */
 	char address[OTTE_ADDRESS_MAX];  /* as peers are told; "" without a listener */
 

@@ -19,7 +19,8 @@
 
 void otte_group_release(struct otte_task_record *head)
 {
-	otte_access_end(&head->region->mem->access, &head->access);
+	if (!head->range_kept)
+		otte_access_end(&head->region->mem->access, &head->access);
 	otte_region_unuse(head->region);
 }
 

@@ -214,6 +214,7 @@ static int create(struct otte_engine *engine, const char *endpoint,
 	peer->control.identity = &engine->identity;
 	peer->control.keys = &engine->keys;
 	peer->control.attestor = &engine->attestor;
+	peer->control.offers = engine->no_rdma ? 0 : OTTE_CAN_RDMA;
 	peer->control.max_payload = config->control_frame_bytes;
 	peer->control.timeout_ns = config->control_timeout_ns;
 	peer->control.changed = control_changed;

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/line.h"
 #include "engine/engine.h"
+#include "engine/keep.h"
 #include "engine/source.h"
 
 /* What is hidden and still lent is asked for so often. */
@@ -102,6 +103,37 @@ static int check_desc(struct otte_engine *engine, const struct otte_region_desc 
 	return desc->name ? check_name(desc->name, i) : 0;
 }
 
+/* A NIC may reach it for good: it counts as a view, so that nobody frees it. */
+static void keep_memory(struct otte_region *region)
+{
+	atomic_fetch_add(&region->mem->views, 1);
+	otte_keep_lost(region->engine, region->length, OTTE_PINNED_REASON);
+}
+
+/*
+ * For a NIC. Pinning may replace pages: the ledger is to see those that stay. What is mapped for reading alone no NIC
+ * can be told of.
+ */
+static int publish(struct otte_region *region)
+{
+	struct otte_mem *mem = region->mem;
+	int ret;
+
+	if (mem->flags & OTTE_MEM_READONLY)
+		return 0;
+	ret = otte_transport_publish(region->engine->transport, mem->address + region->offset, region->length,
+				     region->access, &region->published);
+	if (ret == -EUCLEAN)
+		keep_memory(region);
+	return ret;
+}
+
+static void withdraw(struct otte_region *region)
+{
+	if (otte_transport_withdraw(region->engine->transport, region->published) == -EUCLEAN)
+		keep_memory(region);
+}
+
 /* One view, known to the ledger, not yet visible. */
 static int prepare(struct otte_engine *engine, const struct otte_region_desc *desc,
 		   struct otte_region **out)
@@ -128,9 +160,12 @@ static int prepare(struct otte_engine *engine, const struct otte_region_desc *de
 	region->pinned = pinned;
 	if (desc->name)
 		otte_name_escape(region->name, sizeof(region->name), desc->name);
-	ret = engine->ledger->ops->region_add(engine->client, &claim, &region->id);
+	ret = publish(region);
 	if (ret)
 		goto free_region;
+	ret = engine->ledger->ops->region_add(engine->client, &claim, &region->id);
+	if (ret)
+		goto withdraw;
 	ret = engine->ledger->ops->region_watch(engine->client, region->id, &region->watch);
 	if (ret)
 		goto del_region;
@@ -140,6 +175,8 @@ static int prepare(struct otte_engine *engine, const struct otte_region_desc *de
 
 del_region:
 	engine->ledger->ops->region_del(engine->client, region->id);
+withdraw:
+	withdraw(region);
 free_region:
 	free(region);
 	return ret;
@@ -169,6 +206,7 @@ static bool wait_settled(struct otte_region *region, uint64_t until_ns)
 /* It has left the ledger. */
 static void discard(struct otte_region *region)
 {
+	withdraw(region);
 	atomic_fetch_sub(&region->mem->views, 1);
 	free(region);
 }

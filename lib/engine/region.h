@@ -30,6 +30,7 @@ struct otte_region {
 	uint64_t id;               /* also its id in the ledger */
 	_Atomic uint64_t uses;     /* count, and OTTE_REGION_HIDDEN */
 	struct otte_region_watch watch;
+	struct otte_published *published; /* by the transport; NULL: nothing */
 	char name[OTTE_NAME_MAX];  /* escaped, as peers see it */
 	UT_hash_handle hh;         /* engine->regions, in the order of ids */
 };

@@ -78,7 +78,8 @@ struct otte_source_use {
 	struct source_peer *peer;
 	struct otte_source_use *next; /* of the spares */
 	struct otte_region *region;
-	struct standing *standing;
+	struct standing *standing;      /* NULL: it has a loan of its own */
+	uint64_t loan;                  /* that one; 0: none */
 	struct otte_access access;
 	uint8_t op;
 	bool retained;
@@ -242,24 +243,22 @@ void otte_source_closed(void *arg, struct otte_session *session)
 	put(peer);
 }
 
-int otte_source_lane(void *arg, struct otte_session *session, int fd, bool lends)
+int otte_source_lane(void *arg, struct otte_session *session, int fd, enum otte_lane_kind kind)
 {
 	struct otte_engine *engine = arg;
 	const struct otte_transport_ops *ops = engine->transport->ops;
 	struct source_peer *peer = session->user;
-	/* One more where the peer may be of this host. */
-	unsigned max = OTTE_SOURCE_LANES_MAX + (engine->config.local_trusted || peer->client);
+	/* One more where the peer may be of this host, and where NICs are to be used. */
+	unsigned max = OTTE_SOURCE_LANES_MAX + (engine->config.local_trusted || peer->client) +
+		       (session->can & OTTE_CAN_RDMA ? 1 : 0);
 	int ret;
-
-	if (lends && !ops->accept_lender)
-		return otte_fail(-EOPNOTSUPP, "transport %s has no lanes for loans", ops->name);
 
 	if (atomic_fetch_add(&peer->lanes, 1) >= max) {
 		atomic_fetch_sub(&peer->lanes, 1);
 		return otte_fail(-EDQUOT, "a session has %u lanes already", max);
 	}
 	atomic_fetch_add(&peer->refs, 1);
-	ret = (lends ? ops->accept_lender : ops->accept_lane)(engine->transport, peer, fd);
+	ret = ops->accept_lane(engine->transport, peer, fd, kind);
 	if (ret)
 		otte_source_lane_closed(peer);
 	return ret;
@@ -441,13 +440,32 @@ static struct otte_source_use *keep_spare(struct source_peer *peer, struct otte_
 	return NULL;
 }
 
-/* Under peer->lock, so that a close that sees nobody busy has seen the last. */
-static int admit(struct source_peer *peer, const struct otte_lane_request *request,
+/* A region that is used from now on, for a range that is to have a loan of its own. */
+static int find_region(struct source_peer *peer, const struct otte_lane_request *request,
+		       struct otte_region **out)
+{
+	int ret;
+
+	ret = otte_region_use_id(peer->engine, request->region, out);
+	if (ret)
+		return ret;
+	ret = check(*out, request);
+	if (ret)
+		otte_region_unuse(*out);
+	return ret;
+}
+
+/*
+ * Under peer->lock, so that a close that sees nobody busy has seen the last. `lent`: the loan is the use's own, and
+ * still to be made.
+ */
+static int admit(struct source_peer *peer, const struct otte_lane_request *request, bool lent,
 		 struct otte_source_use **out)
 {
 	struct otte_engine *engine = peer->engine;
+	struct otte_region *region = NULL;
+	struct standing *standing = NULL;
 	struct otte_source_use *use;
-	struct standing *standing;
 	int ret;
 
 	if (atomic_load(&engine->source_closed))
@@ -458,18 +476,21 @@ static int admit(struct source_peer *peer, const struct otte_lane_request *reque
 	use = take_spare(peer);
 	if (!use)
 		return otte_fail(-ENOMEM, "no memory for a request");
-	ret = find_loan(peer, request, &standing);
+	ret = lent ? find_region(peer, request, &region) : find_loan(peer, request, &standing);
 	if (ret) {
 		free(keep_spare(peer, use));
 		return ret;
 	}
+	if (!lent) {
+		region = standing->region;
+		standing->begun++;
+	}
 	zero_bytes(use, sizeof(*use));
 	use->peer = peer;
-	use->region = standing->region;
+	use->region = region;
 	use->standing = standing;
 	use->op = request->op;
 	use->length = request->length;
-	standing->begun++;
 	peer->busy++;
 	*out = use;
 	return 0;
@@ -482,7 +503,8 @@ static void dismiss(struct otte_source_use *use, bool complete)
 	struct otte_region *region = use->region;
 
 	pthread_mutex_lock(&peer->lock);
-	use->standing->ended++;
+	if (use->standing)
+		use->standing->ended++;
 	if (!use->retained)
 		peer->busy--;
 	if (complete) {
@@ -498,10 +520,9 @@ static void dismiss(struct otte_source_use *use, bool complete)
 	otte_region_unuse(region);
 }
 
-int otte_source_begin(void *arg, const struct otte_lane_request *request,
-		      struct otte_source_use **out, uint8_t **address)
+static int begin(struct source_peer *peer, const struct otte_lane_request *request, bool lent,
+		 struct otte_source_use **out, uint8_t **address)
 {
-	struct source_peer *peer = arg;
 	struct otte_source_use *use = NULL;
 	uint64_t offset;
 	int ret;
@@ -509,7 +530,7 @@ int otte_source_begin(void *arg, const struct otte_lane_request *request,
 	*out = NULL;
 	*address = NULL;
 	pthread_mutex_lock(&peer->lock);
-	ret = admit(peer, request, &use);
+	ret = admit(peer, request, lent, &use);
 	pthread_mutex_unlock(&peer->lock);
 	if (ret)
 		return ret;
@@ -523,6 +544,81 @@ int otte_source_begin(void *arg, const struct otte_lane_request *request,
 	}
 	*out = use;
 	return 0;
+}
+
+int otte_source_begin(void *arg, const struct otte_lane_request *request,
+		      struct otte_source_use **use, uint8_t **address)
+{
+	return begin(arg, request, false, use, address);
+}
+
+/*
+ * Exactly this range, and for this use alone: it ends with evidence of its own. The order among uses is that of the
+ * access map, so to the ledger it stands beside others, such as that of the whole region for what goes by address.
+ */
+static int lend_exactly(struct otte_source_use *use, uint64_t offset)
+{
+	struct otte_engine *engine = use->peer->engine;
+	const struct otte_ledger_ops *ops = engine->ledger->ops;
+	struct otte_loan_terms terms;
+	int ret;
+
+	fill_terms(use->peer, use->region, use->op, &terms);
+	terms.offset = offset;
+	terms.length = use->length;
+	ret = ops->loan_offer(engine->client, &terms, &use->loan);
+	if (ret == -EDQUOT)
+		say_quota(engine);
+	if (ret)
+		return ret;
+	ret = ops->loan_expose(engine->client, use->loan);
+	if (ret)
+		ops->loan_withdraw(engine->client, use->loan);
+	return ret;
+}
+
+int otte_source_begin_lent(void *arg, const struct otte_lane_request *request,
+			   struct otte_source_use **out, uint8_t **address)
+{
+	struct otte_source_use *use;
+	int ret;
+
+	ret = begin(arg, request, true, &use, address);
+	*out = use;
+	if (ret)
+		return ret;
+	ret = lend_exactly(use, request->offset);
+	if (ret) {
+		otte_access_end(&use->region->mem->access, &use->access);
+		dismiss(use, false);
+		*out = NULL;
+		*address = NULL;
+	}
+	return ret;
+}
+
+void otte_source_end_lent(struct otte_source_use *use, bool complete, uint32_t evidence)
+{
+	struct otte_engine *engine = use->peer->engine;
+	int ret;
+
+	ret = engine->ledger->ops->loan_settle(engine->client, use->loan, evidence);
+	if (ret)
+		otte_log(OTTE_LOG_ERROR, "loan %lu cannot be settled: %s", (unsigned long)use->loan,
+			 otte_error_text());
+	otte_source_end(use, complete);
+}
+
+const struct otte_identity *otte_source_identity(const void *arg)
+{
+	const struct source_peer *peer = arg;
+
+	return &peer->identity;
+}
+
+struct otte_published *otte_source_published(const struct otte_source_use *use)
+{
+	return use->region->published;
 }
 
 void otte_source_refused(void *arg)
@@ -561,7 +657,8 @@ int otte_source_retain(struct otte_source_use *use)
 	struct otte_engine *engine = peer->engine;
 	int ret;
 
-	ret = engine->ledger->ops->hold(engine->client, use->length, OTTE_KEEP_REASON, &use->hold);
+	ret = engine->ledger->ops->hold(engine->client, use->length, use->loan ? OTTE_LENT_REASON : OTTE_KEEP_REASON,
+					&use->hold);
 	if (ret)
 		return ret;
 	/* From now on close() reports it, instead of waiting for it. */

@@ -15,6 +15,9 @@
  *
  * A peer of another user is lent by copy alone, which can be revoked, and with a table of uses of its own (memory.h).
  *
+ * What a NIC reaches by itself is a use with a loan of its own, of exactly its range, which ends with a receipt or with
+ * the word of the NIC that its key opens nothing any more.
+ *
  * A use whose end the transport cannot prove is retained: it has a record in the ledger, holds its range and
  * its loan like any other, but nobody waits for it any more. So is a grant; one of the module's needs no record, since
  * the module itself sees to its end.
@@ -31,7 +34,7 @@ struct otte_event;
 /* Handlers for the control server, and what a transport asks. */
 int otte_source_opened(void *arg, struct otte_session *session);
 void otte_source_closed(void *arg, struct otte_session *session);
-int otte_source_lane(void *arg, struct otte_session *session, int fd, bool lends);
+int otte_source_lane(void *arg, struct otte_session *session, int fd, enum otte_lane_kind kind);
 
 int otte_source_begin(void *peer, const struct otte_lane_request *request,
 		      struct otte_source_use **use, uint8_t **address);
@@ -40,6 +43,11 @@ int otte_source_still(const struct otte_source_use *use);
 const struct otte_region_watch *otte_source_guarded(const struct otte_source_use *use);
 void otte_source_end(struct otte_source_use *use, bool complete);
 int otte_source_retain(struct otte_source_use *use);
+int otte_source_begin_lent(void *peer, const struct otte_lane_request *request,
+			   struct otte_source_use **use, uint8_t **address);
+void otte_source_end_lent(struct otte_source_use *use, bool complete, uint32_t evidence);
+struct otte_published *otte_source_published(const struct otte_source_use *use);
+const struct otte_identity *otte_source_identity(const void *peer);
 void otte_source_lane_closed(void *peer);
 int otte_source_grant(void *peer, uint64_t region, uint8_t op, bool mapped, bool by_module, uint32_t owner,
 		      struct otte_source_lent *lent);

@@ -34,7 +34,7 @@ static void fill(struct otte_engine *engine, const struct otte_ledger_counters *
 	otte_source_sum(engine, &served);
 	*stats = (struct otte_stats){
 		.size = stats->size,
-		.threads = 2 + engine->config.tcp_workers, /* engine.h */
+		.threads = 2 + engine->config.tcp_workers + !engine->no_rdma, /* engine.h */
 		.regions = ledger->regions,
 		.registered_bytes = ledger->registered_bytes,
 		.segments = atomic_load(&engine->segments),
@@ -121,6 +121,8 @@ static const struct {
 	COUNTER(zerocopy_sends), COUNTER(zerocopy_copied), COUNTER(zerocopy_refused),
 	COUNTER(zerocopy_outstanding), COUNTER(waiting_high), COUNTER(waiting_medium),
 	COUNTER(waiting_low), COUNTER(promoted), COUNTER(low_inflight_bytes),
+	COUNTER(rdma_qps), COUNTER(rdma_mrs), COUNTER(rdma_mr_bytes), COUNTER(rdma_grants),
+	COUNTER(rdma_cqes),
 };
 
 char *otte_stats_json(const struct otte_engine *engine, const struct otte_stats *stats)

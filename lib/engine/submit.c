@@ -48,8 +48,8 @@ static int check_fields(const struct otte_request *request, size_t i)
 		return otte_fail(-EINVAL, "request %zu: length 0", i);
 	if (request->transport > OTTE_TRANSPORT_NVLINK)
 		return otte_fail(-EINVAL, "request %zu: transport %u", i, request->transport);
-	if (request->transport > OTTE_TRANSPORT_LOCAL)
-		return otte_fail(-ENOSYS, "request %zu: this build has no such transport, only tcp and local",
+	if (request->transport > OTTE_TRANSPORT_RDMA)
+		return otte_fail(-ENOSYS, "request %zu: this build has no such transport, only tcp, local and rdma",
 				 i);
 	return 0;
 }
@@ -65,6 +65,8 @@ int otte_request_check_ours(struct otte_engine *engine, const struct otte_reques
 	if (request->transport == OTTE_TRANSPORT_LOCAL && engine->transport->ops->kind != OTTE_TRANSPORT_LOCAL)
 		return otte_fail(-ENOSYS, "request %zu: transport local needs the module's ledger, or local.trusted",
 				 i);
+	if (request->transport == OTTE_TRANSPORT_RDMA && engine->no_rdma)
+		return otte_fail(engine->no_rdma, "request %zu: transport rdma: %s", i, engine->no_rdma_text);
 	if (!request->segment || request->segment->engine != engine)
 		return otte_fail(-EINVAL, "request %zu: segment is not of this engine", i);
 	if (!local || local->engine != engine)
@@ -234,6 +236,7 @@ static int prepare_group(struct otte_task_record *head)
 	work->local = region->mem->address + offset;
 	work->firm = region->mem->kind == OTTE_MEM_OWNED;
 	work->watch = &region->watch;
+	work->published = region->published;
 	work->epoch = head->segment->epoch;
 	work->done = otte_group_done;
 	head->entry.bytes = work->length;

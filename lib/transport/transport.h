@@ -29,6 +29,9 @@ struct otte_ledger_client;
 struct otte_transport;
 struct otte_transport_peer;
 
+/* What a transport has prepared for a range that is registered, see publish(). */
+struct otte_published;
+
 struct otte_work {
 	/* The engine's, set before plan(). */
 	uint8_t op;
@@ -42,6 +45,7 @@ struct otte_work {
 	uint32_t retries;        /* of a READ that is proven drained */
 	uint32_t wanted;         /* enum otte_transport_kind that the caller named; ANY */
 	bool firm;               /* `local` cannot go away: it is memory of the engine's own */
+	struct otte_published *published; /* of the region that `local` is in; NULL: nothing was prepared */
 	/* Of `local`, whose freshness was looked at before start(): to look again by who has let it wait since. */
 	const struct otte_region_watch *watch;
 	bool alone;              /* started by who submitted it, and nothing came with it */
@@ -115,6 +119,19 @@ struct otte_source_ops {
 	void (*lane_closed)(void *peer);
 
 	/*
+	 * begin() for a peer that reaches the range by itself: a loan of exactly this range is exposed when it returns
+	 * 0, and ends with end_lent(). Memory whose pages may have been replaced is not lent so.
+	 */
+	int (*begin_lent)(void *peer, const struct otte_lane_request *request,
+			  struct otte_source_use **use, uint8_t **address);
+	/* The peer cannot reach it any more, as the evidence (enum otte_evidence) says. complete: all bytes moved. */
+	void (*end_lent)(struct otte_source_use *use, bool complete, uint32_t evidence);
+	/* What publish() made of the use's region. */
+	struct otte_published *(*published)(const struct otte_source_use *use);
+	/* Who that peer is. */
+	const struct otte_identity *(*identity)(const void *peer);
+
+	/*
 	 * Lend a whole region for `op`, until it is given back with evidence. Errors are those of begin(). `mapped`:
 	 * as a loan of the module that the peer can map, which nobody can take from it; -EOPNOTSUPP. `by_module`:
 	 * nothing but through the module, the table too; what the peer leaves there is cleared when that says that its
@@ -158,6 +175,8 @@ struct otte_source_ops {
 struct otte_keep_ops {
 	int (*keep)(struct otte_work *work, const uint8_t *address, uint64_t length, void **kept);
 	void (*let_go)(void *kept);
+	/* A native object that cannot be shown to be gone is recorded as retained, for good. */
+	void (*lost)(void *engine, uint64_t bytes, const char *what);
 };
 
 struct otte_transport_counters {
@@ -174,8 +193,11 @@ struct otte_transport_env {
 	const struct otte_identity *identity;
 	/* As whom memory of other clients of the module is borrowed; NULL: none is. */
 	struct otte_ledger_client *client;
-	/* For a transport that does what it can and leaves the rest to another: that other. */
-	const struct otte_transport_ops *next;
+	/*
+	 * For a transport that does what it can and leaves the rest to another: those behind it, in order. NULL
+	 * ends them.
+	 */
+	const struct otte_transport_ops *const *next;
 };
 
 struct otte_transport_ops {
@@ -189,8 +211,23 @@ struct otte_transport_ops {
 	 */
 	int (*probe)(const struct otte_config *config);
 	int (*create)(const struct otte_transport_env *env, struct otte_transport **transport);
+	/*
+	 * No work is left: wait for what a thread of the transport's own may still have to do behind a done(). NULL:
+	 * it has none.
+	 */
+	void (*settle)(struct otte_transport *transport);
 	/* After every peer is closed and no loop runs. */
 	void (*destroy)(struct otte_transport *transport);
+
+	/*
+	 * Prepare a range that is about to be registered with rights OTTE_REMOTE_*, for peers as for ourselves; before
+	 * the ledger looks at its pages. The memory is mapped until withdraw(), before which every use has ended.
+	 * -EUCLEAN, of either: something of it stays, and the memory must not be freed any more. NULL: nothing is to
+	 * be prepared.
+	 */
+	int (*publish)(struct otte_transport *transport, uint8_t *address, uint64_t length, uint32_t access,
+		       struct otte_published **published);
+	int (*withdraw)(struct otte_transport *transport, struct otte_published *published);
 
 	/*
 	 * A peer whose control connection is `control`; changed(arg) is called, without locks, whenever
@@ -248,10 +285,11 @@ struct otte_transport_ops {
 	 * ever lent.
 	 */
 	void (*recall)(struct otte_transport *transport, uint64_t region);
-	/* Source: serve an accepted lane on `fd`. 0: the descriptor is the transport's. */
-	int (*accept_lane)(struct otte_transport *transport, void *peer, int fd);
-	/* Likewise one of LEND frames. NULL: not by this transport. */
-	int (*accept_lender)(struct otte_transport *transport, void *peer, int fd);
+	/*
+	 * Source: serve an accepted lane on `fd`. 0: the descriptor is the transport's. -EOPNOTSUPP: it has
+	 * no lanes of this kind.
+	 */
+	int (*accept_lane)(struct otte_transport *transport, void *peer, int fd, enum otte_lane_kind kind);
 	/* Shut down the lanes of `peer`; lane_closed() follows for each. */
 	void (*drop_lanes)(struct otte_transport *transport, void *peer);
 	/* Close source lanes that stalled. The thread of loop `index` calls it now and then. */
@@ -263,6 +301,37 @@ struct otte_transport_ops {
 struct otte_transport {
 	const struct otte_transport_ops *ops;
 };
+
+static inline void otte_transport_settle(struct otte_transport *transport)
+{
+	if (transport->ops->settle)
+		transport->ops->settle(transport);
+}
+
+static inline int otte_transport_publish(struct otte_transport *transport, uint8_t *address, uint64_t length,
+					 uint32_t access, struct otte_published **published)
+{
+	*published = NULL;
+	if (!transport->ops->publish)
+		return 0;
+	return transport->ops->publish(transport, address, length, access, published);
+}
+
+static inline int otte_transport_withdraw(struct otte_transport *transport,
+					  struct otte_published *published)
+{
+	return published ? transport->ops->withdraw(transport, published) : 0;
+}
+
+/* The one that stands behind the one of `env`, with those behind it. */
+static inline int otte_transport_create_next(const struct otte_transport_env *env,
+					     struct otte_transport **next)
+{
+	struct otte_transport_env its = *env;
+
+	its.next++;
+	return env->next[0]->create(&its, next);
+}
 
 struct otte_transport_peer {
 	const struct otte_transport_ops *ops;
@@ -283,5 +352,7 @@ static inline bool otte_direct_worth(const struct otte_transport_peer *peer, uin
 extern const struct otte_transport_ops otte_tcp_transport;
 /* Memory of this host, and `env.next` for all that is not. */
 extern const struct otte_transport_ops otte_local_transport;
+/* NICs of RDMA, and `env.next` for what does not pass them. */
+extern const struct otte_transport_ops otte_rdma_transport;
 
 #endif

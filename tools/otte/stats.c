@@ -77,6 +77,11 @@ static const struct {
 	COUNTER(waiting_low),
 	COUNTER(promoted),
 	COUNTER(low_inflight_bytes),
+	COUNTER(rdma_qps),
+	COUNTER(rdma_mrs),
+	COUNTER(rdma_mr_bytes),
+	COUNTER(rdma_grants),
+	COUNTER(rdma_cqes),
 };
 
 /* All that a peer tells: how many threads it has is its own affair. */

@@ -281,7 +281,7 @@ static void run_alone(struct local_peer *peer, struct otte_work *work)
 static bool passes_by(const struct local_peer *peer, const struct otte_work *work)
 {
 	if (work->wanted != OTTE_TRANSPORT_ANY)
-		return work->wanted == OTTE_TRANSPORT_TCP;
+		return work->wanted != OTTE_TRANSPORT_LOCAL;
 	if (atomic_load_explicit(&peer->state, memory_order_relaxed) == LOCAL_DOWN)
 		return true;
 	return !otte_direct_worth(&peer->base, work->region, work->op) &&

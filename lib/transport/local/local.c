@@ -29,7 +29,7 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 	local->env = *env;
 	local->owners = OTTE_USES_LENDER;
 	pthread_mutex_init(&local->lock, NULL);
-	ret = env->next->create(env, &local->next);
+	ret = otte_transport_create_next(env, &local->next);
 	if (ret)
 		goto free_local;
 	ret = local_source_open(local);
@@ -54,6 +54,22 @@ static void destroy(struct otte_transport *transport)
 	local->next->ops->destroy(local->next);
 	pthread_mutex_destroy(&local->lock);
 	free(local);
+}
+
+static void settle(struct otte_transport *transport)
+{
+	otte_transport_settle(to_local(transport)->next);
+}
+
+static int publish(struct otte_transport *transport, uint8_t *address, uint64_t length, uint32_t access,
+		   struct otte_published **published)
+{
+	return otte_transport_publish(to_local(transport)->next, address, length, access, published);
+}
+
+static int withdraw(struct otte_transport *transport, struct otte_published *published)
+{
+	return otte_transport_withdraw(to_local(transport)->next, published);
 }
 
 static int peer_ready(struct otte_transport_peer *peer)
@@ -90,21 +106,18 @@ static void *pin(struct otte_work *work)
 	return work->own.planner->pin(work);
 }
 
-static int accept_lane(struct otte_transport *transport, void *peer, int fd)
+static int accept_lane(struct otte_transport *transport, void *peer, int fd, enum otte_lane_kind kind)
 {
 	struct local *local = to_local(transport);
 	int domain = AF_INET;
 	socklen_t length = sizeof(domain);
 
+	if (kind == OTTE_LANE_LEND)
+		return local_source_accept(local, peer, fd, true);
 	getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length);
-	if (domain == AF_UNIX)
+	if (kind == OTTE_LANE_BYTES && domain == AF_UNIX)
 		return local_source_accept(local, peer, fd, false);
-	return local->next->ops->accept_lane(local->next, peer, fd);
-}
-
-static int accept_lender(struct otte_transport *transport, void *peer, int fd)
-{
-	return local_source_accept(to_local(transport), peer, fd, true);
+	return local->next->ops->accept_lane(local->next, peer, fd, kind);
 }
 
 static void drop_lanes(struct otte_transport *transport, void *peer)
@@ -143,7 +156,10 @@ const struct otte_transport_ops otte_local_transport = {
 	.kind = OTTE_TRANSPORT_LOCAL,
 	.serves_by_address = true, /* what is served is served by the other one */
 	.create = create,
+	.settle = settle,
 	.destroy = destroy,
+	.publish = publish,
+	.withdraw = withdraw,
 	.peer_open = local_peer_open,
 	.peer_connect = local_peer_connect,
 	.peer_ready = peer_ready,
@@ -161,7 +177,6 @@ const struct otte_transport_ops otte_local_transport = {
 	.cancel = local_copy_cancel,
 	.recall = recall,
 	.accept_lane = accept_lane,
-	.accept_lender = accept_lender,
 	.drop_lanes = drop_lanes,
 	.source_tick = source_tick,
 	.counters = counters,

@@ -310,8 +310,9 @@ static int connect_framed(const struct otte_client_address *to, int *out)
 /* Under lock. */
 static int say_hello(struct local_peer *peer, bool framed)
 {
+	enum otte_lane_kind kind = framed ? OTTE_LANE_LEND : OTTE_LANE_BYTES;
 	struct otte_frame frame = {
-		.type = framed ? OTTE_FRAME_LANE_LEND : OTTE_FRAME_LANE,
+		.type = otte_lane_frame(kind),
 		.length = OTTE_LANE_HELLO_BYTES,
 	};
 	uint8_t out[OTTE_LANE_HELLO_BYTES];
@@ -319,7 +320,7 @@ static int say_hello(struct local_peer *peer, bool framed)
 	struct otte_lane_hello hello;
 	int ret;
 
-	ret = otte_control_client_lane(peer->control, framed, &hello, &to);
+	ret = otte_control_client_lane(peer->control, kind, &hello, &to);
 	if (!ret)
 		ret = framed ? connect_framed(&to, &peer->lane.fd) : connect_lane(peer, &to, &peer->lane.fd);
 	if (ret)

@@ -53,7 +53,7 @@ int tcp_lane_connect(struct tcp_lane *lane)
 	struct otte_client_address to;
 	int ret;
 
-	ret = otte_control_client_lane(lane->peer->control, false, &lane->greeting, &to);
+	ret = otte_control_client_lane(lane->peer->control, OTTE_LANE_BYTES, &lane->greeting, &to);
 	if (ret)
 		return ret;
 

@@ -51,12 +51,15 @@ int tcp_source_open(struct tcp *tcp)
 	return tcp_express_init(&tcp->express, tcp_source_serve_alone);
 }
 
-int tcp_source_accept(struct otte_transport *transport, void *peer, int fd)
+int tcp_source_accept(struct otte_transport *transport, void *peer, int fd,
+		      enum otte_lane_kind kind)
 {
 	struct tcp *tcp = container_of(transport, struct tcp, base);
 	struct source_lane *lane;
 	int ret;
 
+	if (kind != OTTE_LANE_BYTES)
+		return otte_fail(-EOPNOTSUPP, "transport tcp has no lanes of frames");
 	ret = tcp_socket_prepare(tcp->env.config, fd);
 	if (ret)
 		return ret;

@@ -229,7 +229,8 @@ int tcp_route_interface(const struct sockaddr_storage *to, char name[IF_NAMESIZE
 /* ---- source.c ---- */
 
 int tcp_source_open(struct tcp *tcp);
-int tcp_source_accept(struct otte_transport *transport, void *peer, int fd);
+int tcp_source_accept(struct otte_transport *transport, void *peer, int fd,
+		      enum otte_lane_kind kind);
 void tcp_source_drop(struct otte_transport *transport, void *peer);
 void tcp_source_tick(struct otte_transport *transport, unsigned index, uint64_t now_ns);
 /* No loop runs any more: end the express thread and close what is left. */

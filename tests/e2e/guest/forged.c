@@ -25,7 +25,7 @@ int forged_lane(const struct side *side, int *module)
 
 	*module = ((struct kernel_client *)client)->fd;
 	assert_int_equal(client->ledger->ops->welcome(client, control->attested, true), 0);
-	assert_int_equal(otte_control_client_lane(control, true, &hello, &to), 0);
+	assert_int_equal(otte_control_client_lane(control, OTTE_LANE_LEND, &hello, &to), 0);
 	otte_frame_encode(&frame, bytes);
 	otte_lane_hello_encode(&hello, bytes + OTTE_FRAME_HEADER, OTTE_LANE_HELLO_BYTES);
 	fd = socket(to.address.ss_family, SOCK_STREAM, 0);

@@ -370,25 +370,48 @@ static void a_full_budget_names_itself_and_is_given_back(void **state)
 	pair_close(&pair);
 }
 
+/* It, and one of the next bytes that has time. */
+static struct otte_request *requests_beside(struct pair *pair, const struct otte_request *overdue)
+{
+	static struct otte_request requests[2];
+
+	requests[0] = *overdue;
+	requests[1] = pair_request(pair, OTTE_READ, KIB, KIB, KIB);
+	return requests;
+}
+
 static void a_request_that_is_overdue_moves_nothing(void **state)
 {
 	struct otte_request request;
 	struct otte_task task;
 	struct pair pair;
+	unsigned i;
 
 	(void)state;
 	open_filled(&pair, NULL);
+	memset(pair.local_bytes, 0, 2 * KIB);
+	pair_fill(pair.remote_bytes, 2 * KIB, 5);
 	request = pair_request(&pair, OTTE_READ, 0, 0, KIB);
 	request.deadline_ns = 1;
-	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
-	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
-	assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
-	if (task.code) {
-		assert_true(task.code == -ETIME || task.code == -ETIMEDOUT);
+	for (i = 0; i < 3; i++) {
+		if (i == 0)
+			assert_int_equal(otte_batch_run(pair.batch, &request, 1, 10 * SECOND), 1);
+		else
+			assert_int_equal(otte_batch_reset(pair.batch), 0);
+		if (i)
+			assert_int_equal(otte_batch_submit(pair.batch, requests_beside(&pair, &request), i), 0);
+		assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+		assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
+		assert_int_equal(task.code, -ETIME);
 		assert_int_equal(task.state, OTTE_TASK_TIMEOUT);
 		assert_int_equal(task.remote_effect, OTTE_EFFECT_NONE);
 		assert_int_equal(task.locally_drained, 1);
+		assert_int_equal(pair.local_bytes[KIB - 1], 0);
 	}
+	/* And the one beside it is none of that. */
+	assert_int_equal(otte_batch_task(pair.batch, 1, &task), 0);
+	assert_int_equal(task.code, 0);
+	assert_memory_equal(pair.local_bytes + KIB, pair.remote_bytes + KIB, KIB);
 	pair_close(&pair);
 }
 

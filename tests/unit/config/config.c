@@ -96,6 +96,21 @@ static void defaults_are_those_of_the_header(void **state)
 	assert_int_equal(c.local_map_entries, 64);
 	assert_int_equal(c.local_map_bytes, 1 << 20);
 	assert_int_equal(c.local_map_repeats, 16);
+	assert_int_equal(c.rdma_enabled, 0);
+	assert_string_equal(c.rdma_device, "");
+	assert_int_equal(c.rdma_port, 0);
+	assert_int_equal(c.rdma_gid_index, OTTE_RDMA_GID_UNSET);
+	assert_int_equal(c.rdma_endpoints, 64);
+	assert_int_equal(c.rdma_pairs, 2);
+	assert_int_equal(c.rdma_grants, 64);
+	assert_int_equal(c.rdma_send_wrs, 16);
+	assert_int_equal(c.rdma_cqes, 1024);
+	assert_int_equal(c.rdma_mrs, 64);
+	assert_int_equal(c.rdma_mr_bytes, 64 * MIB);
+	assert_int_equal(c.rdma_key_indices, 65536);
+	assert_int_equal(c.rdma_qp_timeout, 14);
+	assert_int_equal(c.rdma_qp_retries, 7);
+	assert_int_equal(c.rdma_destruction_ns, 30 * NSEC_PER_SEC);
 	assert_int_equal(c.stats_socket, 1);
 	assert_int_equal(c.max_high_requests, 65536);
 	assert_int_equal(c.max_medium_requests, 65536);
@@ -127,6 +142,9 @@ static void every_json_key_reaches_its_field(void **state)
 		"\"zerocopy\":\"always\",\"zerocopy_bytes\":21},"
 		"\"local\":{\"trusted\":true,\"maps\":22,\"pinned\":true,\"map_entries\":23,"
 		"\"map_bytes\":4099,\"map_repeats\":24},"
+		"\"rdma\":{\"enabled\":true,\"device\":\"mlx5_0\",\"port\":2,\"gid_index\":3,"
+		"\"endpoints\":4,\"pairs\":7,\"grants\":5,\"send_wrs\":6,\"cqes\":27,\"mrs\":8,"
+		"\"mr_bytes\":4100,\"key_indices\":10,\"qp_timeout\":11,\"qp_retries\":1,\"destruction_ms\":12},"
 		"\"priority\":{\"high_requests\":22,\"medium_requests\":23,\"low_requests\":24,"
 		"\"aging_per_entry\":true,\"aging_ms\":25},"
 		"\"slots\":{\"domain\":\"default\",\"pattern\":\"high,low\",\"interval_us\":126,"
@@ -175,6 +193,21 @@ static void every_json_key_reaches_its_field(void **state)
 	assert_int_equal(c.local_map_entries, 23);
 	assert_int_equal(c.local_map_bytes, 4099);
 	assert_int_equal(c.local_map_repeats, 24);
+	assert_int_equal(c.rdma_enabled, 1);
+	assert_string_equal(c.rdma_device, "mlx5_0");
+	assert_int_equal(c.rdma_port, 2);
+	assert_int_equal(c.rdma_gid_index, 3);
+	assert_int_equal(c.rdma_endpoints, 4);
+	assert_int_equal(c.rdma_pairs, 7);
+	assert_int_equal(c.rdma_grants, 5);
+	assert_int_equal(c.rdma_send_wrs, 6);
+	assert_int_equal(c.rdma_cqes, 27);
+	assert_int_equal(c.rdma_mrs, 8);
+	assert_int_equal(c.rdma_mr_bytes, 4100);
+	assert_int_equal(c.rdma_key_indices, 10);
+	assert_int_equal(c.rdma_qp_timeout, 11);
+	assert_int_equal(c.rdma_qp_retries, 1);
+	assert_int_equal(c.rdma_destruction_ns, 12 * NSEC_PER_MSEC);
 	assert_int_equal(c.stats_socket, 0);
 	assert_int_equal(c.max_high_requests, 22);
 	assert_int_equal(c.max_medium_requests, 23);
@@ -251,6 +284,10 @@ static void each_refusal_names_its_key_and_changes_nothing(void **state)
 		  "priority.low_requests: 0 is out of range, allowed are 1 to 16777216" },
 		{ "{\"priority\":{\"aging_per_entry\":1}}",
 		  "priority.aging_per_entry: true or false is wanted, not an integer" },
+		{ "{\"rdma\":{\"qp_timeout\":0}}",
+		  "rdma.qp_timeout: 0 is out of range, allowed are 1 to 31" },
+		{ "{\"rdma\":{\"send_wrs\":3}}",
+		  "rdma.send_wrs: 3 is out of range, allowed are 4 to 4096" },
 		{ "{\"slots\":{\"interval_us\":99}}",
 		  "slots.interval_us: 99 is out of range, allowed are 100 to 1000000" },
 		{ "{\"slots\":{\"interval_us\":1000001}}",
@@ -585,7 +622,7 @@ static void check_names_every_key_that_was_set_out_of_range(void **state)
 		assert_int_equal(otte_config_check(&c), -EINVAL);
 		assert_int_equal(strncmp(otte_error_text(), key.key, strlen(key.key)), 0);
 	}
-	assert_int_equal(named, 48);
+	assert_int_equal(named, 63);
 	fresh(&c);
 	memcpy(c.slots_pattern, "low,no", 7);
 	assert_int_equal(otte_config_check(&c), -EINVAL);

@@ -119,7 +119,7 @@ static void macs_are_those_of_another_implementation(void **state)
 	assert_hex(mac, expected_client);
 	otte_session_key(&key, client, server, mac);
 	assert_hex(mac, expected_session);
-	otte_lane_mac(key.secret, false, 0x0102030405060708, 2, mac);
+	otte_lane_mac(key.secret, OTTE_LANE_BYTES, 0x0102030405060708, 2, mac);
 	assert_hex(mac, expected_lane);
 }
 
@@ -186,18 +186,21 @@ static void a_session_key_depends_on_who_drew_which_nonce(void **state)
 
 static void a_lanes_mac_is_for_one_counter_of_one_session(void **state)
 {
-	uint8_t mac[OTTE_MAC_BYTES], other[OTTE_MAC_BYTES];
+	uint8_t mac[OTTE_MAC_BYTES], other[OTTE_MAC_BYTES], third[OTTE_MAC_BYTES];
 	struct otte_key key = key_a();
 
 	(void)state;
-	otte_lane_mac(key.secret, false, 1, 2, mac);
-	otte_lane_mac(key.secret, true, 1, 2, other);
+	otte_lane_mac(key.secret, OTTE_LANE_BYTES, 1, 2, mac);
+	otte_lane_mac(key.secret, OTTE_LANE_LEND, 1, 2, other);
 	assert_memory_not_equal(mac, other, sizeof(mac));
-	otte_lane_mac(key.secret, false, 1, 3, other);
+	otte_lane_mac(key.secret, OTTE_LANE_RDMA, 1, 2, third);
+	assert_memory_not_equal(mac, third, sizeof(mac));
+	assert_memory_not_equal(other, third, sizeof(mac));
+	otte_lane_mac(key.secret, OTTE_LANE_BYTES, 1, 3, other);
 	assert_false(otte_mac_equal(mac, other));
-	otte_lane_mac(key.secret, false, 2, 2, other);
+	otte_lane_mac(key.secret, OTTE_LANE_BYTES, 2, 2, other);
 	assert_false(otte_mac_equal(mac, other));
-	otte_lane_mac(key.secret, false, 2, 1, other);
+	otte_lane_mac(key.secret, OTTE_LANE_BYTES, 2, 1, other);
 	assert_false(otte_mac_equal(mac, other));
 }
 

@@ -345,7 +345,7 @@ ADAPT(stats, stats_sample())
 static const struct format formats[] = {
 	{ "frame", encode_frame, turn_frame, true,
 	  { { 6, SAME, 0, NULL },               /* magic, version */
-	    { 1, ONE_OF, 0, "\x06\x09\x0a" },   /* type: those that may have 8 bytes and status 0 */
+	    { 1, ONE_OF, 0, "\x06\x09\x0a\x15" }, /* type: those that may have 8 bytes and status 0 */
 	    { 1, SAME, 0, NULL },
 	    { 1, ONE_OF, 0, "\x08" },           /* length */
 	    { 7, SAME, 0, NULL },               /* length, status */

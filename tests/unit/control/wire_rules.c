@@ -85,7 +85,7 @@ static void each_type_has_its_lengths_and_its_statuses(void **state)
 	static const struct {
 		uint32_t min, max;
 		int kind;
-	} types[20] = {
+	} types[22] = {
 		[OTTE_FRAME_HELLO] = { 160, 160, REQUEST },
 		[OTTE_FRAME_WELCOME] = { 200, 200, ANSWER },
 		[OTTE_FRAME_PROOF] = { 32, 32, REQUEST },
@@ -105,6 +105,8 @@ static void each_type_has_its_lengths_and_its_statuses(void **state)
 		[OTTE_FRAME_CLAIM] = { 32, 32, REQUEST },
 		[OTTE_FRAME_LANE_LEND] = { 48, 48, REQUEST },
 		[OTTE_FRAME_LEND] = { 64, 64, REQUEST },
+		[OTTE_FRAME_LANE_RDMA] = { 48, 48, REQUEST },
+		[OTTE_FRAME_RDMA] = { 1, 8192, REQUEST },
 	};
 	struct otte_frame frame = { .id = 7 };
 	uint32_t type;

@@ -1261,8 +1261,9 @@ static int connect_lane(const struct pair *pair, const struct otte_client_addres
 static int forge(struct pair *pair, bool framed, struct otte_frame *answer)
 {
 	struct otte_control_client *control = &pair->segment->peer->control;
+	enum otte_lane_kind kind = framed ? OTTE_LANE_LEND : OTTE_LANE_BYTES;
 	const struct otte_frame frame = {
-		.type = framed ? OTTE_FRAME_LANE_LEND : OTTE_FRAME_LANE,
+		.type = otte_lane_frame(kind),
 		.length = OTTE_LANE_HELLO_BYTES,
 	};
 	uint8_t bytes[OTTE_FRAME_HEADER + OTTE_LANE_HELLO_BYTES];
@@ -1270,7 +1271,7 @@ static int forge(struct pair *pair, bool framed, struct otte_frame *answer)
 	struct otte_lane_hello hello;
 	int fd;
 
-	assert_int_equal(otte_control_client_lane(control, framed, &hello, &to), 0);
+	assert_int_equal(otte_control_client_lane(control, kind, &hello, &to), 0);
 	otte_frame_encode(&frame, bytes);
 	otte_lane_hello_encode(&hello, bytes + OTTE_FRAME_HEADER, OTTE_LANE_HELLO_BYTES);
 	fd = connect_lane(pair, &to, framed);

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "transport/rdma/line.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/util.h"
+
+/* What is said and not yet sent; a line that has more to say has a peer that does not listen. */
+#define UNSENT_BYTES (1 * MIB)
+
+int otte_rdma_line_open(struct otte_rdma_line *line, struct otte_loop *loop, int fd)
+{
+	int one = 1, ret;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	line->loop = loop;
+	line->watch.fd = fd;
+	line->waits_for_room = false;
+	ret = otte_loop_add(loop, &line->watch, EPOLLIN);
+	if (ret)
+		line->watch.fd = -1;
+	else
+		otte_stream_init(&line->stream, fd, OTTE_RDMA_FRAME_MAX, UNSENT_BYTES);
+	return ret;
+}
+
+void otte_rdma_line_close(struct otte_rdma_line *line)
+{
+	if (!otte_rdma_line_is_open(line))
+		return;
+	otte_loop_remove(line->loop, &line->watch);
+	otte_stream_fini(&line->stream);
+	otte_fd_close(line->watch.fd);
+	line->watch.fd = -1;
+}
+
+/* What a send or flush has returned: 1: wait until the socket is writable. */
+static int after_send(struct otte_rdma_line *line, int ret)
+{
+	bool wait = ret == 1;
+
+	if (ret < 0 || wait == line->waits_for_room)
+		return ret < 0 ? ret : 0;
+	line->waits_for_room = wait;
+	return otte_loop_change(line->loop, &line->watch, EPOLLIN | (wait ? EPOLLOUT : 0u));
+}
+
+int otte_rdma_line_say(struct otte_rdma_line *line, const struct otte_rdma_message *message)
+{
+	struct otte_frame frame = { .type = OTTE_FRAME_RDMA };
+	uint8_t bytes[OTTE_RDMA_FRAME_MAX];
+	ssize_t length;
+
+	if (!otte_rdma_line_is_open(line))
+		return otte_fail(-ENOTCONN, "the peer has no lane for RDMA");
+	length = otte_rdma_message_encode(message, bytes, sizeof(bytes));
+	if (length < 0)
+		return (int)length;
+	frame.length = (uint32_t)length;
+	return after_send(line, otte_stream_send(&line->stream, &frame, bytes));
+}
+
+int otte_rdma_line_greet(struct otte_rdma_line *line, const struct otte_lane_hello *hello)
+{
+	const struct otte_frame frame = {
+		.type = otte_lane_frame(OTTE_LANE_RDMA),
+		.length = OTTE_LANE_HELLO_BYTES,
+	};
+	uint8_t bytes[OTTE_LANE_HELLO_BYTES];
+
+	otte_lane_hello_encode(hello, bytes, sizeof(bytes));
+	return after_send(line, otte_stream_send(&line->stream, &frame, bytes));
+}
+
+static int hear(struct otte_rdma_line *line, struct otte_frame *frame, const uint8_t **payload)
+{
+	char text[OTTE_TEXT_MAX];
+	int ret = otte_stream_receive(&line->stream, frame, payload);
+
+	if (ret != 1 || frame->type != OTTE_FRAME_ERROR)
+		return ret;
+	if (otte_text_decode(*payload, frame->length, text))
+		return -EPROTO;
+	return otte_fail(frame->status, "the peer refuses: %s", text);
+}
+
+int otte_rdma_line_greeted(struct otte_rdma_line *line)
+{
+	struct otte_frame frame;
+	const uint8_t *payload;
+	int ret = hear(line, &frame, &payload);
+
+	if (ret != 1)
+		return ret < 0 ? ret : 1;
+	if (frame.type != OTTE_FRAME_LANE_READY || frame.status)
+		return otte_fail(-EPROTO, "a lane's hello is answered with frame type %u, status %d", frame.type,
+				 frame.status);
+	return 0;
+}
+
+int otte_rdma_line_hear(struct otte_rdma_line *line, struct otte_rdma_message *message)
+{
+	struct otte_frame frame;
+	const uint8_t *payload;
+	int ret = hear(line, &frame, &payload);
+
+	if (ret != 1)
+		return ret;
+	if (frame.type != OTTE_FRAME_RDMA)
+		return otte_fail(-EPROTO, "frame type %u on a lane for RDMA", frame.type);
+	ret = otte_rdma_message_decode(payload, frame.length, message);
+	return ret ? ret : 1;
+}
+
+int otte_rdma_line_flush(struct otte_rdma_line *line)
+{
+	return after_send(line, otte_stream_flush(&line->stream));
+}

@@ -1,0 +1,823 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A peer we ask.
+ *
+ *   DOWN -> HELLO -> PATHS -> READY -> DOWN ...
+ *
+ * DOWN is no failure: the other transport takes what comes meanwhile. The line is tried again while the control
+ * connection is open. When it ends, so do all pairs that were made over it, and every request in them.
+ *
+ * start(), cancel(), connect(), stop(), tick() and close() are called by anybody, and leave what they want under
+ * `lock`; the thread does it with its next look.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/line.h"
+#include "base/log.h"
+#include "ledger/ledger.h"
+#include "transport/rdma/rdma.h"
+
+/* One line is heard so often before the others have their turn. */
+#define ROUND_MESSAGES 64
+/* A pair has so many transfers, of two WRs each, before another is made. */
+#define PAIR_LOAD(config) max_u64(1, (config)->rdma_send_wrs / 2)
+
+static struct otte_rdma_peer *to_peer(struct otte_transport_peer *peer)
+{
+	return container_of(peer, struct otte_rdma_peer, base);
+}
+
+/* ---- The end of a work ---- */
+
+void otte_rdma_work_tell(struct otte_work *work, int code, bool drained)
+{
+	const struct otte_transport_ops *planner = work->own.planner;
+	struct otte_work planned = { .native = work->native };
+
+	work->code = code;
+	work->effect = code && work->op == OTTE_WRITE && (work->own.moved || work->own.torn) ?
+			       OTTE_EFFECT_UNKNOWN : OTTE_EFFECT_NONE;
+	work->drained = drained;
+	work->carrier = OTTE_TRANSPORT_RDMA;
+	work->done(work);
+	/* Who would end it early could pin its plan up to here. */
+	planner->unplan(&planned);
+}
+
+void otte_rdma_work_hand_on(struct otte_rdma_peer *peer, struct otte_work *work, int code)
+{
+	bool begun = work->op == OTTE_WRITE && (work->own.moved || work->own.torn);
+
+	if (!otte_region_is_fresh(work->watch))
+		otte_rdma_work_tell(work, -ESTALE, true);
+	else if (begun || work->wanted == OTTE_TRANSPORT_RDMA)
+		otte_rdma_work_tell(work, code, true);
+	else
+		peer->next->ops->start(peer->next, work);
+}
+
+/* The first that waits, out of the queue. */
+static struct otte_work *take_first(struct otte_rdma_peer *peer)
+{
+	struct otte_work *work;
+
+	pthread_mutex_lock(&peer->lock);
+	work = peer->queue;
+	if (work)
+		DL_DELETE2(peer->queue, work, own.prev, own.next);
+	pthread_mutex_unlock(&peer->lock);
+	return work;
+}
+
+/* ---- The line ---- */
+
+static void break_line(struct otte_rdma_peer *peer, int code)
+{
+	if (peer->broken)
+		return;
+	peer->broken = code;
+	otte_line_escape(peer->broken_text, sizeof(peer->broken_text), otte_error_text());
+	peer->rdma->busy = true;
+}
+
+void otte_rdma_peer_say(struct otte_rdma_peer *peer, const struct otte_rdma_message *message)
+{
+	int ret;
+
+	if (peer->broken)
+		return;
+	ret = otte_rdma_line_say(&peer->line, message);
+	if (ret)
+		break_line(peer, ret);
+}
+
+static void close_pair(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair, int code)
+{
+	struct otte_rdma_message message = {
+		.type = OTTE_RDMA_MSG_CLOSE,
+		.close = { .connection = pair->connection, .status = code },
+	};
+
+	if (pair->state != OTTE_RDMA_PAIR_OPEN && pair->state != OTTE_RDMA_PAIR_JOINED)
+		return;
+	otte_rdma_pair_close(pair, code, otte_error_text());
+	if (otte_rdma_line_is_open(&peer->line))
+		otte_rdma_peer_say(peer, &message);
+	otte_rdma_transfers_lose(peer, pair);
+}
+
+static void close_pairs(struct otte_rdma_peer *peer, int code)
+{
+	unsigned int op, i;
+
+	for (op = 0; op < 2; op++)
+		for (i = 0; i < OTTE_RDMA_WIDTH; i++)
+			close_pair(peer, &peer->pairs[op][i], code);
+}
+
+/* -> DOWN. What waits is handed on, or ends with `code` where the peer was stopped. */
+static void lose(struct otte_rdma_peer *peer, int code, bool stopped, uint64_t now_ns)
+{
+	const struct otte_config *config = peer->rdma->env.config;
+	bool was_ready = peer->state == OTTE_RDMA_PEER_READY;
+	struct otte_work *work;
+
+	otte_rdma_line_close(&peer->line);
+	pthread_mutex_lock(&peer->lock);
+	otte_line_escape(peer->why, sizeof(peer->why), otte_error_text());
+	peer->state = OTTE_RDMA_PEER_DOWN;
+	if (stopped) /* until it is connected again */
+		peer->again_ns = now_ns;
+	else
+		peer->again_ns = now_ns + (was_ready ? config->reconnect_min_ns : config->reconnect_max_ns);
+	pthread_mutex_unlock(&peer->lock);
+	close_pairs(peer, code);
+	peer->unanswered = 0;
+	peer->broken = 0;
+	while ((work = take_first(peer))) {
+		if (stopped)
+			otte_rdma_work_tell(work, code, true);
+		else
+			otte_rdma_work_hand_on(peer, work, code);
+	}
+}
+
+static int say_paths(struct otte_rdma_peer *peer)
+{
+	struct otte_rdma_message message = { .type = OTTE_RDMA_MSG_PATHS };
+
+	otte_rdma_fill_paths(peer->rdma, &message.paths);
+	return otte_rdma_line_say(&peer->line, &message);
+}
+
+static struct otte_rdma_pair *find_pair(struct otte_rdma_peer *peer, uint64_t connection)
+{
+	unsigned int op, i;
+
+	for (op = 0; op < 2; op++)
+		for (i = 0; i < OTTE_RDMA_WIDTH; i++)
+			if (peer->pairs[op][i].state != OTTE_RDMA_PAIR_EMPTY &&
+			    peer->pairs[op][i].connection == connection)
+				return &peer->pairs[op][i];
+	return NULL;
+}
+
+/* No pair of this direction for a while. */
+static void hold_off(struct otte_rdma_peer *peer, uint8_t op, int code)
+{
+	peer->pair_again_ns[op] = otte_now_ns() + peer->rdma->env.config->reconnect_max_ns;
+	peer->pair_code[op] = code;
+}
+
+static int take_connected(struct otte_rdma_peer *peer, const struct otte_rdma_connected *connected)
+{
+	struct otte_rdma_pair *pair = find_pair(peer, connected->connection);
+	const struct otte_rdma_path *path;
+	int ret = connected->status;
+
+	if (!pair || pair->state == OTTE_RDMA_PAIR_CLOSING || pair->state == OTTE_RDMA_PAIR_RETAINED)
+		return 0;
+	if (pair->state != OTTE_RDMA_PAIR_OPEN)
+		return otte_fail(-EPROTO, "a queue pair that is connected twice");
+	path = otte_rdma_find_path(&peer->paths, pair->remote_nic);
+	if (ret)
+		otte_fail(ret, "the peer makes no queue pair");
+	else
+		ret = otte_rdma_pair_join(pair, path, connected->qpn, connected->psn, connected->mtu_bytes,
+					  connected->rd_atomic);
+	if (!ret)
+		return 0;
+	otte_log(OTTE_LOG_WARNING, "NIC %u of peer %s: %s", pair->remote_nic, peer->source.name,
+		 otte_error_text());
+	hold_off(peer, pair->op, ret);
+	close_pair(peer, pair, ret);
+	return 0;
+}
+
+static int take_close(struct otte_rdma_peer *peer, const struct otte_rdma_close *message)
+{
+	struct otte_rdma_pair *pair = find_pair(peer, message->connection);
+
+	if (!pair)
+		return 0;
+	otte_fail(message->status, "the peer has closed its queue pair");
+	close_pair(peer, pair, message->status);
+	return 0;
+}
+
+static int take_paths(struct otte_rdma_peer *peer, const struct otte_rdma_message *message)
+{
+	if (message->type != OTTE_RDMA_MSG_PATHS)
+		return otte_fail(-EPROTO, "message %u of a source before its PATHS", message->type);
+	peer->paths = message->paths;
+	peer->state = OTTE_RDMA_PEER_READY;
+	return 0;
+}
+
+static int take_message(struct otte_rdma_peer *peer, const struct otte_rdma_message *message)
+{
+	switch (message->type) {
+	case OTTE_RDMA_MSG_CONNECTED:
+		return take_connected(peer, &message->connected);
+	case OTTE_RDMA_MSG_GRANT:
+		return otte_rdma_transfer_granted(peer, &message->grant);
+	case OTTE_RDMA_MSG_REFUSED:
+	case OTTE_RDMA_MSG_DONE:
+	case OTTE_RDMA_MSG_READY:
+		return otte_rdma_transfer_answered(peer, message);
+	case OTTE_RDMA_MSG_CLOSE:
+		return take_close(peer, &message->close);
+	default:
+		return otte_fail(-EPROTO, "message %u of a source", message->type);
+	}
+}
+
+/* 1: more may be there. */
+static int hear(struct otte_rdma_peer *peer)
+{
+	struct otte_rdma_message message;
+	int ret;
+
+	if (peer->state == OTTE_RDMA_PEER_HELLO) {
+		ret = otte_rdma_line_greeted(&peer->line);
+		if (ret)
+			return ret < 0 ? ret : 0;
+		peer->state = OTTE_RDMA_PEER_PATHS;
+		ret = say_paths(peer);
+		return ret ? ret : 1;
+	}
+	ret = otte_rdma_line_hear(&peer->line, &message);
+	if (ret != 1)
+		return ret;
+	ret = peer->state == OTTE_RDMA_PEER_PATHS ? take_paths(peer, &message) : take_message(peer, &message);
+	return ret ? ret : 1;
+}
+
+static void line_ready(struct otte_watch *watch, uint32_t events)
+{
+	struct otte_rdma_peer *peer = container_of(watch, struct otte_rdma_peer, line.watch);
+	unsigned int messages;
+	int ret = 1;
+
+	if (!otte_rdma_line_is_open(&peer->line) || peer->broken)
+		return;
+	peer->rdma->busy = true;
+	if (events & EPOLLOUT && otte_rdma_line_flush(&peer->line) < 0)
+		ret = -ECONNRESET;
+	for (messages = 0; messages < ROUND_MESSAGES && ret == 1 && !peer->broken; messages++)
+		ret = hear(peer);
+	if (ret >= 0)
+		return;
+	if (ret == -EPROTO || ret == -EPROTONOSUPPORT)
+		atomic_fetch_add(&peer->rdma->bad_frames, 1);
+	break_line(peer, ret);
+}
+
+/* ---- Pairs ---- */
+
+static void pair_failed(struct otte_rdma_pair *pair, int code)
+{
+	struct otte_rdma_peer *peer = pair->owner;
+
+	otte_log(OTTE_LOG_WARNING, "queue pair to NIC %u of peer %s: %s", pair->remote_nic, peer->source.name,
+		 otte_error_text());
+	hold_off(peer, pair->op, -ECONNRESET);
+	close_pair(peer, pair, code);
+}
+
+static void pair_closed(struct otte_rdma_pair *pair, bool gone)
+{
+	struct otte_rdma_peer *peer = pair->owner;
+
+	otte_rdma_transfers_unpair(peer, pair, gone);
+}
+
+struct rail {
+	const struct otte_rdma_path *local, *remote;
+};
+
+static bool may_reach(const struct rail *rail)
+{
+	return rail->local->active && rail->remote->active && rail->local->ethernet == rail->remote->ethernet &&
+	       rail->local->gid_type == rail->remote->gid_type;
+}
+
+/* `like`: of two that stand at the same place of either list. */
+static bool find_rail(const struct otte_rdma_paths *ours, const struct otte_rdma_paths *theirs, bool like,
+		      struct rail *rail)
+{
+	uint32_t i, j;
+
+	for (i = 0; i < ours->count; i++) {
+		for (j = 0; j < theirs->count; j++) {
+			*rail = (struct rail){ &ours->rows[i], &theirs->rows[j] };
+			if ((!like || i == j) && may_reach(rail))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* The first that there is, like ones before others: whether it leads anywhere shows when it is used. */
+static int choose_rail(struct otte_rdma_peer *peer, const struct otte_rdma_paths *ours, struct rail *rail)
+{
+	if (find_rail(ours, &peer->paths, true, rail) || find_rail(ours, &peer->paths, false, rail))
+		return 0;
+	return otte_fail(-ENETUNREACH, "no NIC of ours has a NIC of the peer's to talk to");
+}
+
+static int build(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair)
+{
+	struct otte_rdma_message message = { .type = OTTE_RDMA_MSG_CONNECT };
+	struct otte_rdma_paths ours;
+	struct rail rail = { NULL, NULL };
+	int ret;
+
+	otte_rdma_fill_paths(peer->rdma, &ours);
+	ret = choose_rail(peer, &ours, &rail);
+	if (ret)
+		return ret;
+	pair->connection = ++peer->last_connection;
+	pair->nic = rail.local->nic;
+	pair->remote_nic = rail.remote->nic;
+	ret = otte_rdma_pair_open(pair, false);
+	if (ret)
+		return ret;
+	message.connect = (struct otte_rdma_connect){
+		.connection = pair->connection,
+		.source_pd = rail.remote->pd,
+		.requester_pd = rail.local->pd,
+		.source_nic = rail.remote->nic,
+		.requester_nic = rail.local->nic,
+		.op = pair->op,
+		.qpn = pair->qp->end.qpn,
+		.psn = pair->qp->end.psn,
+		.mtu_bytes = (uint32_t)min_u64(rail.local->mtu_bytes, rail.remote->mtu_bytes),
+		.rd_atomic = pair->qp->params.max_rd_atomic,
+	};
+	otte_rdma_peer_say(peer, &message);
+	return 0;
+}
+
+static uint64_t load_of(const struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair)
+{
+	const struct otte_rdma_transfer *transfer;
+	uint64_t load = 0;
+
+	DL_FOREACH(peer->transfers, transfer)
+		load += transfer->pair == pair && transfer->state < OTTE_RDMA_TRANSFER_OVER;
+	return load;
+}
+
+/*
+ * 0: *out has room for a transfer. 1: later. Negative: there is none, and none can be made now. A slot is filled when
+ * those before it are full, and one at a time.
+ */
+static int pick_pair(struct otte_rdma_peer *peer, uint8_t op, uint64_t now_ns, struct otte_rdma_pair **out)
+{
+	uint64_t most = PAIR_LOAD(peer->rdma->env.config), load, least = most;
+	struct otte_rdma_pair *empty = NULL;
+	unsigned int i, retained = 0, width = peer->rdma->env.config->rdma_pairs;
+	bool joined = false, coming = false;
+	int ret;
+
+	for (i = 0; i < width; i++) {
+		struct otte_rdma_pair *pair = &peer->pairs[op][i];
+
+		joined |= pair->state == OTTE_RDMA_PAIR_JOINED;
+		coming |= pair->state == OTTE_RDMA_PAIR_OPEN;
+		retained += pair->state == OTTE_RDMA_PAIR_RETAINED;
+		if (pair->state == OTTE_RDMA_PAIR_EMPTY && !empty)
+			empty = pair;
+		if (pair->state != OTTE_RDMA_PAIR_JOINED)
+			continue;
+		load = load_of(peer, pair);
+		if (load < least) {
+			least = load;
+			*out = pair;
+		}
+	}
+	if (least < most)
+		return 0;
+	if (retained == width)
+		return otte_fail(-EUCLEAN, "all queue pairs of the peer stay, and none is of use");
+	if (coming || !empty)
+		return 1;
+	if (now_ns < peer->pair_again_ns[op])
+		return joined ? 1 : otte_fail(peer->pair_code[op], "no queue pair to the peer, for a while");
+	ret = build(peer, empty);
+	if (!ret)
+		return 1;
+	hold_off(peer, op, ret);
+	return joined ? 1 : ret;
+}
+
+/* ---- What waits ---- */
+
+/* 0: begun, or over; 1: it waits. */
+static int begin_first(struct otte_rdma_peer *peer, uint64_t now_ns)
+{
+	uint32_t most = peer->rdma->env.config->rdma_grants;
+	struct otte_rdma_pair *pair = NULL;
+	struct otte_work *work;
+	uint8_t op;
+	int ret;
+
+	pthread_mutex_lock(&peer->lock);
+	work = peer->queue;
+	op = work ? work->op : OTTE_READ;
+	pthread_mutex_unlock(&peer->lock);
+	if (!work || peer->unanswered >= min_u64(most, peer->paths.grants))
+		return 1;
+	ret = pick_pair(peer, op, now_ns, &pair);
+	if (ret > 0)
+		return 1;
+	if (!ret)
+		ret = otte_rdma_transfer_begin(peer, pair, work);
+	if (!ret)
+		return 0;
+	work = take_first(peer);
+	if (work)
+		otte_rdma_work_hand_on(peer, work, ret);
+	return 0;
+}
+
+/* ---- The thread ---- */
+
+struct told {
+	bool open, stop, close;
+	int stop_code, fd;
+	struct otte_lane_hello hello;
+	struct otte_identity identity;
+};
+
+static void hear_others(struct otte_rdma_peer *peer, struct told *told)
+{
+	pthread_mutex_lock(&peer->lock);
+	*told = (struct told){
+		.open = peer->told_open,
+		.stop = peer->told_stop,
+		.close = peer->told_close,
+		.stop_code = peer->stop_code,
+		.fd = peer->fd,
+		.hello = peer->hello,
+		.identity = peer->identity,
+	};
+	peer->told_open = peer->told_stop = false;
+	pthread_mutex_unlock(&peer->lock);
+}
+
+static void open_line(struct otte_rdma_peer *peer, const struct told *told, uint64_t now_ns)
+{
+	int ret;
+
+	peer->source = told->identity;
+	peer->since_ns = now_ns;
+	peer->state = OTTE_RDMA_PEER_HELLO;
+	peer->line.watch.ready = line_ready;
+	ret = otte_rdma_line_open(&peer->line, &peer->rdma->loop, told->fd);
+	if (ret)
+		otte_fd_close(told->fd);
+	else
+		ret = otte_rdma_line_greet(&peer->line, &told->hello);
+	if (ret)
+		break_line(peer, ret);
+}
+
+static bool overdue(const struct otte_rdma_peer *peer, uint64_t now_ns)
+{
+	return (peer->state == OTTE_RDMA_PEER_HELLO || peer->state == OTTE_RDMA_PEER_PATHS) &&
+	       now_ns - min_u64(now_ns, peer->since_ns) > peer->rdma->env.config->control_timeout_ns;
+}
+
+/* Pairs that the peer was asked for and does not answer. */
+static void give_up_pairs(struct otte_rdma_peer *peer, uint64_t now_ns)
+{
+	uint64_t limit_ns = peer->rdma->env.config->control_timeout_ns;
+	unsigned int op, i;
+
+	for (op = 0; op < 2; op++) {
+		for (i = 0; i < OTTE_RDMA_WIDTH; i++) {
+			struct otte_rdma_pair *pair = &peer->pairs[op][i];
+
+			if (pair->state != OTTE_RDMA_PAIR_OPEN ||
+			    now_ns - min_u64(now_ns, pair->since_ns) <= limit_ns)
+				continue;
+			otte_fail(-ETIMEDOUT, "the peer makes no queue pair (control.timeout_ms)");
+			pair_failed(pair, -ETIMEDOUT);
+		}
+	}
+}
+
+bool otte_rdma_peer_has_retained(const struct otte_rdma_peer *peer)
+{
+	unsigned int op, i;
+
+	for (op = 0; op < 2; op++)
+		for (i = 0; i < OTTE_RDMA_WIDTH; i++)
+			if (peer->pairs[op][i].state == OTTE_RDMA_PAIR_RETAINED)
+				return true;
+	return false;
+}
+
+/* Nothing of it will change any more. */
+static bool is_over(struct otte_rdma_peer *peer)
+{
+	struct otte_rdma_transfer *transfer;
+	unsigned int op, i;
+
+	for (op = 0; op < 2; op++)
+		for (i = 0; i < OTTE_RDMA_WIDTH; i++)
+			if (peer->pairs[op][i].state != OTTE_RDMA_PAIR_EMPTY &&
+			    peer->pairs[op][i].state != OTTE_RDMA_PAIR_RETAINED)
+				return false;
+	DL_FOREACH(peer->transfers, transfer)
+		if (transfer->work || transfer->pair->state != OTTE_RDMA_PAIR_RETAINED)
+			return false;
+	return !otte_rdma_line_is_open(&peer->line);
+}
+
+bool otte_rdma_peer_look(struct otte_rdma_peer *peer, uint64_t now_ns)
+{
+	struct told told;
+
+	hear_others(peer, &told);
+	if (told.stop || told.close) {
+		otte_fail(told.stop_code, "the peer is lost");
+		lose(peer, told.stop_code, true, now_ns);
+	}
+	if (told.open)
+		open_line(peer, &told, now_ns);
+	if (!peer->broken && overdue(peer, now_ns)) {
+		otte_fail(-ETIMEDOUT, "the peer does not answer on its lane for RDMA (control.timeout_ms)");
+		break_line(peer, -ETIMEDOUT);
+	}
+	give_up_pairs(peer, now_ns);
+	otte_rdma_transfers_go_on(peer);
+	while (!peer->broken && peer->state == OTTE_RDMA_PEER_READY && begin_first(peer, now_ns) == 0)
+		peer->rdma->busy = true;
+	if (peer->broken) {
+		otte_fail(peer->broken, "%s", peer->broken_text);
+		otte_log(OTTE_LOG_INFO, "peer %s is not reached over rdma: %s", peer->source.name,
+			 peer->broken_text);
+		lose(peer, peer->broken, false, now_ns);
+	}
+	return !told.close || !is_over(peer);
+}
+
+/* ---- What the engine asks ---- */
+
+static void note_why(struct otte_rdma_peer *peer, const char *why)
+{
+	pthread_mutex_lock(&peer->lock);
+	snprintf(peer->why, sizeof(peer->why), "%s", why);
+	pthread_mutex_unlock(&peer->lock);
+}
+
+/* Where the control connection goes. Never waits. */
+static int connect_line(const struct otte_client_address *to, int *out)
+{
+	int fd, ret;
+
+	fd = otte_fd_socket(to->address.ss_family, SOCK_STREAM);
+	if (fd < 0)
+		return otte_fail(-errno, "socket: %m");
+	if (connect(fd, (const struct sockaddr *)&to->address, to->length) < 0 && errno != EINPROGRESS) {
+		ret = otte_fail(-errno, "connect: %m");
+		otte_fd_close(fd);
+		return ret;
+	}
+	*out = fd;
+	return 0;
+}
+
+/* Requests wait from here on. */
+static void begin(struct otte_rdma_peer *peer)
+{
+	struct otte_client_address to;
+	struct otte_lane_hello hello;
+	bool taken = false;
+	int fd = -1, ret;
+
+	if (!peer->control->rdma) {
+		note_why(peer, "the peer has no transport rdma");
+		return;
+	}
+	ret = otte_control_client_lane(peer->control, OTTE_LANE_RDMA, &hello, &to);
+	if (!ret)
+		ret = connect_line(&to, &fd);
+	if (ret) {
+		note_why(peer, otte_error_text());
+		return;
+	}
+	pthread_mutex_lock(&peer->lock);
+	if (peer->state == OTTE_RDMA_PEER_DOWN && !peer->stopped && !peer->told_open && !peer->told_stop) {
+		peer->fd = fd;
+		peer->hello = hello;
+		peer->identity = peer->control->welcome.identity;
+		peer->told_open = taken = true;
+		peer->state = OTTE_RDMA_PEER_HELLO;
+	}
+	pthread_mutex_unlock(&peer->lock);
+	if (taken)
+		otte_rdma_wake(peer->rdma);
+	else
+		otte_fd_close(fd);
+}
+
+static void init_pairs(struct otte_rdma_peer *peer)
+{
+	unsigned int op, i;
+
+	for (op = 0; op < 2; op++) {
+		for (i = 0; i < OTTE_RDMA_WIDTH; i++) {
+			struct otte_rdma_pair *pair = &peer->pairs[op][i];
+
+			pair->rdma = peer->rdma;
+			pair->owner = peer;
+			pair->op = (uint8_t)op;
+			pair->failed = pair_failed;
+			pair->closed = pair_closed;
+		}
+	}
+}
+
+int otte_rdma_peer_open(struct otte_transport *transport, struct otte_control_client *control,
+			void (*changed)(void *arg), void *arg, struct otte_transport_peer **out)
+{
+	struct otte_rdma *rdma = container_of(transport, struct otte_rdma, base);
+	struct otte_rdma_peer *peer;
+	int ret;
+
+	peer = calloc(1, sizeof(*peer));
+	if (!peer)
+		return otte_fail(-ENOMEM, "no memory for a peer");
+	ret = rdma->next->ops->peer_open(rdma->next, control, changed, arg, &peer->next);
+	if (ret) {
+		free(peer);
+		return ret;
+	}
+	peer->base.ops = transport->ops;
+	peer->base.indirect = OTTE_INDIRECT_NEVER;
+	peer->rdma = rdma;
+	peer->control = control;
+	peer->line.watch.fd = peer->fd = -1;
+	peer->stopped = true;
+	peer->stop_code = -ESHUTDOWN;
+	init_pairs(peer);
+	pthread_mutex_init(&peer->lock, NULL);
+	pthread_mutex_lock(&rdma->lock);
+	DL_APPEND2(rdma->peers, peer, prev, next_peer);
+	pthread_mutex_unlock(&rdma->lock);
+	*out = &peer->base;
+	return 0;
+}
+
+void otte_rdma_peer_connect(struct otte_transport_peer *base)
+{
+	struct otte_rdma_peer *peer = to_peer(base);
+
+	pthread_mutex_lock(&peer->lock);
+	peer->stopped = false;
+	pthread_mutex_unlock(&peer->lock);
+	/* First, so that no request finds the other one ready and this one not begun. */
+	begin(peer);
+	peer->next->ops->peer_connect(peer->next);
+}
+
+void otte_rdma_peer_stop(struct otte_transport_peer *base, int code)
+{
+	struct otte_rdma_peer *peer = to_peer(base);
+
+	pthread_mutex_lock(&peer->lock);
+	peer->stopped = true;
+	peer->told_stop = true;
+	peer->stop_code = code;
+	if (peer->told_open)
+		otte_fd_close(peer->fd);
+	peer->told_open = false;
+	pthread_mutex_unlock(&peer->lock);
+	otte_rdma_wake(peer->rdma);
+	peer->next->ops->peer_stop(peer->next, code);
+}
+
+void otte_rdma_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
+{
+	struct otte_rdma_peer *peer = to_peer(base);
+	bool again;
+
+	pthread_mutex_lock(&peer->lock);
+	again = peer->state == OTTE_RDMA_PEER_DOWN && !peer->stopped && !peer->told_stop &&
+		peer->again_ns <= now_ns;
+	if (again)
+		peer->again_ns = now_ns + peer->rdma->env.config->reconnect_max_ns;
+	pthread_mutex_unlock(&peer->lock);
+	if (again)
+		begin(peer);
+	peer->next->ops->peer_tick(peer->next, now_ns);
+}
+
+void otte_rdma_peer_close(struct otte_transport_peer *base)
+{
+	struct otte_rdma_peer *peer = to_peer(base);
+	struct otte_rdma *rdma = peer->rdma; /* which outlives the peer */
+
+	peer->next->ops->peer_close(peer->next);
+	pthread_mutex_lock(&peer->lock);
+	peer->told_close = true;
+	pthread_mutex_unlock(&peer->lock);
+	otte_rdma_wake(rdma);
+}
+
+bool otte_rdma_peer_passes(const struct otte_rdma_peer *peer, const struct otte_work *work)
+{
+	if (work->wanted != OTTE_TRANSPORT_ANY)
+		return work->wanted != OTTE_TRANSPORT_RDMA;
+	return !work->published ||
+	       atomic_load_explicit(&peer->state, memory_order_relaxed) == OTTE_RDMA_PEER_DOWN;
+}
+
+bool otte_rdma_peer_is_idle(struct otte_rdma_peer *peer)
+{
+	bool idle;
+
+	pthread_mutex_lock(&peer->lock);
+	idle = !peer->queue && !peer->running;
+	pthread_mutex_unlock(&peer->lock);
+	return idle;
+}
+
+void otte_rdma_peer_start(struct otte_transport_peer *base, struct otte_work *work)
+{
+	struct otte_rdma_peer *peer = to_peer(base);
+	struct otte_rdma *rdma = peer->rdma; /* the work may be over, and the peer gone, at once */
+	int ret = 0;
+
+	if (otte_rdma_peer_passes(peer, work)) {
+		peer->next->ops->start(peer->next, work);
+		return;
+	}
+	work->own.way = NULL;
+	work->own.moved = 0;
+	work->own.torn = false;
+	atomic_store(&work->own.abandon, 0);
+	pthread_mutex_lock(&peer->lock);
+	if (!work->published)
+		ret = otte_fail(-EOPNOTSUPP, "no NIC knows its local region");
+	else if (peer->state == OTTE_RDMA_PEER_DOWN || peer->told_stop)
+		ret = otte_fail(-ENOTCONN, "%s", *peer->why ? peer->why : "the peer is not reached over rdma");
+	else
+		DL_APPEND2(peer->queue, work, own.prev, own.next);
+	pthread_mutex_unlock(&peer->lock);
+	if (ret)
+		otte_rdma_work_hand_on(peer, work, ret);
+	else
+		otte_rdma_wake(rdma);
+}
+
+/* Under lock: the work of a pin, out of the queue. */
+static struct otte_work *take_pinned(struct otte_rdma_peer *peer, const void *pinned)
+{
+	struct otte_work *work;
+
+	DL_FOREACH2(peer->queue, work, own.next) {
+		if (work->native == pinned) {
+			DL_DELETE2(peer->queue, work, own.prev, own.next);
+			return work;
+		}
+	}
+	return NULL;
+}
+
+/* What stands nowhere here is the other transport's, or over; it has the pin in any case. */
+void otte_rdma_peer_cancel(struct otte_transport_peer *base, void *pinned, int code)
+{
+	struct otte_rdma_peer *peer = to_peer(base);
+	struct otte_work *work, *each;
+	bool noticed = false;
+
+	pthread_mutex_lock(&peer->lock);
+	work = take_pinned(peer, pinned);
+	DL_FOREACH2(peer->running, each, own.next) {
+		if (each->native != pinned)
+			continue;
+		atomic_store(&each->own.abandon, code);
+		noticed = true;
+	}
+	pthread_mutex_unlock(&peer->lock);
+	if (work)
+		otte_rdma_work_tell(work, code, true);
+	if (noticed)
+		otte_rdma_wake(peer->rdma);
+	peer->next->ops->cancel(peer->next, pinned, code);
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What two engines say to each other of their NICs, on a lane of RDMA frames: one message in each frame,
+ * little-endian, of fixed layout, and of one version that must match exactly. No state.
+ *
+ *   requester                                source
+ *   PATHS             >
+ *                     <                      PATHS
+ *   CONNECT           >                      makes the other QP of a pair
+ *                     <                      CONNECTED
+ *   ASK               >                      waits for a place, takes a loan, binds a window
+ *                     <                      GRANT, or REFUSED
+ *   payload, and then the binding, which invalidates the key: over the NICs
+ *                     <                      DONE, the loan is settled
+ *   ACK               >                      forgets the grant
+ *                     <                      READY, another may be asked for
+ *   CANCEL            >                      REFUSED, if it still waits; else GRANT, to be given back unused
+ *   CLOSE             >   <                  the pair is of no use any more: what was granted on it is over
+ *
+ * An ASK is answered once for good: by REFUSED, by READY, or by the CLOSE of its pair. So many may be
+ * unanswered as the source's PATHS say. CANCEL does not end a grant: who has its key may be about to
+ * invalidate it, and a window is not to be invalidated from both sides.
+ *
+ * Decoders accept exactly what encoders make, never read outside [in, in + length), and leave their
+ * output as it was unless they return 0; else -EPROTO (-EPROTONOSUPPORT for another version) with a text
+ * that names message, field and value. Whether what a message names is there is for its receiver to judge.
+ */
+#ifndef OTTE_TRANSPORT_RDMA_PROTOCOL_H
+#define OTTE_TRANSPORT_RDMA_PROTOCOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "control/wire.h"
+#include "topo/priority.h"
+
+#define OTTE_RDMA_VERSION 1
+
+enum otte_rdma_message_type {
+	OTTE_RDMA_MSG_PATHS = 1,
+	OTTE_RDMA_MSG_CONNECT = 2,
+	OTTE_RDMA_MSG_CONNECTED = 3,
+	OTTE_RDMA_MSG_ASK = 4,
+	OTTE_RDMA_MSG_GRANT = 5,
+	OTTE_RDMA_MSG_REFUSED = 6,
+	OTTE_RDMA_MSG_DONE = 7,
+	OTTE_RDMA_MSG_ACK = 8,
+	OTTE_RDMA_MSG_READY = 9,
+	OTTE_RDMA_MSG_CANCEL = 10,
+	OTTE_RDMA_MSG_CLOSE = 11,
+};
+
+/*
+ * Each begins with type u16, version u16, reserved u32. Then
+ *
+ * PATHS:     grants u32, count u32, and `count` rows: nic u8, port u8, gid_type u8, ethernet u8, active u8,
+ *            reserved u8, lid u16, mtu_bytes u32, reserved u32, pd u64, gid u8[16]
+ * CONNECT:   connection u64, source_pd u64, requester_pd u64, source_nic u8, requester_nic u8, op u8,
+ *            reserved u8, qpn u32, psn u32, mtu_bytes u32, rd_atomic u32, reserved u32
+ * CONNECTED: connection u64, status i32, qpn u32, psn u32, mtu_bytes u32, rd_atomic u32, reserved u32
+ * ASK:       ask u64, connection u64, epoch u64, region u64, offset u64, length u64, op u8, priority u8,
+ *            intent u8, reserved u8, reserved u32
+ * GRANT:     ask u64, grant u64, address u64, key u32, qpn u32, nonce u8[16]
+ * REFUSED:   ask u64, status i32, reserved u32
+ * DONE:      ask u64, grant u64, status i32, reserved u32
+ * ACK:       ask u64, grant u64
+ * READY:     ask u64, grant u64
+ * CANCEL:    ask u64
+ * CLOSE:     connection u64, status i32, reserved u32
+ */
+struct otte_rdma_path {
+	uint8_t nic;         /* its stable id, below OTTE_NIC_IDS */
+	uint8_t port;        /* never 0 */
+	uint8_t gid_type;    /* enum otte_rdma_gid_type */
+	uint8_t ethernet;    /* 1; 0: InfiniBand */
+	uint8_t active;      /* 1; 0: the port is paused */
+	uint16_t lid;
+	uint32_t mtu_bytes;  /* 256 to 4096, a power of two */
+	uint64_t pd;         /* random, never 0: which PD of which time */
+	uint8_t gid[16];
+};
+
+/* NICs in ascending order, each once. */
+struct otte_rdma_paths {
+	uint32_t grants;     /* of a source: so many ASKs may be unanswered. Never 0 */
+	uint32_t count;
+	struct otte_rdma_path rows[OTTE_NIC_IDS];
+};
+
+#define OTTE_RDMA_NUMBER_MAX 0xffffffu /* of a QP and of a packet: 24 bits */
+
+struct otte_rdma_connect {
+	uint64_t connection; /* the requester's name for the pair, never 0, never used again on a lane */
+	uint64_t source_pd, requester_pd;
+	uint8_t source_nic, requester_nic;
+	uint8_t op;          /* enum otte_op: what it is for */
+	uint32_t qpn, psn;   /* of the requester's QP, and of the first packet that it sends */
+	uint32_t mtu_bytes;
+	uint32_t rd_atomic;  /* READs that the requester would have under way */
+};
+
+struct otte_rdma_connected {
+	uint64_t connection;
+	int32_t status;      /* not 0: refused, and all below is 0 */
+	uint32_t qpn, psn;
+	uint32_t mtu_bytes;  /* of both */
+	uint32_t rd_atomic;  /* of both */
+};
+
+struct otte_rdma_ask {
+	uint64_t ask;        /* the requester's name for it, never 0, never used again on a lane */
+	uint64_t connection;
+	uint64_t epoch;      /* of the source engine */
+	uint64_t region, offset;
+	uint64_t length;     /* never 0 */
+	uint8_t op, priority, intent;
+};
+
+struct otte_rdma_grant {
+	uint64_t ask;
+	uint64_t grant;      /* the source's name for it, never 0, never used again */
+	uint64_t address;
+	uint32_t key;
+	uint32_t qpn;        /* of the source: the key opens nothing to another */
+	uint8_t nonce[16];   /* for the binding */
+};
+
+/* Of REFUSED, DONE, ACK, READY and CANCEL. */
+struct otte_rdma_answer {
+	uint64_t ask;
+	uint64_t grant;      /* 0 in REFUSED and CANCEL */
+	int32_t status;      /* REFUSED: never 0; DONE: 0, or what has become of the bytes; else 0 */
+};
+
+struct otte_rdma_close {
+	uint64_t connection;
+	int32_t status;      /* why, never 0 */
+};
+
+struct otte_rdma_message {
+	uint16_t type;
+	union {
+		struct otte_rdma_paths paths;
+		struct otte_rdma_connect connect;
+		struct otte_rdma_connected connected;
+		struct otte_rdma_ask ask;
+		struct otte_rdma_grant grant;
+		struct otte_rdma_answer answer;
+		struct otte_rdma_close close;
+	};
+};
+
+/* The bytes written; -ENOSPC when `size` is short. OTTE_RDMA_FRAME_MAX is enough for each. */
+ssize_t otte_rdma_message_encode(const struct otte_rdma_message *message, uint8_t *out, size_t size);
+int otte_rdma_message_decode(const uint8_t *in, size_t length, struct otte_rdma_message *message);
+
+#endif

@@ -1,0 +1,651 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+#include "transport/rdma/rdma.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "control/auth.h"
+
+/* CQEs of one lane before the others have their turn. */
+#define POLL_BUDGET 256
+/* The thread looks up this often while something has a limit, and while there is nothing to do. */
+#define TICK_MS 20
+#define IDLE_MS 1000
+#define SETTLE_STEP_NS 50000
+
+static struct otte_rdma *to_rdma(struct otte_transport *transport)
+{
+	return container_of(transport, struct otte_rdma, base);
+}
+
+static struct otte_transport_peer *next_of(struct otte_transport_peer *peer)
+{
+	return container_of(peer, struct otte_rdma_peer, base)->next;
+}
+
+void otte_rdma_lost(struct otte_rdma *rdma, uint64_t bytes, const char *what)
+{
+	rdma->env.keep.lost(rdma->env.source.engine, bytes, what);
+}
+
+/* ---- NICs ---- */
+
+void otte_rdma_fill_paths(struct otte_rdma *rdma, struct otte_rdma_paths *paths)
+{
+	unsigned int i;
+
+	paths->grants = rdma->env.config->rdma_grants;
+	paths->count = 0;
+	for (i = 0; i < OTTE_NIC_IDS; i++) {
+		const struct otte_rdma_poller *poller = &rdma->pollers[i];
+		struct otte_rdma_path *path = &paths->rows[paths->count];
+		struct otte_rdma_route route;
+
+		if (!poller->context)
+			continue;
+		otte_rdma_context_route(poller->context, &route);
+		*path = (struct otte_rdma_path){
+			.nic = (uint8_t)i,
+			.port = poller->context->port,
+			.gid_type = (uint8_t)route.address.gid.type,
+			.ethernet = route.address.ethernet,
+			.active = route.state == OTTE_RDMA_CONTEXT_ACTIVE,
+			.lid = route.address.lid,
+			.mtu_bytes = route.address.mtu_bytes,
+			.pd = poller->pd,
+		};
+		memcpy(path->gid, route.address.gid.bytes, sizeof(path->gid));
+		paths->count++;
+	}
+}
+
+const struct otte_rdma_path *otte_rdma_find_path(const struct otte_rdma_paths *paths, unsigned int nic)
+{
+	uint32_t i;
+
+	for (i = 0; i < paths->count; i++)
+		if (paths->rows[i].nic == nic)
+			return &paths->rows[i];
+	return NULL;
+}
+
+static void cq_ready(struct otte_watch *watch, uint32_t events)
+{
+	struct otte_rdma_poller *poller = container_of(watch, struct otte_rdma_poller, watch);
+
+	(void)events;
+	poller->rdma->busy = true;
+	if (poller->lane && otte_rdma_lane_heard(poller->lane))
+		otte_log(OTTE_LOG_ERROR, "NIC %s: %s", poller->context->name, otte_error_text());
+}
+
+/* One that takes no QPs any more, and has none. */
+static void drop_lane(struct otte_rdma_poller *poller)
+{
+	struct otte_rdma_lane_status status;
+
+	otte_rdma_lane_status(poller->lane, &status);
+	if (status.state == OTTE_RDMA_LANE_OPEN || status.qps)
+		return;
+	otte_loop_remove(&poller->rdma->loop, &poller->watch);
+	if (otte_rdma_lane_destroy(poller->lane)) {
+		otte_log(OTTE_LOG_ERROR, "NIC %s: %s", poller->context->name, otte_error_text());
+		otte_rdma_lost(poller->rdma, 0, "rdma: completion queues that could not be destroyed");
+	}
+	poller->lane = NULL;
+	poller->deaf = false;
+}
+
+static int make_lane(struct otte_rdma_poller *poller)
+{
+	const struct otte_config *config = poller->rdma->env.config;
+	struct otte_rdma_lane_params params = OTTE_RDMA_LANE_PARAMS;
+	int ret;
+
+	params.max_cqes = config->rdma_cqes;
+	params.max_qps = config->rdma_endpoints;
+	params.events = true;
+	ret = otte_rdma_lane_create(poller->context, &params, &poller->lane);
+	if (ret)
+		return ret;
+	poller->watch.fd = otte_rdma_lane_fd(poller->lane);
+	poller->watch.ready = cq_ready;
+	ret = otte_loop_add(&poller->rdma->loop, &poller->watch, EPOLLIN);
+	if (!ret)
+		return 0;
+	otte_rdma_lane_destroy(poller->lane);
+	poller->lane = NULL;
+	return ret;
+}
+
+int otte_rdma_lane_of(struct otte_rdma *rdma, unsigned int nic, struct otte_rdma_cq_lane **lane)
+{
+	struct otte_rdma_poller *poller = &rdma->pollers[nic];
+	int ret;
+
+	if (!poller->context)
+		return otte_fail(-ENODEV, "there is no NIC %u", nic);
+	if (poller->lane)
+		drop_lane(poller);
+	ret = poller->lane ? 0 : make_lane(poller);
+	*lane = poller->lane;
+	return ret;
+}
+
+/* ---- The thread ---- */
+
+static void poll_lanes(struct otte_rdma *rdma)
+{
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < OTTE_NIC_IDS; i++) {
+		struct otte_rdma_poller *poller = &rdma->pollers[i];
+
+		if (!poller->lane)
+			continue;
+		ret = otte_rdma_lane_poll(poller->lane, POLL_BUDGET);
+		if (ret > 0) {
+			atomic_fetch_add(&rdma->cqes, (uint64_t)ret);
+			rdma->busy = true;
+		} else if (ret < 0 || poller->deaf) {
+			drop_lane(poller);
+		}
+	}
+}
+
+/* What comes from now on ends the thread's sleep. */
+static void arm_lanes(struct otte_rdma *rdma)
+{
+	unsigned int i;
+
+	for (i = 0; i < OTTE_NIC_IDS; i++) {
+		struct otte_rdma_poller *poller = &rdma->pollers[i];
+
+		if (!poller->lane || poller->deaf || !otte_rdma_lane_arm(poller->lane))
+			continue;
+		otte_log(OTTE_LOG_ERROR, "NIC %s: %s", poller->context->name, otte_error_text());
+		poller->deaf = true;
+	}
+}
+
+static void free_peer(struct otte_retired *retired)
+{
+	struct otte_rdma_peer *peer = container_of(retired, struct otte_rdma_peer, retired);
+
+	pthread_mutex_destroy(&peer->lock);
+	free(peer);
+}
+
+/* Others append to the list; this thread alone takes away from it. */
+static void look_at_peers(struct otte_rdma *rdma, uint64_t now_ns)
+{
+	struct otte_rdma_peer *peer, *next;
+	bool stays;
+
+	pthread_mutex_lock(&rdma->lock);
+	for (peer = rdma->peers; peer; peer = next) {
+		pthread_mutex_unlock(&rdma->lock);
+		stays = otte_rdma_peer_look(peer, now_ns);
+		pthread_mutex_lock(&rdma->lock);
+		next = peer->next_peer;
+		if (stays)
+			continue;
+		DL_DELETE2(rdma->peers, peer, prev, next_peer);
+		/* What a queue pair that stays may still name stays with it. */
+		if (otte_rdma_peer_has_retained(peer))
+			continue;
+		peer->retired.free = free_peer;
+		otte_loop_retire(&rdma->loop, &peer->retired);
+	}
+	pthread_mutex_unlock(&rdma->lock);
+}
+
+static void free_source(struct otte_retired *retired)
+{
+	free(container_of(retired, struct otte_rdma_source, retired));
+}
+
+static void look_at_sources(struct otte_rdma *rdma)
+{
+	struct otte_rdma_source *source, *next;
+	bool stays;
+
+	pthread_mutex_lock(&rdma->lock);
+	for (source = rdma->sources; source; source = next) {
+		pthread_mutex_unlock(&rdma->lock);
+		stays = otte_rdma_source_look(source);
+		if (!stays)
+			rdma->env.source.lane_closed(source->peer);
+		pthread_mutex_lock(&rdma->lock);
+		next = source->next;
+		if (stays)
+			continue;
+		DL_DELETE(rdma->sources, source);
+		if (source->pairs)
+			continue;
+		source->retired.free = free_source;
+		otte_loop_retire(&rdma->loop, &source->retired);
+	}
+	pthread_mutex_unlock(&rdma->lock);
+}
+
+static bool is_over(struct otte_rdma *rdma, uint64_t now_ns, uint64_t *stop_ns)
+{
+	bool nothing;
+
+	if (!atomic_load(&rdma->stop))
+		return false;
+	if (!*stop_ns)
+		*stop_ns = now_ns;
+	pthread_mutex_lock(&rdma->lock);
+	nothing = !rdma->peers && !rdma->sources && !rdma->closing;
+	pthread_mutex_unlock(&rdma->lock);
+	return nothing || now_ns - *stop_ns > 2 * rdma->env.config->rdma_destruction_ns;
+}
+
+static int sleep_ms(struct otte_rdma *rdma)
+{
+	struct otte_rdma_peer *peer;
+	bool soon = rdma->closing || atomic_load(&rdma->stop);
+	unsigned int i;
+
+	for (i = 0; i < OTTE_NIC_IDS; i++)
+		soon |= rdma->pollers[i].deaf;
+	pthread_mutex_lock(&rdma->lock);
+	DL_FOREACH2(rdma->peers, peer, next_peer)
+		soon |= peer->state == OTTE_RDMA_PEER_HELLO || peer->state == OTTE_RDMA_PEER_PATHS;
+	pthread_mutex_unlock(&rdma->lock);
+	return soon ? TICK_MS : IDLE_MS;
+}
+
+static void *run(void *arg)
+{
+	struct otte_rdma *rdma = arg;
+	uint64_t now_ns = otte_now_ns(), stop_ns = 0;
+
+	while (!is_over(rdma, now_ns, &stop_ns)) {
+		rdma->busy = false;
+		atomic_fetch_add(&rdma->rounds, 1);
+		poll_lanes(rdma);
+		look_at_peers(rdma, now_ns);
+		look_at_sources(rdma);
+		otte_rdma_lents_go_on(rdma);
+		otte_rdma_pairs_reap(rdma, now_ns);
+		if (!rdma->busy) {
+			arm_lanes(rdma);
+			poll_lanes(rdma);
+		}
+		otte_loop_run(&rdma->loop, rdma->busy ? 0 : sleep_ms(rdma));
+		now_ns = otte_now_ns();
+	}
+	return NULL;
+}
+
+/* What it does behind a done() it does in the same round. */
+static void settle(struct otte_transport *transport)
+{
+	const struct timespec step = { .tv_nsec = SETTLE_STEP_NS };
+	struct otte_rdma *rdma = to_rdma(transport);
+	uint64_t seen = atomic_load(&rdma->rounds);
+
+	while (atomic_load(&rdma->rounds) == seen) {
+		otte_rdma_wake(rdma);
+		nanosleep(&step, NULL);
+	}
+}
+
+/* ---- Regions ---- */
+
+static int publish(struct otte_transport *transport, uint8_t *address, uint64_t length, uint32_t access,
+		   struct otte_published **out)
+{
+	struct otte_rdma *rdma = to_rdma(transport);
+	struct otte_published *published;
+	struct otte_rdma_buffer_spec spec = {
+		.at = address,
+		.bytes = length,
+		.remote = access != OTTE_LOCAL_ONLY,
+	};
+	int ret;
+
+	published = calloc(1, sizeof(*published));
+	if (!published)
+		return otte_fail(-ENOMEM, "no memory for a region's record");
+	published->id = spec.region = atomic_fetch_add(&rdma->published, 1) + 1;
+	ret = otte_rdma_buffers_publish(rdma->buffers, &spec);
+	if (ret) {
+		free(published);
+		return ret;
+	}
+	published->buffer = otte_rdma_buffers_get(rdma->buffers, spec.region);
+	*out = published;
+	return 0;
+}
+
+static int withdraw(struct otte_transport *transport, struct otte_published *published)
+{
+	struct otte_rdma *rdma = to_rdma(transport);
+	int ret;
+
+	otte_rdma_buffers_put(rdma->buffers, published->buffer);
+	ret = otte_rdma_buffers_withdraw(rdma->buffers, published->id);
+	free(published);
+	return ret;
+}
+
+/* ---- Life ---- */
+
+static int discover(const struct otte_config *config, const struct otte_verbs **verbs,
+		    struct otte_rdma_nics *nics)
+{
+	struct otte_rdma_select select = OTTE_RDMA_SELECT_DEFAULTS;
+	int ret;
+
+	ret = otte_verbs_open(verbs);
+	if (ret)
+		return ret;
+	select.device = config->rdma_device[0] ? config->rdma_device : NULL;
+	if (config->rdma_port)
+		select.port = (int)config->rdma_port;
+	if (config->rdma_gid_index != OTTE_RDMA_GID_UNSET)
+		select.gid_index = (int)config->rdma_gid_index;
+	return otte_rdma_discover(*verbs, &select, nics);
+}
+
+static int check_usable(const struct otte_rdma_nics *nics)
+{
+	size_t i;
+
+	for (i = 0; i < nics->count; i++)
+		if (nics->list[i].state != OTTE_RDMA_UNUSABLE)
+			return 0;
+	if (nics->count)
+		return otte_fail(-ENODEV, "%s port %u: %s", nics->list[0].name, nics->list[0].port,
+				 nics->list[0].why);
+	return otte_fail(-ENODEV, "there is no verbs device");
+}
+
+/* One context at least; `set` is to be closed in any case. */
+static int open_contexts(const struct otte_config *config, const struct otte_verbs **verbs,
+			 struct otte_rdma_context_set *set)
+{
+	const struct otte_rdma_context_params params = {
+		.max_window_key_indices = config->rdma_key_indices,
+	};
+	struct otte_rdma_nics *nics;
+	int ret;
+
+	nics = calloc(1, sizeof(*nics));
+	if (!nics)
+		return otte_fail(-ENOMEM, "no memory for a list of NICs");
+	ret = discover(config, verbs, nics);
+	if (!ret) {
+		ret = check_usable(nics);
+		if (!ret)
+			ret = otte_rdma_context_set_open(*verbs, nics, &params, set);
+		otte_rdma_nics_close(*verbs, nics);
+	}
+	free(nics);
+	return ret;
+}
+
+static int probe(const struct otte_config *config)
+{
+	struct otte_rdma_context_set *set;
+	const struct otte_verbs *verbs;
+	char why[OTTE_ERROR_BYTES];
+	int ret;
+
+	if (!config->rdma_enabled)
+		return otte_fail(-ENOSYS, "rdma.enabled is false");
+	set = calloc(1, sizeof(*set));
+	if (!set)
+		return otte_fail(-ENOMEM, "no memory for a list of NICs");
+	ret = open_contexts(config, &verbs, set);
+	snprintf(why, sizeof(why), "%s", otte_error_text());
+	if (otte_rdma_context_set_close(set))
+		otte_log(OTTE_LOG_ERROR, "%s", otte_error_text());
+	free(set);
+	return ret ? otte_fail(ret, "%s", why) : 0;
+}
+
+static int fill_pollers(struct otte_rdma *rdma)
+{
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < OTTE_NIC_IDS; i++) {
+		struct otte_rdma_poller *poller = &rdma->pollers[i];
+
+		poller->rdma = rdma;
+		poller->context = otte_rdma_context_set_get(&rdma->set, i);
+		ret = otte_random(&poller->pd, sizeof(poller->pd));
+		if (ret)
+			return ret;
+		poller->pd |= 1;
+	}
+	return 0;
+}
+
+static int open_native(struct otte_rdma *rdma)
+{
+	const struct otte_rdma_buffers_params params = {
+		.max_cached_mrs = rdma->env.config->rdma_mrs,
+		.max_cached_mr_bytes = rdma->env.config->rdma_mr_bytes,
+	};
+	int ret;
+
+	ret = open_contexts(rdma->env.config, &rdma->verbs, &rdma->set);
+	if (!ret)
+		ret = fill_pollers(rdma);
+	if (!ret)
+		ret = otte_rdma_buffers_open(&rdma->set, &params, &rdma->buffers);
+	return ret;
+}
+
+/* After the thread. False: something stays, and so does what it is of. */
+static bool close_native(struct otte_rdma *rdma)
+{
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < OTTE_NIC_IDS; i++) {
+		struct otte_rdma_poller *poller = &rdma->pollers[i];
+
+		if (!poller->lane)
+			continue;
+		otte_loop_remove(&rdma->loop, &poller->watch);
+		if (otte_rdma_lane_destroy(poller->lane))
+			ret = -EUCLEAN;
+	}
+	if (otte_rdma_buffers_close(rdma->buffers))
+		ret = -EUCLEAN;
+	if (otte_rdma_context_set_close(&rdma->set))
+		ret = -EUCLEAN;
+	return !ret;
+}
+
+static int create(const struct otte_transport_env *env, struct otte_transport **transport)
+{
+	struct otte_rdma *rdma;
+	int ret;
+
+	rdma = calloc(1, sizeof(*rdma));
+	if (!rdma)
+		return otte_fail(-ENOMEM, "no memory for the rdma transport");
+	rdma->base.ops = &otte_rdma_transport;
+	rdma->env = *env;
+	pthread_mutex_init(&rdma->lock, NULL);
+	ret = otte_loop_init(&rdma->loop);
+	if (ret)
+		goto free_rdma;
+	ret = otte_transport_create_next(env, &rdma->next);
+	if (ret)
+		goto fini_loop;
+	ret = open_native(rdma);
+	if (!ret)
+		ret = otte_thread_start(&rdma->thread, "otte-rdma", run, rdma);
+	if (ret)
+		goto close_native;
+	*transport = &rdma->base;
+	return 0;
+
+close_native:
+	if (rdma->verbs)
+		close_native(rdma);
+	rdma->next->ops->destroy(rdma->next);
+fini_loop:
+	otte_loop_fini(&rdma->loop);
+free_rdma:
+	pthread_mutex_destroy(&rdma->lock);
+	free(rdma);
+	return ret;
+}
+
+static void destroy(struct otte_transport *transport)
+{
+	struct otte_rdma *rdma = to_rdma(transport);
+	bool clean;
+
+	atomic_store(&rdma->stop, true);
+	otte_rdma_wake(rdma);
+	pthread_join(rdma->thread, NULL);
+	clean = close_native(rdma);
+	rdma->next->ops->destroy(rdma->next);
+	otte_loop_fini(&rdma->loop);
+	if (!clean || rdma->peers || rdma->sources) {
+		otte_log(OTTE_LOG_ERROR, "what NICs may still use stays: %s", otte_error_text());
+		return;
+	}
+	pthread_mutex_destroy(&rdma->lock);
+	free(rdma);
+}
+
+/* ---- What is the next one's ---- */
+
+static int peer_ready(struct otte_transport_peer *peer)
+{
+	struct otte_transport_peer *next = next_of(peer);
+
+	return next->ops->peer_ready(next);
+}
+
+/* Which NIC a request passes is found with its pair. */
+static int peer_nic(struct otte_transport_peer *peer, char name[IF_NAMESIZE])
+{
+	struct otte_transport_peer *next = next_of(peer);
+
+	return next->ops->peer_nic(next, name);
+}
+
+/* Everything is planned for the other transport, too: handing on must not fail. */
+static int plan(struct otte_transport_peer *peer, struct otte_work *work)
+{
+	struct otte_transport_peer *next = next_of(peer);
+
+	work->own.planner = next->ops;
+	return next->ops->plan(next, work);
+}
+
+static void unplan(struct otte_work *work)
+{
+	work->own.planner->unplan(work);
+}
+
+static void *pin(struct otte_work *work)
+{
+	return work->own.planner->pin(work);
+}
+
+static bool receive_alone(struct otte_transport_peer *base)
+{
+	struct otte_rdma_peer *peer = container_of(base, struct otte_rdma_peer, base);
+
+	/* What is under way here is ended by another thread. */
+	return otte_rdma_peer_is_idle(peer) && peer->next->ops->receive_alone(peer->next);
+}
+
+static bool exchange(struct otte_transport_peer *base, struct otte_work *work)
+{
+	struct otte_rdma_peer *peer = container_of(base, struct otte_rdma_peer, base);
+
+	return otte_rdma_peer_passes(peer, work) && peer->next->ops->exchange(peer->next, work);
+}
+
+static int accept_lane(struct otte_transport *transport, void *peer, int fd, enum otte_lane_kind kind)
+{
+	struct otte_rdma *rdma = to_rdma(transport);
+
+	if (kind == OTTE_LANE_RDMA)
+		return otte_rdma_source_accept(rdma, peer, fd);
+	return rdma->next->ops->accept_lane(rdma->next, peer, fd, kind);
+}
+
+static void drop_lanes(struct otte_transport *transport, void *peer)
+{
+	struct otte_rdma *rdma = to_rdma(transport);
+
+	otte_rdma_source_drop(rdma, peer);
+	rdma->next->ops->drop_lanes(rdma->next, peer);
+}
+
+static void source_tick(struct otte_transport *transport, unsigned index, uint64_t now_ns)
+{
+	struct otte_rdma *rdma = to_rdma(transport);
+
+	rdma->next->ops->source_tick(rdma->next, index, now_ns);
+}
+
+static void counters(struct otte_transport *transport, struct otte_stats *stats)
+{
+	struct otte_rdma *rdma = to_rdma(transport);
+	struct otte_rdma_buffers_stats buffers;
+
+	rdma->next->ops->counters(rdma->next, stats);
+	otte_rdma_buffers_stats(rdma->buffers, &buffers);
+	stats->bad_frames += atomic_load(&rdma->bad_frames);
+	stats->retries += atomic_load(&rdma->retries);
+	stats->rdma_qps += atomic_load(&rdma->qps);
+	stats->rdma_mrs += buffers.mrs;
+	stats->rdma_mr_bytes += buffers.bytes;
+	stats->rdma_grants += atomic_load(&rdma->grants);
+	stats->rdma_cqes += atomic_load(&rdma->cqes);
+}
+
+const struct otte_transport_ops otte_rdma_transport = {
+	.name = "rdma",
+	.kind = OTTE_TRANSPORT_RDMA,
+	.serves_by_address = true, /* what it lends itself has loans of its own */
+	.probe = probe,
+	.create = create,
+	.settle = settle,
+	.destroy = destroy,
+	.publish = publish,
+	.withdraw = withdraw,
+	.peer_open = otte_rdma_peer_open,
+	.peer_connect = otte_rdma_peer_connect,
+	.peer_ready = peer_ready,
+	.peer_nic = peer_nic,
+	.peer_stop = otte_rdma_peer_stop,
+	.peer_tick = otte_rdma_peer_tick,
+	.peer_close = otte_rdma_peer_close,
+	.plan = plan,
+	.unplan = unplan,
+	.start = otte_rdma_peer_start,
+	.receive_alone = receive_alone,
+	.exchange = exchange,
+	.pin = pin,
+	.cancel = otte_rdma_peer_cancel,
+	.accept_lane = accept_lane,
+	.drop_lanes = drop_lanes,
+	.source_tick = source_tick,
+	.counters = counters,
+};

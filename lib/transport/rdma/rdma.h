@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * NICs of RDMA: a peer's NIC reads or writes registered memory itself, by a key that was made for exactly that
+ * range, direction and queue pair, and that is void once the request is over.
+ *
+ * The transport stands before another one (env.next, TCP), which it leaves to what it cannot move: a peer without
+ * RDMA, or with no NIC that ours reaches; a region that NICs do not know; whatever a source refuses, and then answers
+ * for there. A request that wants this transport and no other fails instead. A READ that was cut off goes there once
+ * its NIC is proven to be done with it, as a retry; a WRITE that was cut off has an unknown effect, and ends.
+ *
+ *   rdma       the transport of one engine: contexts, MRs, its thread; rdma.c
+ *   pair       one end of two QPs that are connected; pair.c
+ *   peer       one that we ask: its line, and an array of pairs for each direction; peer.c
+ *   transfer   a piece of a request on its way over a pair; transfer.c
+ *   source     one that asks us: its line, its pairs; source.c
+ *   lent       a range that a peer may reach: a use with its loan, a window, a receipt; grant.c
+ *
+ * One thread, "otte-rdma", does everything but registration and what needs no NIC: it hears the lines, polls the
+ * lanes of all contexts, and makes and destroys queue pairs. So all of these objects are its own, and what others
+ * want of it they leave in a few fields under a lock and wake it. One thread for all NICs is what there is to
+ * begin with.
+ *
+ * Locks: rdma.lock, of the lists of peers and sources; otte_rdma_peer.lock, of what the peer was told. Neither
+ * is held when anybody is called; the first may be held when the second is taken.
+ */
+#ifndef OTTE_TRANSPORT_RDMA_RDMA_H
+#define OTTE_TRANSPORT_RDMA_RDMA_H
+
+#include <pthread.h>
+
+#include "transport/rdma/binding.h"
+#include "transport/rdma/buffers.h"
+#include "transport/rdma/context_set.h"
+#include "transport/rdma/cq_lane.h"
+#include "transport/rdma/line.h"
+#include "transport/rdma/window.h"
+#include "transport/transport.h"
+
+/* QPs of a peer for each direction, at most; rdma.pairs of these slots are filled, in their order. */
+#define OTTE_RDMA_WIDTH 8
+/* A longer request is asked for in pieces, one after the other. */
+#define OTTE_RDMA_PIECE_BYTES (64 * MIB)
+
+struct otte_rdma;
+
+/* What publish() makes of a region. */
+struct otte_published {
+	uint64_t id;
+	const struct otte_rdma_buffer *buffer; /* held */
+};
+
+/* ---- rdma.c ---- */
+
+/* A context's CQs. A lane that has closed is destroyed once its QPs are gone, and made anew when one is wanted. */
+struct otte_rdma_poller {
+	struct otte_watch watch;
+	struct otte_rdma *rdma;
+	struct otte_rdma_context *context; /* NULL: none of this id */
+	struct otte_rdma_cq_lane *lane;    /* NULL: not yet */
+	bool deaf;                         /* its events do not come: it is polled now and then */
+	uint64_t pd;                       /* random: which PD of which time */
+};
+
+struct otte_rdma {
+	struct otte_transport base;
+	struct otte_transport_env env;
+	struct otte_transport *next;
+	const struct otte_verbs *verbs;
+	struct otte_rdma_context_set set;
+	struct otte_rdma_buffers *buffers;
+	_Atomic uint64_t published; /* ids, ever */
+
+	struct otte_loop loop;
+	pthread_t thread;
+	_Atomic bool stop;
+	_Atomic uint64_t rounds;         /* of the thread */
+
+	pthread_mutex_t lock;
+	struct otte_rdma_peer *peers;
+	struct otte_rdma_source *sources;
+
+	/* The thread's. */
+	struct otte_rdma_poller pollers[OTTE_NIC_IDS];
+	struct otte_rdma_pair *closing;
+	struct otte_rdma_lent *waiting;  /* ASKs without a place, first come first */
+	uint32_t places;                 /* from EXPECTING to GRANTED, of config.rdma_grants */
+	uint64_t last_grant;
+	bool busy;                       /* something has moved in this round */
+
+	/* For statistics. */
+	_Atomic uint64_t qps, grants, cqes, retries, bad_frames;
+};
+
+/* The lane that a new QP of a NIC is to be on. */
+int otte_rdma_lane_of(struct otte_rdma *rdma, unsigned int nic, struct otte_rdma_cq_lane **lane);
+/* Something is to be looked at by the thread. */
+static inline void otte_rdma_wake(struct otte_rdma *rdma)
+{
+	otte_loop_wake(&rdma->loop);
+}
+/* PATHS: our NICs as they are now. */
+void otte_rdma_fill_paths(struct otte_rdma *rdma, struct otte_rdma_paths *paths);
+/* What a peer says of one of its NICs, or NULL. */
+const struct otte_rdma_path *otte_rdma_find_path(const struct otte_rdma_paths *paths, unsigned int nic);
+/* A native object that could not be destroyed. */
+void otte_rdma_lost(struct otte_rdma *rdma, uint64_t bytes, const char *what);
+
+/* ---- pair.c ---- */
+
+/*
+ *   EMPTY --open--> OPEN --join--> JOINED
+ *     ^              |               |   close, or the QP has fenced itself: failed() is told
+ *     |              v               v
+ *     `---------- CLOSING: its WRs complete, flushed; once all have, or after a while, it is destroyed
+ *     |              |
+ *  closed(gone)      `--it could not be--> RETAINED, closed(not gone)
+ */
+enum otte_rdma_pair_state {
+	OTTE_RDMA_PAIR_EMPTY = 0,
+	OTTE_RDMA_PAIR_OPEN,
+	OTTE_RDMA_PAIR_JOINED,
+	OTTE_RDMA_PAIR_CLOSING,
+	OTTE_RDMA_PAIR_RETAINED,
+};
+
+struct otte_rdma_pair {
+	struct otte_rdma_pair *prev, *next; /* rdma->closing */
+	struct otte_rdma *rdma;
+	void *owner;
+	enum otte_rdma_pair_state state;
+	uint64_t connection;
+	unsigned int nic, remote_nic;
+	uint8_t op;
+	struct otte_rdma_qp *qp;
+	uint32_t remote_qpn;
+	int code;            /* CLOSING: why */
+	bool stopped;        /* and it is in ERR */
+	uint64_t since_ns;   /* OPEN, CLOSING */
+	/* The QP is of no use any more, by itself: to be closed. */
+	void (*failed)(struct otte_rdma_pair *pair, int code);
+	/* gone: it has done what it ever did. Everything that was posted has been told; not so where it is not gone. */
+	void (*closed)(struct otte_rdma_pair *pair, bool gone);
+};
+
+/* `source`: the end that grants. rdma, owner, nic, remote_nic, op, connection, failed and closed are set. */
+int otte_rdma_pair_open(struct otte_rdma_pair *pair, bool source);
+int otte_rdma_pair_join(struct otte_rdma_pair *pair, const struct otte_rdma_path *path, uint32_t qpn,
+			uint32_t psn, uint32_t mtu_bytes, uint32_t rd_atomic);
+/* Of OPEN or JOINED; nothing of it moves from now on but what is under way. */
+void otte_rdma_pair_close(struct otte_rdma_pair *pair, int code, const char *why);
+/* Those that are CLOSING and drained. */
+void otte_rdma_pairs_reap(struct otte_rdma *rdma, uint64_t now_ns);
+
+/* ---- peer.c ---- */
+
+enum otte_rdma_peer_state {
+	OTTE_RDMA_PEER_DOWN = 0,  /* requests are handed on */
+	OTTE_RDMA_PEER_HELLO = 1, /* they wait */
+	OTTE_RDMA_PEER_PATHS = 2, /* likewise */
+	OTTE_RDMA_PEER_READY = 3,
+};
+
+struct otte_rdma_peer {
+	struct otte_transport_peer base;
+	struct otte_rdma_peer *prev, *next_peer; /* rdma->peers */
+	struct otte_retired retired;
+	struct otte_rdma *rdma;
+	struct otte_transport_peer *next;
+	struct otte_control_client *control;
+
+	_Atomic enum otte_rdma_peer_state state; /* the thread's; read by anybody */
+
+	pthread_mutex_t lock;
+	struct otte_work *queue;       /* not begun, or between two pieces */
+	struct otte_work *running;     /* in a transfer */
+	bool told_open;                /* a line is to be opened over `fd`, with `hello` */
+	bool told_stop, told_close;
+	bool stopped;                  /* until the next connect */
+	bool noticed;                  /* a running work is to be ended early */
+	int stop_code;
+	int fd;
+	struct otte_lane_hello hello;
+	struct otte_identity identity; /* the source's */
+	uint64_t again_ns;             /* DOWN: not tried before */
+	char why[OTTE_TEXT_MAX];       /* DOWN: why */
+
+	/* The thread's. */
+	struct otte_rdma_line line;
+	uint64_t since_ns;             /* HELLO, PATHS */
+	struct otte_identity source;   /* of the line */
+	struct otte_rdma_paths paths;
+	struct otte_rdma_pair pairs[2][OTTE_RDMA_WIDTH]; /* by op */
+	uint64_t pair_again_ns[2];     /* none is made before */
+	int pair_code[2];              /* until then: why */
+	uint32_t unanswered;           /* ASKs */
+	uint64_t last_ask, last_connection;
+	struct otte_rdma_transfer *transfers;
+	int broken;                    /* the line: why it is to be lost; 0: it is not */
+	char broken_text[OTTE_TEXT_MAX];
+};
+
+int otte_rdma_peer_open(struct otte_transport *transport, struct otte_control_client *control,
+			void (*changed)(void *arg), void *arg, struct otte_transport_peer **out);
+void otte_rdma_peer_connect(struct otte_transport_peer *peer);
+void otte_rdma_peer_stop(struct otte_transport_peer *peer, int code);
+void otte_rdma_peer_tick(struct otte_transport_peer *peer, uint64_t now_ns);
+void otte_rdma_peer_close(struct otte_transport_peer *peer);
+void otte_rdma_peer_start(struct otte_transport_peer *peer, struct otte_work *work);
+void otte_rdma_peer_cancel(struct otte_transport_peer *peer, void *pinned, int code);
+/* Whether a work is not for this transport, as far as can be told without a lock. */
+bool otte_rdma_peer_passes(const struct otte_rdma_peer *peer, const struct otte_work *work);
+/* Nothing waits here or is under way. */
+bool otte_rdma_peer_is_idle(struct otte_rdma_peer *peer);
+
+/* The thread: what others have left there, and whatever can go on. False: the peer is gone. */
+bool otte_rdma_peer_look(struct otte_rdma_peer *peer, uint64_t now_ns);
+/* Some pair of its own could not be destroyed. */
+bool otte_rdma_peer_has_retained(const struct otte_rdma_peer *peer);
+/* Where that fails the line is lost, with the next look. */
+void otte_rdma_peer_say(struct otte_rdma_peer *peer, const struct otte_rdma_message *message);
+/* A work is done, or goes the other way. Without locks. */
+void otte_rdma_work_tell(struct otte_work *work, int code, bool drained);
+void otte_rdma_work_hand_on(struct otte_rdma_peer *peer, struct otte_work *work, int code);
+
+/* ---- transfer.c ---- */
+
+/*
+ *   ASKED --GRANT--> GRANTED --posted--> POSTED --both CQEs and DONE--> OVER --READY--> gone
+ *     |                 |
+ *     `--REFUSED--------`--its pair closes--> LOST, told once nothing of it is charged
+ *
+ * Cancelled, it is told at once while its payload is not posted; a GRANT is then given back unused.
+ */
+enum otte_rdma_transfer_state {
+	OTTE_RDMA_TRANSFER_ASKED = 0,
+	OTTE_RDMA_TRANSFER_GRANTED,
+	OTTE_RDMA_TRANSFER_POSTED,
+	OTTE_RDMA_TRANSFER_OVER,
+	OTTE_RDMA_TRANSFER_LOST,
+};
+
+struct otte_rdma_transfer {
+	struct otte_rdma_transfer *prev, *next; /* peer->transfers */
+	struct otte_rdma_peer *peer;
+	struct otte_rdma_pair *pair;
+	struct otte_work *work;      /* NULL: it was told, or goes on in another one */
+	enum otte_rdma_transfer_state state;
+	uint64_t ask, grant;
+	uint64_t bytes;              /* of this piece */
+	uint64_t address;
+	uint32_t key;
+	uint8_t binding[OTTE_RDMA_BINDING_BYTES];
+	bool unused;                 /* the grant is given back without payload */
+	struct otte_rdma_work payload, finish;
+	bool payload_charged, finish_charged, payload_posted;
+	int code;                    /* of the first WR that failed */
+	bool done;                   /* DONE was heard */
+	int status;                  /* and this in it */
+};
+
+/* Ask for the next piece of a work of the peer's queue, over a pair that is JOINED. Not 0: it stays there. */
+int otte_rdma_transfer_begin(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair, struct otte_work *work);
+int otte_rdma_transfer_granted(struct otte_rdma_peer *peer, const struct otte_rdma_grant *grant);
+int otte_rdma_transfer_answered(struct otte_rdma_peer *peer, const struct otte_rdma_message *message);
+/* Those of a pair that was closed: LOST. `gone`: so is the pair. */
+void otte_rdma_transfers_lose(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair);
+void otte_rdma_transfers_unpair(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair, bool gone);
+/* What could not be posted, and what was cancelled. */
+void otte_rdma_transfers_go_on(struct otte_rdma_peer *peer);
+
+/* ---- source.c, grant.c ---- */
+
+struct otte_rdma_source {
+	struct otte_rdma_source *prev, *next; /* rdma->sources */
+	struct otte_retired retired;
+	struct otte_rdma *rdma;
+	void *peer;                    /* what accept_lane() was given */
+	int fd;                        /* not opened yet; under rdma.lock */
+	bool told_drop;                /* under rdma.lock */
+
+	/* The thread's. */
+	struct otte_rdma_line line;
+	bool broken;                   /* the line: to be lost with the next look */
+	bool lost;
+	bool greeted;                  /* its PATHS are here */
+	struct otte_rdma_paths paths;
+	struct otte_rdma_source_pair *pairs;
+	struct otte_rdma_lent *lents;  /* those that wait, too */
+	uint32_t unanswered;           /* ASKs */
+};
+
+/*
+ * `spares`: windows that were made for grants of this pair and are for no other. The kernel takes away what a process
+ * that dies has in the reverse order of its making, and rxe waits 50 s for a queue pair with a window that is older.
+ */
+struct otte_rdma_source_pair {
+	struct otte_rdma_pair pair;
+	struct otte_rdma_source *source;
+	struct otte_rdma_source_pair *prev, *next;
+	struct otte_rdma_window *spares; /* by their `next` */
+};
+
+int otte_rdma_source_accept(struct otte_rdma *rdma, void *peer, int fd);
+void otte_rdma_source_drop(struct otte_rdma *rdma, void *peer);
+/* The thread. False: the source is gone. */
+bool otte_rdma_source_look(struct otte_rdma_source *source);
+/* Where that fails the line is lost, with the next look. */
+void otte_rdma_source_say(struct otte_rdma_source *source, const struct otte_rdma_message *message);
+/* Closed, and everything that was granted on it is taken back. */
+void otte_rdma_source_fail_pair(struct otte_rdma_source_pair *pair, int code, const char *why);
+
+/*
+ *   WAITING --a place--> EXPECTING --the bind is posted--> BINDING --its CQE--> GRANTED --receipt--> RETURNED
+ *      |                                                                                               | ACK
+ *      `--refused, cancelled--> gone                  any but WAITING --its pair has closed--> REVOKED --> gone
+ */
+enum otte_rdma_lent_state {
+	OTTE_RDMA_LENT_WAITING = 0,
+	OTTE_RDMA_LENT_EXPECTING,
+	OTTE_RDMA_LENT_BINDING,
+	OTTE_RDMA_LENT_GRANTED,
+	OTTE_RDMA_LENT_RETURNED,
+};
+
+/* In struct otte_rdma_grant, protocol.h, is what the peer hears of it. */
+struct otte_rdma_lent {
+	struct otte_rdma_lent *prev, *next;            /* source->lents */
+	struct otte_rdma_lent *wait_prev, *wait_next;  /* rdma->waiting */
+	struct otte_rdma_source *source;
+	struct otte_rdma_source_pair *pair;
+	enum otte_rdma_lent_state state;
+	struct otte_rdma_ask ask;
+	uint64_t id;
+	struct otte_source_use *use;                   /* NULL: none, or ended */
+	uint8_t *address;
+	struct otte_rdma_window *window;               /* NULL: none, or not ours any more */
+	bool window_kept;                              /* it could not be freed */
+	bool retained;
+	struct otte_rdma_receipt receipt;
+	struct otte_rdma_work bind;
+	uint8_t nonce[16];
+};
+
+int otte_rdma_lent_ask(struct otte_rdma_source_pair *pair, const struct otte_rdma_ask *ask);
+void otte_rdma_lent_acknowledged(struct otte_rdma_source *source, const struct otte_rdma_answer *answer);
+void otte_rdma_lent_cancelled(struct otte_rdma_source *source, const struct otte_rdma_answer *answer);
+/* Places for those that wait. */
+void otte_rdma_lents_go_on(struct otte_rdma *rdma);
+/* Binds that had no room. */
+void otte_rdma_source_bind(struct otte_rdma_source *source);
+/* The line is lost: what nothing reaches needs no answer any more. */
+void otte_rdma_lents_forget(struct otte_rdma_source *source);
+/* The pair is CLOSING; then gone, or it stays. */
+void otte_rdma_lents_revoke(struct otte_rdma_source_pair *pair);
+void otte_rdma_lents_unpair(struct otte_rdma_source_pair *pair, bool gone);
+
+#endif

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A peer that asks us: its line, and our ends of the pairs that it makes.
+ *
+ *   accepted -> OPEN -> lost: pairs are closed, grants taken back -> gone
+ *
+ * The session's end drops it; so does whatever is wrong on the line. It is gone when nothing that was granted over it
+ * is in reach any more: then the session's record may go.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <utlist.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "transport/rdma/rdma.h"
+
+/* One line is heard so often before the others have their turn. */
+#define ROUND_MESSAGES 64
+/* Pairs of one peer, those included that are about to go. */
+#define PAIRS_MAX (4 * OTTE_RDMA_WIDTH)
+
+static void lose(struct otte_rdma_source *source)
+{
+	struct otte_rdma_source_pair *pair, *next;
+
+	if (source->lost)
+		return;
+	source->lost = true;
+	otte_rdma_line_close(&source->line);
+	otte_rdma_lents_forget(source);
+	DL_FOREACH_SAFE(source->pairs, pair, next)
+		otte_rdma_source_fail_pair(pair, -ECONNRESET, "its peer is lost");
+	source->rdma->busy = true;
+}
+
+static void cut_off(struct otte_rdma_source *source, int code)
+{
+	if (code == -EPROTO || code == -EPROTONOSUPPORT) {
+		atomic_fetch_add(&source->rdma->bad_frames, 1);
+		otte_log(OTTE_LOG_WARNING, "a peer's lane for RDMA is cut off: %s", otte_error_text());
+	}
+	source->broken = true;
+	source->rdma->busy = true;
+}
+
+void otte_rdma_source_say(struct otte_rdma_source *source, const struct otte_rdma_message *message)
+{
+	int ret;
+
+	if (source->lost || source->broken)
+		return;
+	ret = otte_rdma_line_say(&source->line, message);
+	if (ret)
+		cut_off(source, ret);
+}
+
+/* ---- Pairs ---- */
+
+void otte_rdma_source_fail_pair(struct otte_rdma_source_pair *pair, int code, const char *why)
+{
+	struct otte_rdma_message message = {
+		.type = OTTE_RDMA_MSG_CLOSE,
+		.close = { .connection = pair->pair.connection, .status = code },
+	};
+
+	if (pair->pair.state != OTTE_RDMA_PAIR_OPEN && pair->pair.state != OTTE_RDMA_PAIR_JOINED)
+		return;
+	otte_rdma_pair_close(&pair->pair, code, why);
+	otte_rdma_source_say(pair->source, &message);
+	otte_rdma_lents_revoke(pair);
+}
+
+static void pair_failed(struct otte_rdma_pair *pair, int code)
+{
+	otte_log(OTTE_LOG_WARNING, "queue pair of a peer's NIC %u: %s", pair->remote_nic, otte_error_text());
+	otte_rdma_source_fail_pair(container_of(pair, struct otte_rdma_source_pair, pair), code,
+				   "it has failed");
+}
+
+static void pair_closed(struct otte_rdma_pair *base, bool gone)
+{
+	struct otte_rdma_source_pair *pair = container_of(base, struct otte_rdma_source_pair, pair);
+
+	otte_rdma_lents_unpair(pair, gone);
+	if (!gone)
+		return; /* nobody knows when */
+	DL_DELETE(pair->source->pairs, pair);
+	free(pair);
+}
+
+static struct otte_rdma_source_pair *find_pair(struct otte_rdma_source *source, uint64_t connection)
+{
+	struct otte_rdma_source_pair *pair;
+
+	DL_FOREACH(source->pairs, pair)
+		if (pair->pair.connection == connection)
+			return pair;
+	return NULL;
+}
+
+static int check_connect(struct otte_rdma_source *source, const struct otte_rdma_connect *connect,
+			 const struct otte_rdma_path **path)
+{
+	const struct otte_rdma_poller *poller = &source->rdma->pollers[connect->source_nic];
+	struct otte_rdma_source_pair *pair;
+	unsigned int count;
+
+	DL_COUNT(source->pairs, pair, count);
+	if (count >= PAIRS_MAX)
+		return otte_fail(-EDQUOT, "a peer has %u queue pairs already", count);
+	*path = otte_rdma_find_path(&source->paths, connect->requester_nic);
+	if (!*path || (*path)->pd != connect->requester_pd)
+		return otte_fail(-ESTALE, "NIC %u of a peer is not the one of its PATHS",
+				 connect->requester_nic);
+	if (!poller->context || poller->pd != connect->source_pd)
+		return otte_fail(-ESTALE, "NIC %u is not the one that a peer knows", connect->source_nic);
+	return 0;
+}
+
+static int make_pair(struct otte_rdma_source *source, const struct otte_rdma_connect *connect,
+		     struct otte_rdma_connected *answer)
+{
+	const struct otte_rdma_path *path = NULL;
+	struct otte_rdma_source_pair *pair;
+	int ret;
+
+	ret = check_connect(source, connect, &path);
+	if (ret)
+		return ret;
+	pair = calloc(1, sizeof(*pair));
+	if (!pair)
+		return otte_fail(-ENOMEM, "no memory for a queue pair");
+	pair->source = source;
+	pair->pair = (struct otte_rdma_pair){
+		.rdma = source->rdma,
+		.owner = pair,
+		.connection = connect->connection,
+		.nic = connect->source_nic,
+		.remote_nic = connect->requester_nic,
+		.op = connect->op,
+		.failed = pair_failed,
+		.closed = pair_closed,
+	};
+	ret = otte_rdma_pair_open(&pair->pair, true);
+	if (ret) {
+		free(pair);
+		return ret;
+	}
+	DL_APPEND(source->pairs, pair);
+	ret = otte_rdma_pair_join(&pair->pair, path, connect->qpn, connect->psn, connect->mtu_bytes,
+				  connect->rd_atomic);
+	if (ret) {
+		/* Nobody was told of it. */
+		otte_rdma_pair_close(&pair->pair, ret, "it was not connected");
+		return ret;
+	}
+	answer->qpn = pair->pair.qp->end.qpn;
+	answer->psn = pair->pair.qp->end.psn;
+	answer->mtu_bytes = connect->mtu_bytes;
+	answer->rd_atomic = pair->pair.qp->end.max_dest_rd_atomic;
+	return 0;
+}
+
+static int take_connect(struct otte_rdma_source *source, const struct otte_rdma_connect *connect)
+{
+	struct otte_rdma_message answer = {
+		.type = OTTE_RDMA_MSG_CONNECTED,
+		.connected.connection = connect->connection,
+	};
+	int ret;
+
+	if (find_pair(source, connect->connection))
+		return otte_fail(-EPROTO, "connection %lu comes twice", (unsigned long)connect->connection);
+	ret = make_pair(source, connect, &answer.connected);
+	if (ret)
+		otte_log(OTTE_LOG_WARNING, "no queue pair for a peer: %s", otte_error_text());
+	answer.connected.status = ret;
+	otte_rdma_source_say(source, &answer);
+	return 0;
+}
+
+static int take_close(struct otte_rdma_source *source, const struct otte_rdma_close *message)
+{
+	struct otte_rdma_source_pair *pair = find_pair(source, message->connection);
+
+	if (pair)
+		otte_rdma_source_fail_pair(pair, message->status, "its peer has closed it");
+	return 0;
+}
+
+/* ---- The line ---- */
+
+static int take_paths(struct otte_rdma_source *source, const struct otte_rdma_message *message)
+{
+	struct otte_rdma_message ours = { .type = OTTE_RDMA_MSG_PATHS };
+
+	if (message->type != OTTE_RDMA_MSG_PATHS)
+		return otte_fail(-EPROTO, "message %u of a requester before its PATHS", message->type);
+	source->paths = message->paths;
+	source->greeted = true;
+	otte_rdma_fill_paths(source->rdma, &ours.paths);
+	otte_rdma_source_say(source, &ours);
+	return 0;
+}
+
+static int take_message(struct otte_rdma_source *source, const struct otte_rdma_message *message)
+{
+	if (!source->greeted)
+		return take_paths(source, message);
+	switch (message->type) {
+	case OTTE_RDMA_MSG_CONNECT:
+		return take_connect(source, &message->connect);
+	case OTTE_RDMA_MSG_ASK: {
+		struct otte_rdma_source_pair *pair = find_pair(source, message->ask.connection);
+
+		/* One that was closed meanwhile, as its peer has been told. */
+		if (!pair || pair->pair.state != OTTE_RDMA_PAIR_JOINED)
+			return 0;
+		return otte_rdma_lent_ask(pair, &message->ask);
+	}
+	case OTTE_RDMA_MSG_ACK:
+		otte_rdma_lent_acknowledged(source, &message->answer);
+		return 0;
+	case OTTE_RDMA_MSG_CANCEL:
+		otte_rdma_lent_cancelled(source, &message->answer);
+		return 0;
+	case OTTE_RDMA_MSG_CLOSE:
+		return take_close(source, &message->close);
+	default:
+		return otte_fail(-EPROTO, "message %u of a requester", message->type);
+	}
+}
+
+static void line_ready(struct otte_watch *watch, uint32_t events)
+{
+	struct otte_rdma_source *source = container_of(watch, struct otte_rdma_source, line.watch);
+	struct otte_rdma_message message;
+	unsigned int messages;
+	int ret = 1;
+
+	if (source->lost || source->broken)
+		return;
+	source->rdma->busy = true;
+	if (events & EPOLLOUT && otte_rdma_line_flush(&source->line) < 0)
+		ret = -ECONNRESET;
+	for (messages = 0; messages < ROUND_MESSAGES && ret == 1 && !source->broken; messages++) {
+		ret = otte_rdma_line_hear(&source->line, &message);
+		if (ret == 1 && take_message(source, &message))
+			ret = -EPROTO;
+	}
+	if (ret < 0)
+		cut_off(source, ret);
+}
+
+/* ---- What the engine asks ---- */
+
+int otte_rdma_source_accept(struct otte_rdma *rdma, void *peer, int fd)
+{
+	struct otte_rdma_source *source = calloc(1, sizeof(*source));
+
+	if (!source)
+		return otte_fail(-ENOMEM, "no memory for a lane");
+	source->rdma = rdma;
+	source->peer = peer;
+	source->fd = fd;
+	source->line.watch.fd = -1;
+	source->line.watch.ready = line_ready;
+	pthread_mutex_lock(&rdma->lock);
+	DL_APPEND(rdma->sources, source);
+	pthread_mutex_unlock(&rdma->lock);
+	otte_rdma_wake(rdma);
+	return 0;
+}
+
+void otte_rdma_source_drop(struct otte_rdma *rdma, void *peer)
+{
+	struct otte_rdma_source *source;
+
+	pthread_mutex_lock(&rdma->lock);
+	DL_FOREACH(rdma->sources, source)
+		if (source->peer == peer)
+			source->told_drop = true;
+	pthread_mutex_unlock(&rdma->lock);
+	otte_rdma_wake(rdma);
+}
+
+/* Those that are left, if any. */
+static bool all_retained(const struct otte_rdma_source *source)
+{
+	const struct otte_rdma_source_pair *pair;
+
+	DL_FOREACH(source->pairs, pair)
+		if (pair->pair.state != OTTE_RDMA_PAIR_RETAINED)
+			return false;
+	return true;
+}
+
+bool otte_rdma_source_look(struct otte_rdma_source *source)
+{
+	struct otte_rdma *rdma = source->rdma;
+	bool drop;
+	int fd;
+
+	pthread_mutex_lock(&rdma->lock);
+	drop = source->told_drop;
+	fd = source->fd;
+	source->fd = -1;
+	pthread_mutex_unlock(&rdma->lock);
+	if (fd >= 0 && otte_rdma_line_open(&source->line, &rdma->loop, fd)) {
+		otte_fd_close(fd);
+		source->broken = true;
+	}
+	if (drop || source->broken)
+		lose(source);
+	otte_rdma_source_bind(source);
+	return !source->lost || source->lents || !all_retained(source);
+}

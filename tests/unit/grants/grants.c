@@ -1,0 +1,823 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Two engines that reach each other's memory by simulated NICs: what arrives, what is refused, what is told when
+ * something breaks, and that nothing is left.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "base/util.h"
+#include "engine/batch.h"
+#include "engine/engine.h"
+#include "engine/segment.h"
+#include "sim/verbs/sim.h"
+#include "transport/rdma/rdma.h"
+#include "unit/engine/pair.h"
+#include "seen.h"
+
+#define SIZE (1u << 20)
+#define GUARD 64
+#define WAIT_US 1000
+#define WAIT_TURNS 10000
+
+/* ---- Whose libibverbs ---- */
+
+static unsigned opens;
+static int no_library;
+
+int __wrap_otte_verbs_open(const struct otte_verbs **verbs);
+
+/* An engine asks twice, so the first of two engines is on host 0 and the second on host 1. */
+int __wrap_otte_verbs_open(const struct otte_verbs **verbs)
+{
+	if (no_library)
+		return otte_fail(-ENOSYS, "libibverbs.so.1: cannot open shared object file");
+	*verbs = sim_verbs(opens++ / 2 % 2);
+	return 0;
+}
+
+/* A source that says that all is done as soon as it has granted. */
+static _Atomic bool hasty;
+
+void __real_otte_rdma_source_say(struct otte_rdma_source *source, const struct otte_rdma_message *message);
+void __wrap_otte_rdma_source_say(struct otte_rdma_source *source, const struct otte_rdma_message *message);
+
+void __wrap_otte_rdma_source_say(struct otte_rdma_source *source, const struct otte_rdma_message *message)
+{
+	struct otte_rdma_message done = { .type = OTTE_RDMA_MSG_DONE };
+
+	__real_otte_rdma_source_say(source, message);
+	if (!atomic_load(&hasty) || message->type != OTTE_RDMA_MSG_GRANT)
+		return;
+	done.answer.ask = message->grant.ask;
+	done.answer.grant = message->grant.grant;
+	__real_otte_rdma_source_say(source, &done);
+}
+
+static struct sim_device *nics[2];
+
+static int with_nics(void **state)
+{
+	(void)state;
+	sim_reset();
+	opens = 0;
+	no_library = 0;
+	nics[0] = sim_device_add(0, "mlx5_0");
+	nics[1] = sim_device_add(1, "mlx5_0");
+	return 0;
+}
+
+static int without_nics(void **state)
+{
+	(void)state;
+	sim_reset();
+	opens = 0;
+	no_library = 0;
+	return 0;
+}
+
+static int nothing_is_left(void **state)
+{
+	(void)state;
+	sim_progress_set(SIM_INLINE, 0);
+	assert_string_equal(sim_left(), "");
+	return 0;
+}
+
+static void use_rdma(struct otte_config *config)
+{
+	config->ledger = OTTE_LEDGER_PROCESS;
+	config->rdma_enabled = 1;
+	config->rdma_mr_bytes = 1ull << 32;
+}
+
+static void use_one_grant(struct otte_config *config)
+{
+	use_rdma(config);
+	config->rdma_grants = 1;
+}
+
+/* ---- Helpers ---- */
+
+#define OK(call)                                                                      \
+	do {                                                                          \
+		int ok_ret = (call);                                                  \
+		if (ok_ret)                                                           \
+			fail_msg("%s: %d: %s", #call, ok_ret, otte_error_text());     \
+	} while (0)
+
+static struct otte_request rdma_request(const struct pair *pair, uint8_t op, uint64_t offset, uint64_t length)
+{
+	struct otte_request request = pair_request(pair, op, offset, offset, length);
+
+	request.transport = OTTE_TRANSPORT_RDMA;
+	return request;
+}
+
+static struct otte_task task_of(struct pair *pair, uint32_t index)
+{
+	struct otte_task task;
+
+	OK(otte_batch_task(pair->batch, index, &task));
+	return task;
+}
+
+/* One request by RDMA and nothing else; what came of it. */
+static struct otte_task run(struct pair *pair, uint8_t op, uint64_t offset, uint64_t length)
+{
+	struct otte_request request = rdma_request(pair, op, offset, length);
+
+	OK(otte_batch_reset(pair->batch));
+	OK(otte_batch_submit(pair->batch, &request, 1));
+	OK(otte_batch_wait(pair->batch, 20 * SECOND));
+	return task_of(pair, 0);
+}
+
+static void submit(struct pair *pair, uint8_t op, uint64_t offset, uint64_t length)
+{
+	struct otte_request request = rdma_request(pair, op, offset, length);
+
+	OK(otte_batch_submit(pair->batch, &request, 1));
+}
+
+static bool comes(bool (*condition)(void *arg), void *arg)
+{
+	unsigned i;
+
+	for (i = 0; i < WAIT_TURNS; i++) {
+		if (condition(arg))
+			return true;
+		usleep(WAIT_US);
+	}
+	return false;
+}
+
+/* ---- What arrives ---- */
+
+static void whatever_its_length_it_arrives_whole(void **state)
+{
+	(void)state;
+	pair_move_exact(OTTE_READ, OTTE_TRANSPORT_RDMA, use_rdma);
+	pair_move_exact(OTTE_WRITE, OTTE_TRANSPORT_RDMA, use_rdma);
+	assert_true(sim_counts(NULL).bytes_read > 16 << 20);
+	assert_true(sim_counts(NULL).bytes_written > 16 << 20);
+}
+
+static void a_long_request_goes_in_pieces(void **state)
+{
+	const uint64_t length = (64ull << 20) + 3;
+	struct otte_task task;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, length + 2 * GUARD, use_rdma);
+	pair_fill(pair.remote_bytes, length + 2 * GUARD, 3);
+	task = run(&pair, OTTE_READ, GUARD, length);
+	assert_int_equal(task.code, 0);
+	assert_memory_equal(pair.local_bytes + GUARD, pair.remote_bytes + GUARD, length);
+	assert_int_equal(pair.local_bytes[GUARD - 1], 0);
+	assert_int_equal(pair.local_bytes[GUARD + length], 0);
+	pair_fill(pair.local_bytes, length + 2 * GUARD, 9);
+	task = run(&pair, OTTE_WRITE, GUARD, length);
+	assert_int_equal(task.code, 0);
+	assert_memory_equal(pair.local_bytes + GUARD, pair.remote_bytes + GUARD, length);
+	assert_int_equal(pair_stats(pair.source).rdma_grants, 4);
+	pair_close(&pair);
+}
+
+static void many_at_once_wait_for_their_places(void **state)
+{
+	enum { COUNT = 512, EACH = 1000 };
+	static struct otte_request requests[COUNT];
+	struct otte_stats stats;
+	struct pair pair;
+	uint32_t i;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_rdma);
+	pair_fill(pair.remote_bytes, SIZE, 5);
+	for (i = 0; i < COUNT; i++) {
+		/* Backwards, so that no two are merged. */
+		requests[i] = rdma_request(&pair, OTTE_READ, (COUNT - 1 - i) * EACH, EACH);
+		requests[i].priority = OTTE_PRIORITY_LOW;
+	}
+	OK(otte_batch_submit(pair.batch, requests, COUNT));
+	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	for (i = 0; i < COUNT; i++)
+		assert_int_equal(task_of(&pair, i).transport, OTTE_TRANSPORT_RDMA);
+	assert_memory_equal(pair.local_bytes, pair.remote_bytes, COUNT * EACH);
+	stats = pair_stats(pair.source);
+	assert_int_equal(stats.rdma_grants, COUNT);
+	assert_int_equal(stats.served_read_bytes, COUNT * EACH);
+	assert_int_equal(stats.loans, 0);
+	assert_int_equal(stats.loans_settled, COUNT);
+	assert_int_equal(stats.retained, 0);
+	pair_close(&pair);
+}
+
+/* ---- What is refused ---- */
+
+static void what_the_source_refuses_moves_nothing(void **state)
+{
+	struct otte_access access;
+	struct otte_task task;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_rdma);
+	memset(pair.remote_bytes, 1, SIZE);
+	/* Another use of the range, by the source itself. */
+	OK(otte_access_begin(&pair.remote_mem->access, &access, 0, 4096, true));
+	task = run(&pair, OTTE_READ, 4095, 2);
+	assert_int_equal(task.code, -EBUSY);
+	assert_int_equal(task.remote_effect, OTTE_EFFECT_NONE);
+	assert_int_equal(task.locally_drained, 1);
+	task = run(&pair, OTTE_WRITE, 4095, 2);
+	assert_int_equal(task.code, -EBUSY);
+	assert_int_equal(task.remote_effect, OTTE_EFFECT_NONE);
+	otte_access_end(&pair.remote_mem->access, &access);
+	assert_int_equal(sim_counts(NULL).bytes_read + sim_counts(NULL).bytes_written, 0);
+	assert_int_equal(pair_stats(pair.source).refused_requests, 2);
+	assert_int_equal(pair_stats(pair.source).loans, 0);
+	assert_int_equal(run(&pair, OTTE_READ, 4095, 2).code, 0);
+	pair_close(&pair);
+}
+
+/* A view of the source's memory with these rights: a request for it, by RDMA. */
+static int ask_of_view(struct pair *pair, unsigned access, uint8_t op, uint64_t length)
+{
+	struct otte_region_desc desc = { .mem = pair->remote_mem, .length = 4096, .access = access };
+	struct otte_request request = rdma_request(pair, op, 0, length);
+	struct otte_region *view;
+
+	OK(otte_region_register(pair->source, &desc, 1, &view));
+	request.remote_region = otte_region_id(view);
+	OK(otte_batch_reset(pair->batch));
+	OK(otte_batch_submit(pair->batch, &request, 1));
+	OK(otte_batch_wait(pair->batch, 20 * SECOND));
+	OK(otte_region_unregister(&view, 1, 10 * SECOND, NULL));
+	return task_of(pair, 0).code;
+}
+
+static void rights_and_ranges_are_the_regions(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_rdma);
+	assert_int_equal(ask_of_view(&pair, OTTE_REMOTE_READ, OTTE_READ, 4096), 0);
+	assert_int_equal(ask_of_view(&pair, OTTE_REMOTE_WRITE, OTTE_WRITE, 4096), 0);
+	assert_int_equal(ask_of_view(&pair, OTTE_REMOTE_READ, OTTE_WRITE, 4096), -EACCES);
+	assert_int_equal(ask_of_view(&pair, OTTE_REMOTE_WRITE, OTTE_READ, 4096), -EACCES);
+	assert_int_equal(ask_of_view(&pair, OTTE_REMOTE_READ, OTTE_READ, 4097), -ERANGE);
+	assert_int_equal(ask_of_view(&pair, OTTE_LOCAL_ONLY, OTTE_READ, 4096), -ENOENT);
+	pair_close(&pair);
+}
+
+/* ---- Where there is none ---- */
+
+static void refuse_to_submit(struct pair *pair, int code, const char *text)
+{
+	struct otte_request request = rdma_request(pair, OTTE_READ, 0, 4096);
+
+	assert_int_equal(otte_batch_submit(pair->batch, &request, 1), code);
+	assert_string_equal(otte_error_text(), text);
+	assert_int_equal(pair_run(pair, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(task_of(pair, 0).transport, OTTE_TRANSPORT_TCP);
+}
+
+static void use_process(struct otte_config *config)
+{
+	config->ledger = OTTE_LEDGER_PROCESS;
+}
+
+static void what_is_missing_is_named_and_tcp_goes_on(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_process);
+	refuse_to_submit(&pair, -ENOSYS, "request 0: transport rdma: rdma.enabled is false");
+	assert_int_equal(opens, 0);
+	pair_close(&pair);
+	pair_open(&pair, SIZE, use_rdma);
+	refuse_to_submit(&pair, -ENODEV, "request 0: transport rdma: there is no verbs device");
+	pair_close(&pair);
+	no_library = 1;
+	pair_open(&pair, SIZE, use_rdma);
+	refuse_to_submit(&pair, -ENOSYS,
+			 "request 0: transport rdma: libibverbs.so.1: cannot open shared object file");
+	pair_close(&pair);
+}
+
+static void a_device_that_is_named_must_be_there(void **state)
+{
+	struct otte_engine *engine;
+	struct otte_config config;
+
+	(void)state;
+	OK(otte_config_init(&config, sizeof(config)));
+	use_rdma(&config);
+	strcpy(config.rdma_device, "mlx5_7");
+	assert_int_equal(otte_engine_create(&config, &engine), -ENODEV);
+	assert_string_equal(otte_error_text(), "rdma: no device mlx5_7");
+	config.rdma_enabled = 0;
+	OK(otte_engine_create(&config, &engine));
+	OK(otte_engine_destroy(engine));
+}
+
+static void a_peer_without_it_is_reached_over_tcp(void **state)
+{
+	struct pair pair, other;
+	struct otte_task task;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_process);
+	pair_join(&other, &pair, use_rdma);
+	assert_int_equal(pair_run(&other, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(task_of(&other, 0).transport, OTTE_TRANSPORT_TCP);
+	task = run(&other, OTTE_READ, 0, 4096);
+	assert_int_equal(task.code, -ENOTCONN);
+	assert_int_equal(task.remote_effect, OTTE_EFFECT_NONE);
+	pair_close_requester(&other);
+	pair_close(&pair);
+}
+
+/* ---- What ends early ---- */
+
+static bool is_granted(void *arg)
+{
+	struct pair *pair = arg;
+
+	return pair_stats(pair->source).rdma_grants == 1;
+}
+
+static bool has_loan(void *arg)
+{
+	struct pair *pair = arg;
+
+	return pair_stats(pair->source).loans == 1;
+}
+
+/* What it is, and that it covers exactly what is lent. */
+static void assert_loan(struct pair *pair, uint64_t offset, uint64_t length, uint32_t right)
+{
+	struct otte_loan_info rows[4];
+	ssize_t n = pair->source->ledger->ops->dump_loans(pair->source->ledger, rows, 4), i;
+	unsigned live = 0;
+
+	for (i = 0; i < n; i++) {
+		if (rows[i].state != OTTE_LOAN_EXPOSED)
+			continue;
+		live++;
+		assert_int_equal(rows[i].terms.region, otte_region_id(pair->remote));
+		assert_int_equal(rows[i].terms.offset, offset);
+		assert_int_equal(rows[i].terms.length, length);
+		assert_int_equal(rows[i].terms.right, right);
+		assert_memory_equal(rows[i].terms.borrower.incarnation,
+				    pair->requester->identity.incarnation, 16);
+		assert_int_equal(rows[i].terms.borrower.epoch, pair->requester->identity.epoch);
+	}
+	assert_int_equal(live, 1);
+}
+
+static bool is_unconnected(void *arg)
+{
+	struct pair *pair = arg;
+
+	return pair_stats(pair->source).rdma_qps == 0 && pair_stats(pair->requester).rdma_qps == 0;
+}
+
+static bool is_retained(void *arg)
+{
+	struct pair *pair = arg;
+
+	return pair_stats(pair->source).retained >= 1;
+}
+
+/* The window is not bound yet: nothing can be reached, and the loan is there. */
+static void the_loan_comes_before_the_window(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_rdma);
+	sim_progress_set(SIM_STEPPED, 0);
+	submit(&pair, OTTE_WRITE, 100, 5000);
+	assert_true(comes(has_loan, &pair));
+	assert_int_equal(sim_counts(NULL).mws_bound, 0);
+	assert_loan(&pair, 100, 5000, OTTE_LOAN_WRITE);
+	assert_int_equal(pair_stats(pair.source).rdma_grants, 0);
+	sim_progress_set(SIM_INLINE, 0);
+	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	assert_int_equal(pair_stats(pair.source).loans, 0);
+	pair_close(&pair);
+}
+
+/* One waits for the other's place; whoever wants its end gets it at once, and the place is not lost. */
+static void who_waits_can_be_cancelled(void **state)
+{
+	struct otte_request request;
+	struct otte_batch *second;
+	struct otte_task task;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_one_grant);
+	OK(otte_batch_create(pair.requester, 1, &second));
+	sim_progress_set(SIM_STEPPED, 0);
+	submit(&pair, OTTE_READ, 0, 4096);
+	assert_true(comes(has_loan, &pair));
+	request = rdma_request(&pair, OTTE_READ, 8192, 4096);
+	OK(otte_batch_submit(second, &request, 1));
+	OK(otte_batch_cancel(second));
+	OK(otte_batch_wait(second, 20 * SECOND));
+	OK(otte_batch_task(second, 0, &task));
+	assert_int_equal(task.code, -ECANCELED);
+	assert_int_equal(task.remote_effect, OTTE_EFFECT_NONE);
+	assert_int_equal(task_of(&pair, 0).state, OTTE_TASK_DISPATCHED);
+	sim_progress_set(SIM_INLINE, 0);
+	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	assert_int_equal(task_of(&pair, 0).code, 0);
+	OK(otte_batch_destroy(second));
+	assert_int_equal(run(&pair, OTTE_WRITE, 0, 4096).code, 0);
+	/* Nor was the one that was cancelled ever granted. */
+	assert_int_equal(pair_stats(pair.source).rdma_grants, 2);
+	pair_close(&pair);
+}
+
+/* Two peers, and one place: the second one's range is not lent meanwhile, nor after it was cancelled. */
+static void who_waits_at_the_source_is_lent_nothing(void **state)
+{
+	struct otte_request request;
+	struct pair pair, other;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_one_grant);
+	pair_join(&other, &pair, use_one_grant);
+	sim_progress_set(SIM_STEPPED, 0);
+	submit(&pair, OTTE_READ, 0, 4096);
+	assert_true(comes(has_loan, &pair));
+	request = rdma_request(&other, OTTE_READ, 8192, 4096);
+	OK(otte_batch_submit(other.batch, &request, 1));
+	usleep(100000);
+	assert_int_equal(pair_stats(pair.source).loans, 1);
+	OK(otte_batch_cancel(other.batch));
+	OK(otte_batch_wait(other.batch, 20 * SECOND));
+	assert_int_equal(task_of(&other, 0).code, -ECANCELED);
+	usleep(100000);
+	sim_progress_set(SIM_INLINE, 0);
+	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	assert_int_equal(task_of(&pair, 0).code, 0);
+	assert_int_equal(run(&other, OTTE_READ, 0, 4096).code, 0);
+	assert_int_equal(pair_stats(pair.source).rdma_grants, 2);
+	pair_close_requester(&other);
+	pair_close(&pair);
+}
+
+/* Granted after its end: it goes back unused, and the source knows that by the receipt. */
+static void a_grant_that_nobody_wants_any_more_goes_back(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_rdma);
+	sim_progress_set(SIM_STEPPED, 0);
+	submit(&pair, OTTE_WRITE, 0, 4096);
+	assert_true(comes(has_loan, &pair));
+	OK(otte_batch_cancel(pair.batch));
+	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	assert_int_equal(task_of(&pair, 0).code, -ECANCELED);
+	assert_int_equal(task_of(&pair, 0).remote_effect, OTTE_EFFECT_NONE);
+	assert_int_equal(pair_stats(pair.source).loans, 1);
+	sim_progress_set(SIM_INLINE, 0);
+	assert_int_equal(run(&pair, OTTE_READ, 8192, 4096).code, 0);
+	assert_int_equal(pair_stats(pair.source).loans, 0);
+	assert_int_equal(pair_stats(pair.source).rdma_grants, 2);
+	assert_int_equal(sim_counts(NULL).bytes_written, 0);
+	pair_close(&pair);
+}
+
+static bool is_drained(void *arg)
+{
+	struct pair *pair = arg;
+
+	return pair_stats(pair->source).loans == 0;
+}
+
+/* It has the key, and dies: its queue pair goes with the session, and the loan is over as REVOKED. */
+static void a_requester_that_is_gone_has_nothing_any_more(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_rdma);
+	memset(pair.remote_bytes, 7, SIZE);
+	sim_link_set(nics[0], nics[1], false);
+	sim_retry_set(SIM_BY_CLOCK);
+	submit(&pair, OTTE_READ, 0, 4096);
+	assert_true(comes(is_granted, &pair));
+	assert_int_equal(pair_stats(pair.source).loans, 1);
+	otte_control_client_stop(&pair.segment->peer->control, -ECONNRESET);
+	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	assert_int_equal(task_of(&pair, 0).code, -ECONNRESET);
+	assert_int_equal(task_of(&pair, 0).locally_drained, 1);
+	assert_true(comes(is_drained, &pair));
+	assert_int_equal(pair_stats(pair.source).retained, 0);
+	OK(otte_region_unregister(&pair.remote, 1, 10 * SECOND, NULL));
+	pair.remote = NULL;
+	pair_close_requester(&pair);
+	OK(otte_mem_release(pair.remote_mem));
+	OK(otte_engine_destroy(pair.source));
+}
+
+/* ---- What breaks ---- */
+
+/* What is told of a request that was under way when nothing passed any more. */
+static struct otte_task cut_off(struct pair *pair, uint8_t op, uint32_t transport)
+{
+	struct otte_request request = rdma_request(pair, op, 0, 4096);
+
+	request.transport = transport;
+	sim_link_set(nics[0], nics[1], false);
+	OK(otte_batch_reset(pair->batch));
+	OK(otte_batch_submit(pair->batch, &request, 1));
+	OK(otte_batch_wait(pair->batch, 20 * SECOND));
+	sim_link_set(nics[0], nics[1], true);
+	assert_true(comes(is_unconnected, pair));
+	return task_of(pair, 0);
+}
+
+static void use_quick_reconnects(struct otte_config *config)
+{
+	use_rdma(config);
+	config->reconnect_max_ns = config->reconnect_min_ns = 1000000;
+}
+
+static void use_quick_retries(struct otte_config *config)
+{
+	use_quick_reconnects(config);
+	config->rdma_qp_timeout = 13; /* 34 ms */
+	config->rdma_qp_retries = 1;
+}
+
+/* The NIC has given it up: a READ goes over TCP, a WRITE may or may not have reached the peer. */
+static void a_link_that_is_cut_ends_what_is_on_it(void **state)
+{
+	struct otte_stats stats;
+	struct otte_task task;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_quick_reconnects);
+	pair_fill(pair.remote_bytes, SIZE, 1);
+	task = cut_off(&pair, OTTE_READ, OTTE_TRANSPORT_ANY);
+	assert_int_equal(task.code, 0);
+	assert_int_equal(task.transport, OTTE_TRANSPORT_TCP);
+	assert_memory_equal(pair.local_bytes, pair.remote_bytes, 4096);
+	assert_int_equal(pair_stats(pair.requester).retries, 1);
+	task = cut_off(&pair, OTTE_READ, OTTE_TRANSPORT_RDMA);
+	assert_int_equal(task.code, -ECONNRESET);
+	assert_int_equal(task.remote_effect, OTTE_EFFECT_NONE);
+	assert_int_equal(task.locally_drained, 1);
+	task = cut_off(&pair, OTTE_WRITE, OTTE_TRANSPORT_ANY);
+	assert_int_equal(task.code, -ECONNRESET);
+	assert_int_equal(task.remote_effect, OTTE_EFFECT_UNKNOWN);
+	assert_int_equal(task.locally_drained, 1);
+	usleep(5000);
+	assert_int_equal(run(&pair, OTTE_WRITE, 0, 4096).code, 0);
+	assert_int_equal(run(&pair, OTTE_READ, 0, 4096).code, 0);
+	stats = pair_stats(pair.source);
+	assert_int_equal(stats.loans, 1); /* of what went over TCP */
+	assert_int_equal(stats.retained, 0);
+	pair_close(&pair);
+}
+
+/* What the NIC says counts: a READ that has failed is none, whatever its source says. */
+static void a_source_that_is_hasty_makes_no_success(void **state)
+{
+	struct otte_task task;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_quick_retries);
+	memset(pair.remote_bytes, 1, SIZE);
+	/* It is heard before the NIC gives up. */
+	sim_retry_set(SIM_BY_CLOCK);
+	sim_progress_set(SIM_THREAD, 0);
+	atomic_store(&hasty, true);
+	task = cut_off(&pair, OTTE_READ, OTTE_TRANSPORT_RDMA);
+	atomic_store(&hasty, false);
+	assert_int_equal(task.code, -ECONNRESET);
+	assert_int_equal(task.locally_drained, 1);
+	assert_int_equal(pair.local_bytes[0], 0);
+	pair_close(&pair);
+}
+
+/* Nothing has left the source: the loan is over, and the request fails. */
+static void a_window_that_cannot_be_bound_is_no_grant(void **state)
+{
+	const struct sim_fault fault = {
+		.kind = SIM_FAULT_SEND_STATUS,
+		.target = nics[0],
+		.times = 1,
+		.status = IBV_WC_MW_BIND_ERR,
+	};
+	struct otte_task task;
+	struct pair pair;
+	unsigned id;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_quick_reconnects);
+	id = sim_fault_arm(&fault);
+	task = run(&pair, OTTE_READ, 0, 4096);
+	assert_int_equal(sim_fault_hits(id), 1);
+	assert_int_equal(task.code, -ECONNRESET);
+	assert_int_equal(task.remote_effect, OTTE_EFFECT_NONE);
+	assert_true(comes(is_drained, &pair));
+	assert_int_equal(pair_stats(pair.source).rdma_grants, 0);
+	usleep(5000);
+	assert_int_equal(run(&pair, OTTE_READ, 0, 4096).code, 0);
+	pair_close(&pair);
+}
+
+/* Runs in a process of its own, which ends with whatever stays; 0: it has found everything as it should be. */
+static void in_its_own_process(void (*test)(void))
+{
+	int status;
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (!pid) {
+		test();
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+#define MUST(condition)                                                             \
+	do {                                                                        \
+		if (!(condition)) {                                                 \
+			printf("%s:%d: %s\n", __FILE__, __LINE__, #condition);      \
+			fflush(stdout);                                             \
+			_exit(1);                                                   \
+		}                                                                   \
+	} while (0)
+
+static void cannot_destroy(struct sim_device *device)
+{
+	const struct sim_fault fault = {
+		.kind = SIM_FAULT_CALL,
+		.verb = SIM_DESTROY_QP,
+		.target = device,
+		.times = 1000,
+		.error = EIO,
+	};
+
+	sim_fault_arm(&fault);
+}
+
+static void use_short_destruction(struct otte_config *config)
+{
+	use_quick_reconnects(config);
+	config->rdma_destruction_ns = 100000000;
+}
+
+/* The requester never hears of what it posts next. */
+static void lose_a_completion(void)
+{
+	const struct sim_fault fault = { .kind = SIM_FAULT_CQE_LOST, .target = nics[1], .times = 1 };
+
+	sim_fault_arm(&fault);
+}
+
+/* Of what it was nobody knows, but that it is over: its queue pair is gone. */
+static void what_is_never_heard_of_ends_with_its_queue_pair(void **state)
+{
+	struct otte_task task;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_short_destruction);
+	lose_a_completion();
+	task = run(&pair, OTTE_WRITE, 0, 4096);
+	assert_int_equal(task.code, -ECONNRESET);
+	assert_int_equal(task.remote_effect, OTTE_EFFECT_UNKNOWN);
+	assert_int_equal(task.locally_drained, 1);
+	assert_true(comes(is_unconnected, &pair));
+	usleep(5000);
+	assert_int_equal(run(&pair, OTTE_WRITE, 0, 4096).code, 0);
+	assert_int_equal(pair_stats(pair.source).loans, 0);
+	assert_int_equal(pair_stats(pair.requester).retained, 0);
+	pair_close(&pair);
+}
+
+static void lose_at_requester(uint8_t op)
+{
+	struct otte_access access;
+	struct otte_task task;
+	struct pair pair;
+	size_t pending = 0;
+
+	pair_open(&pair, SIZE, use_short_destruction);
+	cannot_destroy(nics[1]);
+	lose_a_completion();
+	submit(&pair, op, 0, 4096);
+	MUST(otte_batch_wait(pair.batch, 20 * SECOND) == 0);
+	MUST(otte_batch_task(pair.batch, 0, &task) == 0);
+	MUST(task.code == -EUCLEAN && !task.locally_drained);
+	MUST(task.remote_effect == (op == OTTE_WRITE ? OTTE_EFFECT_UNKNOWN : OTTE_EFFECT_NONE));
+	MUST(pair_stats(pair.requester).retained >= 1);
+	MUST(otte_access_begin(&pair.local_mem->access, &access, 0, 4096, true) == -EBUSY);
+	MUST(atomic_load(&pair.local_mem->access.live) == 1);
+	MUST(otte_region_unregister(&pair.local, 1, 0, &pending) == -ETIMEDOUT && pending == 1);
+	MUST(otte_mem_release(pair.local_mem) == -EBUSY);
+	MUST(otte_engine_close(pair.requester, OTTE_CLOSE_REQUESTER, SECOND, NULL) == -EUCLEAN);
+}
+
+static void lose_a_read(void)
+{
+	lose_at_requester(OTTE_READ);
+}
+
+static void lose_a_write(void)
+{
+	lose_at_requester(OTTE_WRITE);
+}
+
+/* A queue pair that cannot be destroyed may go on reading and writing. */
+static void what_a_nic_may_still_use_stays_taken(void **state)
+{
+	(void)state;
+	in_its_own_process(lose_a_read);
+	in_its_own_process(lose_a_write);
+}
+
+static void lose_at_source(void)
+{
+	struct otte_access access;
+	struct pair pair;
+	size_t pending = 0;
+
+	pair_open(&pair, SIZE, use_rdma);
+	cannot_destroy(nics[0]);
+	sim_link_set(nics[0], nics[1], false);
+	sim_retry_set(SIM_BY_CLOCK);
+	submit(&pair, OTTE_WRITE, 0, 4096);
+	MUST(comes(is_granted, &pair));
+	otte_control_client_stop(&pair.segment->peer->control, -ECONNRESET);
+	MUST(otte_batch_wait(pair.batch, 20 * SECOND) == 0);
+	MUST(comes(is_retained, &pair));
+	MUST(pair_stats(pair.source).loans == 1);
+	MUST(otte_access_begin(&pair.remote_mem->access, &access, 0, 4096, false) == -EBUSY);
+	MUST(otte_region_unregister(&pair.remote, 1, 0, &pending) == -ETIMEDOUT && pending == 1);
+	MUST(otte_engine_close(pair.source, OTTE_CLOSE_SOURCE, SECOND, NULL) == -EUCLEAN);
+}
+
+static void what_a_peers_nic_may_still_reach_stays_lent(void **state)
+{
+	(void)state;
+	in_its_own_process(lose_at_source);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(whatever_its_length_it_arrives_whole, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_long_request_goes_in_pieces, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(many_at_once_wait_for_their_places, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_the_source_refuses_moves_nothing, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(rights_and_ranges_are_the_regions, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_is_missing_is_named_and_tcp_goes_on, without_nics,
+						nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_device_that_is_named_must_be_there, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_peer_without_it_is_reached_over_tcp, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(the_loan_comes_before_the_window, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(who_waits_can_be_cancelled, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(who_waits_at_the_source_is_lent_nothing, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_grant_that_nobody_wants_any_more_goes_back, with_nics,
+						nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_requester_that_is_gone_has_nothing_any_more, with_nics,
+						nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_link_that_is_cut_ends_what_is_on_it, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_source_that_is_hasty_makes_no_success, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_window_that_cannot_be_bound_is_no_grant, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_is_never_heard_of_ends_with_its_queue_pair, with_nics,
+						nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_a_nic_may_still_use_stays_taken, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_a_peers_nic_may_still_reach_stays_lent, with_nics,
+						nothing_is_left),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Two processes that reach each other's memory by rxe devices, through the real libibverbs; and what is left when one
+ * of them is killed. Runs in a guest; see tests/verbs/guest-rdma.
+ *
+ *   transfer DEVICE kernel|process     both use this device, with this ledger
+ *   transfer DEVICE OTHER              the requester's and the source's, which do not reach each other
+ */
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "otte/otte.h"
+
+#include "check.h"
+
+#define BYTES (4u << 20)
+#define GUARD 64
+#define SECOND 1000000000ll
+#define KILLS 4
+
+static const char *device, *source_device;
+static uint32_t ledger = OTTE_LEDGER_PROCESS;
+static uint8_t *remote; /* the source's, which this process sees as well */
+
+static void must(int ret, const char *what)
+{
+	if (!ret)
+		return;
+	printf("not ok - %s: %d: %s\n", what, ret, otte_error_text());
+	fflush(stdout);
+	_exit(2);
+}
+
+#define MUST(call) must(call, #call)
+
+static void log_line(void *arg, enum otte_log_level level, const char *line)
+{
+	(void)arg;
+	printf("# %d %d: %s\n", getpid(), level, line);
+	fflush(stdout);
+}
+
+static void fill_config(struct otte_config *config, const char *nic)
+{
+	MUST(otte_log_set(log_line, NULL, OTTE_LOG_INFO));
+	MUST(otte_config_init(config, sizeof(*config)));
+	config->ledger = ledger;
+	config->rdma_enabled = 1;
+	config->rdma_gid_index = 1; /* the address of IPv4 */
+	strcpy(config->rdma_device, nic);
+	if (strcmp(device, source_device)) { /* it is to be seen soon that nothing passes */
+		config->rdma_qp_timeout = 10;
+		config->rdma_qp_retries = 2;
+	}
+}
+
+/* ---- The source, a process of its own ---- */
+
+struct source {
+	pid_t pid;
+	int asks, answers; /* its ends of pipes, for us */
+	char address[OTTE_ADDRESS_MAX];
+	uint64_t region;
+};
+
+struct answer {
+	uint64_t loans, retained, grants, qps;
+};
+
+static void answer_all(struct otte_engine *engine, int asks, int answers)
+{
+	struct otte_stats stats = { .size = sizeof(stats) };
+	struct answer answer;
+	char what;
+
+	while (read(asks, &what, 1) == 1) {
+		MUST(otte_engine_stats(engine, &stats));
+		answer = (struct answer){ stats.loans, stats.retained, stats.rdma_grants, stats.rdma_qps };
+		if (write(answers, &answer, sizeof(answer)) != sizeof(answer))
+			_exit(3);
+	}
+}
+
+static void be_source(int asks, int answers)
+{
+	struct otte_region_desc desc = { .length = BYTES, .access = OTTE_REMOTE_READ | OTTE_REMOTE_WRITE };
+	struct otte_engine *engine;
+	struct otte_region *region;
+	struct otte_config config;
+	struct source self = { 0 };
+
+	fill_config(&config, source_device);
+	MUST(otte_engine_create(&config, &engine));
+	MUST(otte_mem_adopt(engine, remote, BYTES, &desc.mem));
+	MUST(otte_region_register(engine, &desc, 1, &region));
+	MUST(otte_engine_address(engine, self.address, sizeof(self.address)));
+	self.region = otte_region_id(region);
+	if (write(answers, &self, sizeof(self)) != sizeof(self))
+		_exit(3);
+	answer_all(engine, asks, answers);
+	MUST(otte_region_unregister(&region, 1, 10 * SECOND, NULL));
+	MUST(otte_mem_release(desc.mem));
+	MUST(otte_engine_destroy(engine));
+	fflush(stdout);
+	_exit(0);
+}
+
+static void start_source(struct source *source)
+{
+	int asks[2], answers[2];
+	pid_t pid;
+
+	if (pipe(asks) || pipe(answers))
+		_exit(3);
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		close(asks[1]);
+		close(answers[0]);
+		be_source(asks[0], answers[1]);
+	}
+	close(asks[0]);
+	close(answers[1]);
+	if (read(answers[0], source, sizeof(*source)) != sizeof(*source))
+		_exit(3);
+	source->pid = pid;
+	source->asks = asks[1];
+	source->answers = answers[0];
+}
+
+static struct answer ask(const struct source *source)
+{
+	struct answer answer = { 0 };
+
+	if (write(source->asks, "s", 1) != 1 || read(source->answers, &answer, sizeof(answer)) != sizeof(answer))
+		_exit(3);
+	return answer;
+}
+
+/* Its exit status; everything that it had it has given back. */
+static int end_source(const struct source *source)
+{
+	int status = -1;
+
+	close(source->asks);
+	waitpid(source->pid, &status, 0);
+	close(source->answers);
+	return status;
+}
+
+/* ---- The requester ---- */
+
+struct requester {
+	struct otte_engine *engine;
+	struct otte_mem *mem;
+	struct otte_region *region;
+	struct otte_segment *segment;
+	struct otte_batch *batch;
+	uint8_t *bytes;
+	uint64_t remote;
+};
+
+static void open_requester(struct requester *self, const struct source *source)
+{
+	struct otte_region_desc desc = { .length = BYTES };
+	struct otte_config config;
+
+	fill_config(&config, device);
+	config.listen_address[0] = '\0';
+	MUST(otte_engine_create(&config, &self->engine));
+	MUST(otte_mem_alloc(self->engine, BYTES, 0, &self->mem));
+	desc.mem = self->mem;
+	self->bytes = otte_mem_address(self->mem);
+	MUST(otte_region_register(self->engine, &desc, 1, &self->region));
+	MUST(otte_segment_open(self->engine, source->address, OTTE_EPOCH_ANY, 10 * SECOND, &self->segment));
+	MUST(otte_batch_create(self->engine, 64, &self->batch));
+	self->remote = source->region;
+}
+
+static void close_requester(struct requester *self)
+{
+	MUST(otte_batch_destroy(self->batch));
+	MUST(otte_segment_close(self->segment));
+	MUST(otte_region_unregister(&self->region, 1, 10 * SECOND, NULL));
+	MUST(otte_mem_release(self->mem));
+	MUST(otte_engine_destroy(self->engine));
+}
+
+static void submit(struct requester *self, uint8_t op, uint32_t transport, uint64_t offset, uint64_t length)
+{
+	struct otte_request request = {
+		.segment = self->segment,
+		.local = self->region,
+		.local_offset = offset,
+		.remote_region = self->remote,
+		.remote_offset = offset,
+		.length = length,
+		.op = op,
+		.transport = transport,
+	};
+
+	MUST(otte_batch_submit(self->batch, &request, 1));
+}
+
+static struct otte_task run(struct requester *self, uint8_t op, uint32_t transport, uint64_t offset,
+			    uint64_t length)
+{
+	struct otte_failure failure;
+	struct otte_task task;
+
+	MUST(otte_batch_reset(self->batch));
+	submit(self, op, transport, offset, length);
+	MUST(otte_batch_wait(self->batch, 60 * SECOND));
+	MUST(otte_batch_task(self->batch, 0, &task));
+	if (!otte_batch_failure(self->batch, &failure))
+		printf("# code %d: %s\n", failure.code, failure.text);
+	return task;
+}
+
+static void fill(uint8_t *bytes, uint8_t salt)
+{
+	uint32_t i;
+
+	for (i = 0; i < BYTES; i++)
+		bytes[i] = (uint8_t)(i * 7 + (i >> 8) * 13 + (i >> 16) * 29 + salt);
+}
+
+/* Everything that was asked for, and nothing else, anywhere. */
+static bool moved(const uint8_t *from, const uint8_t *to, uint64_t length)
+{
+	uint64_t i;
+
+	if (memcmp(to + GUARD, from + GUARD, length))
+		return false;
+	for (i = 0; i < BYTES; i++)
+		if ((i < GUARD || i >= GUARD + length) && to[i] != 0xa5)
+			return false;
+	return true;
+}
+
+static void move_sizes(struct requester *self, uint8_t op, uint32_t transport)
+{
+	static const uint64_t sizes[] = { 1, 17, 4095, 64u << 10, (1u << 20) + 3 };
+	uint8_t *from = op == OTTE_READ ? remote : self->bytes, *to = op == OTTE_READ ? self->bytes : remote;
+	struct otte_task task;
+	char rule[96];
+	size_t i;
+
+	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		fill(from, (uint8_t)i);
+		memset(to, 0xa5, BYTES);
+		task = run(self, op, transport, GUARD, sizes[i]);
+		snprintf(rule, sizeof(rule), "%s: %s of %lu bytes, %s", device, op == OTTE_READ ? "READ" : "WRITE",
+			 (unsigned long)sizes[i], transport == OTTE_TRANSPORT_RDMA ? "named" : "any");
+		check(!task.code && task.transport == OTTE_TRANSPORT_RDMA && moved(from, to, sizes[i]), rule);
+	}
+}
+
+static void move_whole(void)
+{
+	struct requester self;
+	struct source source;
+	struct answer answer;
+
+	start_source(&source);
+	open_requester(&self, &source);
+	move_sizes(&self, OTTE_READ, OTTE_TRANSPORT_RDMA);
+	move_sizes(&self, OTTE_WRITE, OTTE_TRANSPORT_RDMA);
+	move_sizes(&self, OTTE_READ, OTTE_TRANSPORT_ANY);
+	move_sizes(&self, OTTE_WRITE, OTTE_TRANSPORT_ANY);
+	answer = ask(&source);
+	check(answer.grants == 20 && !answer.loans && !answer.retained, "each by a grant of its own, and all are over");
+	close_requester(&self);
+	check(end_source(&source) == 0, "the source gives back everything");
+}
+
+/* ---- Who is killed ---- */
+
+/* READs without an end. */
+static void be_victim(const struct source *source)
+{
+	struct requester self;
+
+	open_requester(&self, source);
+	for (;;)
+		if (run(&self, OTTE_READ, OTTE_TRANSPORT_RDMA, 0, 1u << 20).code)
+			_exit(4);
+}
+
+static bool drains(const struct source *source)
+{
+	const struct timespec step = { .tv_nsec = 10000000 };
+	struct answer answer;
+	int i;
+
+	for (i = 0; i < 1000; i++) {
+		answer = ask(source);
+		if (!answer.loans && !answer.qps)
+			return !answer.retained;
+		nanosleep(&step, NULL);
+	}
+	printf("# %lu loans, %lu QPs, %lu retained\n", (unsigned long)answer.loans, (unsigned long)answer.qps,
+	       (unsigned long)answer.retained);
+	return false;
+}
+
+static void kill_requesters(void)
+{
+	const struct timespec turn = { .tv_nsec = 70000000 };
+	struct source source;
+	bool good = true;
+	uint64_t grants;
+	int i, status;
+	pid_t pid;
+
+	start_source(&source);
+	for (i = 0; i < KILLS; i++) {
+		grants = ask(&source).grants;
+		fflush(stdout);
+		pid = fork();
+		if (!pid)
+			be_victim(&source);
+		while (ask(&source).grants < grants + 2)
+			nanosleep(&turn, NULL);
+		kill(pid, SIGKILL);
+		waitpid(pid, &status, 0);
+		good &= WIFSIGNALED(status) && drains(&source);
+	}
+	check(good, "of a requester that is killed nothing is left: the loans are over, the queue pairs gone");
+	check(end_source(&source) == 0, "and its range can be unregistered");
+}
+
+static void kill_source(uint8_t op)
+{
+	struct requester self;
+	struct otte_task task;
+	struct source source;
+	uint32_t i, ended = 0, unknown = 0;
+
+	start_source(&source);
+	open_requester(&self, &source);
+	check(!run(&self, OTTE_READ, OTTE_TRANSPORT_RDMA, 0, 4096).code, "a source that is about to die serves");
+	MUST(otte_batch_reset(self.batch));
+	for (i = 0; i < 3; i++)
+		submit(&self, op, OTTE_TRANSPORT_RDMA, i << 20, 1u << 20);
+	/* One of them is granted, and may have begun. */
+	while (ask(&source).grants < 2)
+		;
+	kill(source.pid, SIGKILL);
+	check(!otte_batch_wait(self.batch, 60 * SECOND), "requests of a source that is killed end");
+	for (i = 0; i < 3; i++) {
+		MUST(otte_batch_task(self.batch, i, &task));
+		ended += task.locally_drained && (!task.code || task.code == -ECONNRESET);
+		unknown += op == OTTE_READ && task.remote_effect != OTTE_EFFECT_NONE;
+		printf("# %u: code %d, effect %u\n", i, task.code, task.remote_effect);
+	}
+	check(ended == 3 && !unknown, "as done or lost, and drained");
+	close_requester(&self);
+	end_source(&source);
+}
+
+/* ---- NICs that do not reach each other ---- */
+
+static void cross(void)
+{
+	struct requester self;
+	struct otte_task task;
+	struct source source;
+	struct answer answer;
+
+	start_source(&source);
+	open_requester(&self, &source);
+	fill(remote, 3);
+	memset(self.bytes, 0xa5, BYTES);
+	task = run(&self, OTTE_READ, OTTE_TRANSPORT_ANY, GUARD, 100000);
+	check(!task.code && task.transport == OTTE_TRANSPORT_TCP && moved(remote, self.bytes, 100000),
+	      "a READ that no NIC can carry goes over TCP");
+	task = run(&self, OTTE_READ, OTTE_TRANSPORT_ANY, GUARD, 100000);
+	check(!task.code && task.transport == OTTE_TRANSPORT_TCP && task.latency_ns < SECOND,
+	      "and the next one at once");
+	answer = ask(&source);
+	check(answer.grants == 1 && !answer.retained, "no other was granted meanwhile");
+	close_requester(&self);
+	check(end_source(&source) == 0, "the source gives back everything");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 3)
+		return 3;
+	device = source_device = argv[1];
+	if (!strcmp(argv[2], "kernel"))
+		ledger = OTTE_LEDGER_KERNEL;
+	else if (strcmp(argv[2], "process"))
+		source_device = argv[2];
+	remote = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (remote == MAP_FAILED)
+		return 3;
+	memset(remote, 1, BYTES);
+	if (strcmp(device, source_device)) {
+		cross();
+		return checked();
+	}
+	move_whole();
+	kill_requesters();
+	kill_source(OTTE_READ);
+	kill_source(OTTE_WRITE);
+	return checked();
+}
