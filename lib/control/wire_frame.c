@@ -107,7 +107,8 @@ static const uint8_t *decode_version(const uint8_t *at, int *rc)
 	at = get_le16(at, &version);
 	*rc = 0;
 	if (magic != OTTE_WIRE_MAGIC)
-		*rc = otte_fail(-EPROTO, "frame: magic is 0x%08" PRIx32 ", not 0x%08x", magic,
+		*rc = otte_fail(-EPROTO,
+				"not a peer of otte: frame: magic is 0x%08" PRIx32 ", not 0x%08x", magic,
 				OTTE_WIRE_MAGIC);
 	else if (version != OTTE_WIRE_VERSION)
 		*rc = otte_fail(-EPROTONOSUPPORT, "the peer speaks wire version %u, this library %u",

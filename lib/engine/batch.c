@@ -384,7 +384,10 @@ int otte_batch_run(struct otte_batch *batch, const struct otte_request *requests
 	int ret;
 
 	if (!batch || !requests || !count)
-		return otte_fail(-EINVAL, "otte_batch_run: NULL, or no requests");
+		return otte_fail(-EINVAL, "otte_batch_run: %s",
+				 !batch ? "batch must not be NULL" :
+				 !requests ? "requests must not be NULL" :
+					     "count must not be 0");
 	ret = otte_batch_check_open(batch);
 	if (ret)
 		return ret;

@@ -211,7 +211,8 @@ static bool be_alone(struct otte_engine *engine)
 
 static bool is_short(const struct otte_engine *engine, const struct otte_request *request)
 {
-	return request->length <= engine->direct_bytes && request->transport != OTTE_TRANSPORT_TCP &&
+	return request->length <= engine->direct_bytes &&
+	       (request->transport == OTTE_TRANSPORT_ANY || request->transport == OTTE_TRANSPORT_LOCAL) &&
 	       (request->deadline_ns == OTTE_DEADLINE_DEFAULT || request->deadline_ns == OTTE_DEADLINE_NONE);
 }
 

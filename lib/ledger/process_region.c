@@ -39,8 +39,8 @@ static int check_claim(const struct otte_region_claim *claim)
 		return rc;
 	if (claim->backing != OTTE_BACKING_NONE)
 		return otte_fail(-EOPNOTSUPP,
-				 "region: the process ledger has no backing of its own, only the "
-				 "kernel's does");
+				 "region: local.pinned needs the module's ledger (ledger = kernel), "
+				 "this is the process ledger");
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/util.h"
@@ -371,6 +372,8 @@ static int load_hwloc(struct reading *reading, const char *xml_path)
 		return otte_fail(-ENOMEM, "hwloc: no memory");
 	}
 	leave_plugins_out(reading->hwloc);
+	if (xml_path && strcmp(xml_path, "-") && access(xml_path, R_OK))
+		return otte_fail(-errno, "%s: %s", xml_path, strerror(errno));
 	if (xml_path && hwloc_topology_set_xml(reading->hwloc, xml_path))
 		return otte_fail(-EINVAL, "%s: not a topology that hwloc can read", xml_path);
 	if (hwloc_topology_set_io_types_filter(reading->hwloc, HWLOC_TYPE_FILTER_KEEP_ALL) ||

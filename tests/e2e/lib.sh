@@ -10,6 +10,10 @@
 set -u
 OTTE=${OTTE:-build/gcc/otte}
 OTTE=$(realpath "$OTTE")
+# What a user's environment has for the build and the laboratory the program would take for misspelt keys, and say so.
+for variable in "${!OTTE_@}"; do
+    [ "$variable" = OTTE_TRACE ] || unset "$variable"
+done
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 

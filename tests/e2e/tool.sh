@@ -159,6 +159,7 @@ test_a_bad_argument_is_named_and_exits_with_1() {
     exits 1 "$OTTE" bench --duration 3parsecs && says 3parsecs
     exits 1 "$OTTE" bench --require 1M && says --require
     exits 1 "$OTTE" bench extra && says extra
+    exits 1 "$OTTE" replay --time-scale -1 trace && says '--time-scale: "-1" is not a number from 0 on'
     exits 1 "$OTTE" bench --floor-only --peer 127.0.0.1:1/room && says --floor-only
     exits 1 "$OTTE" serve --anon room=4K --listen ::1 && says brackets
     exits 1 "$OTTE" serve --anon room=4K --listen '[::1' && says brackets
@@ -296,6 +297,15 @@ test_results_that_cannot_be_written_exit_with_5() {
     rc=0
     "$OTTE" --version >/dev/full 2>"$scratch/err" || rc=$?
     [ "$rc" -eq 5 ] || fail "--version: exit status $rc"
+    rc=0
+    timeout 10 "$OTTE" serve --anon room=4K --port-file "$scratch/port" >/dev/full 2>"$scratch/err" || rc=$?
+    [ "$rc" -eq 5 ] || fail "serve: exit status $rc"
+    says "standard output"
+    rc=0
+    timeout 10 "$OTTE" serve --anon room=4K --port-file "$scratch/port" >&- 2>"$scratch/err" || rc=$?
+    [ "$rc" -eq 5 ] || fail "serve without: exit status $rc"
+    says "standard output"
+    [ -z "$(find "$scratch" -name 'port*')" ] || fail "a port file is left"
 }
 
 test_a_report_that_cannot_be_written_is_named_before_measuring() {
@@ -307,6 +317,7 @@ test_a_missing_file_is_named_and_exits_with_5() {
     : >"$scratch/empty"
     exits 5 "$OTTE" serve --file "$scratch/empty" && says "$scratch/empty"
     exits 5 "$OTTE" serve --file "$scratch:folder" && says "$scratch"
+    exits 5 "$OTTE" topo --xml "$scratch/none" && says "$scratch/none: No such file"
     serve --anon room=4K --writable
     exits 5 "$OTTE" push "$scratch/none" "$endpoint/room" && says "$scratch/none"
     exits 5 "$OTTE" pull "$endpoint/room" -o "$scratch/no/such/folder" && says "$scratch/no/such"
@@ -319,6 +330,16 @@ test_what_is_no_file_is_not_served() {
     exits 5 timeout -k 1 10 "$OTTE" serve --file "$scratch/pipe" --writable && says 'not a regular file'
     exits 5 timeout -k 1 10 "$OTTE" serve --file /dev/null && says '/dev/null: not a regular file'
     exits 5 timeout -k 1 10 "$OTTE" serve --file "$scratch:folder" && says "$scratch: not a regular file"
+    serve --anon room=4K --writable
+    exits 5 timeout -k 1 10 "$OTTE" push "$scratch/pipe" "$endpoint/room" && says "$scratch/pipe: not a regular file"
+}
+
+test_what_is_asked_for_and_not_there_is_told_by_its_name() {
+    exits 5 "$OTTE" serve --anon room=4K --set ledger=process --set local.trusted=true --set local.pinned=true
+    says 'local.pinned needs the module'
+    says 'ledger = kernel'
+    exits 5 "$OTTE" ls 127.0.0.1:1 --set tcp.congestion=foo
+    says 'tcp.congestion "foo": not among net.ipv4.tcp_available_congestion_control'
 }
 
 test_an_unreachable_peer_is_named_and_exits_with_3() {
@@ -391,7 +412,8 @@ test_a_refusal_for_a_key_reads_right_at_both_sides() {
 test_without_a_key_the_server_stays_on_loopback_and_says_so() {
     serve --anon room=4K
     [[ $endpoint == 127.* ]] || fail "the endpoint is $endpoint"
-    grep -q 'loopback' "$scratch/serve.err" || fail "it does not say so: $(cat "$scratch/serve.err")"
+    grep -q 'without --listen .* loopback only' "$scratch/serve.err" ||
+        fail "it does not say so: $(cat "$scratch/serve.err")"
     stop_serving
     serve --anon room=4K --listen 0.0.0.0:0
     grep -q 'no key' "$scratch/serve.err" || fail "no warning: $(cat "$scratch/serve.err")"
@@ -507,9 +529,26 @@ test_a_signal_while_connecting_ends_at_once() {
     ends_at_once INT "$OTTE" pull "$endpoint/source" -o "$scratch/copy" --set control.timeout_ms=30000
     ends_at_once TERM "$OTTE" pull "$endpoint/source" -o "$scratch/copy" --set control.timeout_ms=30000
     ends_at_once INT "$OTTE" push "$scratch/source" "$endpoint/room" --set control.timeout_ms=30000
+    ends_at_once INT "$OTTE" ls "$endpoint" --set control.timeout_ms=30000
+    ends_at_once TERM "$OTTE" stats "$endpoint" --set control.timeout_ms=30000
+    ends_at_once TERM "$OTTE" bench --peer "$endpoint/room" --sizes 4K --set control.timeout_ms=30000
     [ -z "$(find "$scratch" -name 'copy*')" ] || fail "a file is left"
     kill -CONT "$server"
     exits 0 "$OTTE" pull "$endpoint/source" -o "$scratch/copy"
+}
+
+test_a_signal_ends_a_bench_with_one_message_and_no_report() {
+    local status
+    setsid "$OTTE" bench --sizes 4K --duration 1m --floor --report "$scratch/report" >"$scratch/out" 2>"$scratch/err" &
+    puller=$!
+    eventually grep -q '^who' "$scratch/out" || fail "it does not measure: $(cat "$scratch/err")"
+    kill -INT -- "-$puller" # as a terminal does it, to all of its processes
+    wait "$puller"
+    status=$?
+    puller=
+    [ "$status" -eq 2 ] || fail "exit status $status: $(cat "$scratch/err")"
+    is_content 'otte bench: interrupted' "$scratch/err" || fail "it said: $(cat "$scratch/err")"
+    [ ! -e "$scratch/report" ] || fail "a report is left"
 }
 
 test_a_signal_ends_a_pull_into_a_pipe_that_nobody_reads() {
@@ -534,6 +573,7 @@ test_a_folder_is_no_port_file() {
     [ ! -e "$scratch/folder.new" ] || fail "folder.new is left"
     exits 5 timeout 10 "$OTTE" serve --anon room=4K --port-file "$scratch/no/such"
     says "--port-file: $scratch/no/such"
+    [ ! -s "$scratch/out" ] || fail "it announces: $(cat "$scratch/out")"
 }
 
 # serves_to FILE: serve takes it as its --port-file; ends
@@ -928,6 +968,21 @@ test_bench_against_a_peer_checks_content() {
     jq -e '.verified and (.results | length == 4) and .route == "tcp"' "$scratch/out" >/dev/null ||
         fail "it said: $(cat "$scratch/out")"
     exits 4 "$OTTE" bench --peer "$endpoint/room" --sizes 2M && says 1048576
+}
+
+test_a_bench_that_reads_leaves_the_peer_as_it_is() {
+    a_file 65536
+    cp "$scratch/source" "$scratch/before"
+    serve --file "$scratch/source" --writable
+    for how in --no-verify --json; do
+        exits 0 "$OTTE" bench --peer "$endpoint/source" --op read --sizes 4K --iterations 20 --rounds 2 $how
+        same_content "$scratch/source" "$scratch/before"
+    done
+    jq -e '.verified == false and (.results | length == 1)' "$scratch/out" >/dev/null ||
+        fail "it said: $(cat "$scratch/out")"
+    exits 0 "$OTTE" bench --peer "$endpoint/source" --op write --sizes 4K --iterations 20 --rounds 2 --json
+    jq -e '.verified' "$scratch/out" >/dev/null || fail "it said: $(cat "$scratch/out")"
+    ! cmp -s "$scratch/source" "$scratch/before" || fail "nothing was written"
 }
 
 test_a_bar_that_is_missed_exits_with_7_and_is_named() {

@@ -81,7 +81,7 @@ static void print_help(FILE *to, const struct program *program)
 			program->commands[i].summary);
 	fprintf(to,
 		"\nOptions:\n"
-		"  -h, --help     this text; after a command, that command's\n"
+		"  -h, --help     this text, as the command help; after a command, that command's\n"
 		"  -V, --version  %s\n\n"
 		"Exit status:\n%s",
 		program->version_help, program->exit_codes);

@@ -14,12 +14,15 @@ static volatile sig_atomic_t count;
 static volatile sig_atomic_t exit_code = -1; /* not -1: end with it */
 static char last_words[64];
 static int wake_up[2] = { -1, -1 };
+static pid_t begun_by;
 
-/* Of a signal handler, too. */
+/* Of a signal handler, too. A process that was forked since, whom the terminal tells as well, says nothing. */
 static void end_now(int code)
 {
-	ssize_t written = write(STDERR_FILENO, last_words, strlen(last_words));
+	ssize_t written = 0;
 
+	if (getpid() == begun_by)
+		written = write(STDERR_FILENO, last_words, strlen(last_words));
 	(void)written;
 	_exit(code);
 }
@@ -42,6 +45,7 @@ int stopping_begin(void)
 {
 	struct sigaction action, before;
 
+	begun_by = getpid();
 	if (pipe2(wake_up, O_CLOEXEC | O_NONBLOCK))
 		return -errno;
 	memset(&action, 0, sizeof(action));

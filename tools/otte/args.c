@@ -126,7 +126,7 @@ bool args_decimal(const char *option, const char *text, double *value)
 
 	if (leading_decimal(text, value, &rest) && !*rest)
 		return true;
-	return refuse(option, text, "a number");
+	return refuse(option, text, "a number from 0 on");
 }
 
 static bool allowed_cpu(const char *text, int *cpu)

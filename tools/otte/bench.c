@@ -27,12 +27,14 @@ static const char help[] =
 	"Usage: otte bench [OPTION]...\n"
 	"Measure transfers between two processes, beside plain sockets.\n"
 	"\n"
-	"  --peer ENDPOINT/NAME  use this region of a peer instead of a process of our own\n"
+	"  --peer ENDPOINT/NAME  use this region of a peer instead of a process of our own; --op write\n"
+	"                        and both OVERWRITE it, from its start on, and so the file it is of\n"
 	"  --sizes LIST          sizes of a request (4K,64K,1M,16M)\n"
 	"  --batch N             requests in flight together, of each thread (1)\n"
 	"  --threads N           threads (1)\n"
 	"  --lanes N             payload connections\n"
-	"  --op read|write|both  direction (both)\n"
+	"  --op read|write|both  direction (both); with --peer, read writes nothing there, and so\n"
+	"                        cannot verify content\n"
 	"  --pin CPU|A,B         keep both processes on one CPU, or client on A and server on B\n"
 	"  --congestion NAME     congestion control of every payload socket\n"
 	"  --send-buffer SIZE, --receive-buffer SIZE\n"
@@ -420,5 +422,7 @@ int cmd_bench(int argc, char **argv)
 	rc = pin_to(options.client_cpu);
 	if (rc)
 		return complain(EXIT_LOCAL, "--pin: %s", strerror(-rc));
-	return run(&options);
+	/* All that is left is a second process, which ends with this one. */
+	rc = common_ends_at_once("otte bench");
+	return rc ? rc : run(&options);
 }

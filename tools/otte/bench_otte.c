@@ -5,7 +5,8 @@
  *
  * Content is checked around the rounds of a line, not in them. Before READs a known pattern is
  * written to the peer and our memory cleared; after them our memory must hold it. WRITEs carry a
- * pattern; after them it is read back.
+ * pattern; after them it is read back. A region of somebody else's is written to only if WRITEs are
+ * measured: what READs alone bring from there is not verified.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -50,7 +51,7 @@ struct bench_otte {
 	struct otte_lane *lanes;
 	struct measured side;
 	uint64_t seed;
-	bool writable, verified;
+	bool filled, verified; /* the peer's region is given content; which is checked */
 };
 
 /* ---- Exchanges ------------------------------------------------------------------------------- */
@@ -168,7 +169,7 @@ int bench_otte_prepare(struct bench_otte *bench, bool write, uint64_t length)
 	int rc;
 
 	fill_all(bench, length);
-	if (write || !bench->writable)
+	if (write || !bench->filled)
 		return EXIT_OK;
 	/* Also where nothing is verified: untouched memory is one page of zeroes, faster than memory. */
 	rc = exchange_all(bench, true, length);
@@ -236,7 +237,6 @@ static int start_child(struct bench_otte *bench)
 static int open_peer(struct bench_otte *bench)
 {
 	const struct bench_options *options = bench->options;
-	const uint32_t both = OTTE_REMOTE_READ | OTTE_REMOTE_WRITE;
 	uint64_t wanted = bench_memory_bytes(options);
 	int rc;
 
@@ -249,8 +249,10 @@ static int open_peer(struct bench_otte *bench)
 	if (bench->remote.region.length < wanted)
 		return complain(EXIT_REFUSED, "%s has %" PRIu64 " bytes, but this needs %" PRIu64,
 				options->peer, bench->remote.region.length, wanted);
-	bench->writable = bench->remote.region.access & OTTE_REMOTE_WRITE;
-	bench->verified = options->verify && (bench->remote.region.access & both) == both;
+	bench->filled = (!options->peer || options->write) &&
+			(bench->remote.region.access & OTTE_REMOTE_WRITE);
+	bench->verified = options->verify && bench->filled &&
+			  (bench->remote.region.access & OTTE_REMOTE_READ);
 	return EXIT_OK;
 }
 
@@ -313,7 +315,7 @@ static int make_config(struct bench_otte *bench)
 /* The first exchange tells the route, and whether anything works at all. */
 static int try_it(struct bench_otte *bench)
 {
-	bool write = !(bench->remote.region.access & OTTE_REMOTE_READ);
+	bool write = !bench->options->read && !(bench->remote.region.access & OTTE_REMOTE_READ);
 	int rc = exchange(&bench->lanes[0], write, bench->options->sizes[0], 1);
 
 	return rc ? bench_otte_complain(bench, rc) : EXIT_OK;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What the benchmark says, to people, to programs, and to a file that is kept. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -114,10 +115,11 @@ static void print_facts(FILE *to, const json_t *report)
 		fprintf(to, "%s; ", text_of(report, "note"));
 	fprintf(to,
 		"%s;\nroute %s; congestion control %s; pinning: %s; threads %d; lanes %d; "
-		"medians of %d rounds;\nCPU time of %s; content %s\n",
+		"medians of %d round%s;\nCPU time of %s; content %s\n",
 		text_of(report, "machine"), text_of(report, "route"), text_of(report, "congestion"),
 		text_of(report, "pinning"), number_of(report, "threads"),
-		number_of(report, "lanes"), number_of(report, "rounds"), text_of(report, "cpu_of"),
+		number_of(report, "lanes"), number_of(report, "rounds"),
+		number_of(report, "rounds") == 1 ? "" : "s", text_of(report, "cpu_of"),
 		json_is_true(json_object_get(report, "verified")) ? "verified" : "not verified");
 }
 
@@ -242,12 +244,22 @@ static void append_rows(FILE *file, const json_t *report)
 
 int bench_report_check(const struct bench_options *options)
 {
-	FILE *file = options->report ? fopen(options->report, "ae") : NULL;
+	const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC;
+	bool made;
+	int fd;
 
-	if (options->report && !file)
+	if (!options->report)
+		return EXIT_OK;
+	fd = open(options->report, flags | O_EXCL, 0666);
+	made = fd >= 0;
+	if (!made && errno == EEXIST)
+		fd = open(options->report, flags, 0666);
+	if (fd < 0)
 		return complain(EXIT_LOCAL, "--report: %s: %s", options->report, strerror(errno));
-	if (file)
-		fclose(file);
+	close(fd);
+	/* It comes back once there is something in it. */
+	if (made)
+		unlink(options->report);
 	return EXIT_OK;
 }
 

@@ -9,6 +9,7 @@
 
 #include "args.h"
 #include "base/line.h"
+#include "../common/stopping.h"
 #include "tool.h"
 
 static const char *const log_levels[] = { "error", "warning", "info", "debug" };
@@ -155,6 +156,14 @@ int common_config(const struct common *common, struct otte_config *config)
 		if (apply_set(config, common->sets[i]))
 			return EXIT_USAGE;
 	return common->key_file ? apply_key_file(config, common->key_file) : EXIT_OK;
+}
+
+int common_ends_at_once(const char *who)
+{
+	if (stopping_begin())
+		return complain(EXIT_LOCAL, "signals: %s", strerror(errno));
+	stopping_ends_us(who, EXIT_TRANSFER);
+	return EXIT_OK;
 }
 
 int common_requester(const struct common *common, struct otte_config *config,

@@ -75,6 +75,12 @@ void common_log(const struct common *common);
 /* Sets the log hook and works out the configuration. EXIT_OK or the exit code after a complaint. */
 int common_config(const struct common *common, struct otte_config *config);
 
+/*
+ * From now on SIGINT, SIGTERM and SIGHUP end the process at once, see stopping_ends_us(). Before the engine.
+ * EXIT_OK or the exit code after a complaint.
+ */
+int common_ends_at_once(const char *who);
+
 /* An engine that listens nowhere. EXIT_OK or the exit code after a complaint. */
 int common_requester(const struct common *common, struct otte_config *config,
 		     struct otte_engine **engine);

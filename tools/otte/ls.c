@@ -107,7 +107,9 @@ int cmd_ls(int argc, char **argv)
 	}
 	if (argc - optind != 1)
 		return complain(EXIT_USAGE, "give one ENDPOINT");
-	rc = common_requester(&common, &config, &engine);
+	rc = common_ends_at_once("otte ls");
+	if (!rc)
+		rc = common_requester(&common, &config, &engine);
 	if (rc)
 		return rc;
 	rc = endpoint_open(engine, &config, argv[optind], &segment);

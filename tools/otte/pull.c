@@ -412,7 +412,7 @@ int cmd_pull(int argc, char **argv)
 		.window_bytes = TRANSFER_WINDOW_BYTES,
 		.fd = -1,
 	};
-	int option;
+	int option, rc;
 
 	while ((option = getopt_long(argc, argv, "ho:q", long_options, NULL)) != -1) {
 		if (option == 'h') {
@@ -429,8 +429,6 @@ int cmd_pull(int argc, char **argv)
 	if (!*pull.output)
 		return complain(EXIT_USAGE, "-o: the name of the file is empty");
 	pull.source = argv[optind];
-	if (stopping_begin())
-		return complain(EXIT_LOCAL, "signals: %s", strerror(errno));
-	stopping_ends_us(WHO, EXIT_TRANSFER);
-	return run(&pull);
+	rc = common_ends_at_once(WHO);
+	return rc ? rc : run(&pull);
 }

@@ -53,7 +53,8 @@ static int open_input(struct push *push)
 {
 	struct stat info;
 
-	push->fd = open(push->file, O_RDONLY | O_CLOEXEC);
+	/* What is no file is not waited for: a pipe would want its writer first. */
+	push->fd = open(push->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (push->fd < 0 || fstat(push->fd, &info))
 		return complain(EXIT_LOCAL, "%s: %s", push->file, strerror(errno));
 	if (!S_ISREG(info.st_mode))
@@ -184,7 +185,7 @@ int cmd_push(int argc, char **argv)
 		.window_bytes = TRANSFER_WINDOW_BYTES,
 		.fd = -1,
 	};
-	int option;
+	int option, rc;
 
 	while ((option = getopt_long(argc, argv, "hq", long_options, NULL)) != -1) {
 		if (option == 'h') {
@@ -200,8 +201,6 @@ int cmd_push(int argc, char **argv)
 		return complain(EXIT_USAGE, "the name of FILE is empty");
 	push.file = argv[optind];
 	push.target = argv[optind + 1];
-	if (stopping_begin())
-		return complain(EXIT_LOCAL, "signals: %s", strerror(errno));
-	stopping_ends_us("otte push", EXIT_TRANSFER);
-	return run(&push);
+	rc = common_ends_at_once("otte push");
+	return rc ? rc : run(&push);
 }

@@ -2,13 +2,11 @@
 /* otte replay: a trace of LLM requests, followed by a prefill and a decode process. */
 #include "replay.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "args.h"
 #include "pin.h"
-#include "../common/stopping.h"
 #include "tool.h"
 
 #define DEFAULT_BLOCK_BYTES (16 * KIB)
@@ -117,10 +115,7 @@ static int heed_signals(const struct replay_options *options)
 {
 	if (options->prefill)
 		return EXIT_OK;
-	if (stopping_begin())
-		return complain(EXIT_LOCAL, "signals: %s", strerror(errno));
-	stopping_ends_us("otte replay", EXIT_TRANSFER);
-	return EXIT_OK;
+	return common_ends_at_once("otte replay");
 }
 
 static int run(const struct replay_options *options)

@@ -34,8 +34,8 @@ static const char help[] =
 	"  --file PATH[:NAME]    publish a file under NAME (the file's own name); may be repeated\n"
 	"  --anon NAME=SIZE      publish SIZE bytes of zeroed memory; may be repeated\n"
 	"  --writable            peers may WRITE too; that changes the files\n"
-	"  --listen HOST:PORT    where to listen; port 0 is any free one. Without a key and without\n"
-	"                        this option: loopback only\n"
+	"  --listen HOST:PORT    where to listen; port 0 is any free one. Without this option:\n"
+	"                        loopback only\n"
 	"  --advertise HOST[:PORT]  the address that peers are given\n"
 	"  --close-timeout TIME  how long to wait for peers at the end (10s)\n"
 	"  --ready-fd N          write the endpoint to this descriptor once peers can connect\n"
@@ -242,8 +242,8 @@ static void say_who_may_come(const struct serve *serve)
 	if (key || serve->quiet)
 		return;
 	if (loopback && !serve->listen)
-		fputs("otte serve: no key, so this listens on loopback only; see --key-file and "
-		      "--listen\n",
+		fputs("otte serve: without --listen this listens on loopback only; there is no key, see "
+		      "--key-file\n",
 		      stderr);
 	else if (!loopback)
 		warn_user("no key: whoever reaches %s may use what is published here",
@@ -370,11 +370,13 @@ static int check_names(const struct serve *serve)
 	return EXIT_OK;
 }
 
-/*
- * Scripts see either no file or a whole one. A pipe is waited for until somebody reads it, and there is
- * nothing of ours to remove.
- */
-static int write_port_file(struct serve *serve, const char *endpoint)
+static int complain_port_file(const struct serve *serve, int code)
+{
+	return complain(EXIT_LOCAL, "--port-file: %s: %s", serve->port_file, strerror(-code));
+}
+
+/* What cannot be made is said before anything is announced. A pipe is opened when it is written. */
+static int open_port_file(struct serve *serve)
 {
 	const char *path = serve->port_file;
 	struct stat info;
@@ -383,16 +385,41 @@ static int write_port_file(struct serve *serve, const char *endpoint)
 	if (!stat(path, &info) && S_ISDIR(info.st_mode))
 		return complain(EXIT_LOCAL, "--port-file: %s is a directory, not a file", path);
 	if (whole_is_direct(path))
-		stopping_ends_us("otte serve", EXIT_TRANSFER);
+		return EXIT_OK;
 	rc = whole_begin(&serve->port, path, 0);
+	return rc ? complain_port_file(serve, rc) : EXIT_OK;
+}
+
+/*
+ * Scripts see either no file or a whole one. A pipe is waited for until somebody reads it, and there is
+ * nothing of ours to remove.
+ */
+static int write_port_file(struct serve *serve, const char *endpoint)
+{
+	int rc = 0;
+
+	if (!serve->port.file) {
+		stopping_ends_us("otte serve", EXIT_TRANSFER);
+		rc = whole_begin(&serve->port, serve->port_file, 0);
+	}
 	if (!rc) {
 		fprintf(serve->port.file, "%s\n", endpoint);
 		rc = whole_end(&serve->port, 0);
 	}
 	stopping_is_noted();
-	return rc ? complain(EXIT_LOCAL, "--port-file: %s: %s", path, strerror(-rc)) : EXIT_OK;
+	return rc ? complain_port_file(serve, rc) : EXIT_OK;
 }
 
+static int print_announcement(const struct serve *serve, const char *endpoint)
+{
+	if (serve->common.json)
+		announce_json(serve, endpoint);
+	else
+		announce_text(serve, endpoint);
+	return ferror(stdout) ? complain(EXIT_LOCAL, "standard output cannot be written") : EXIT_OK;
+}
+
+/* Whoever waits for the port file finds the announcement written, too. */
 static int announce(struct serve *serve)
 {
 	char endpoint[OTTE_ADDRESS_MAX];
@@ -400,10 +427,14 @@ static int announce(struct serve *serve)
 
 	if (rc)
 		return complain_library(rc, "address");
-	if (serve->common.json)
-		announce_json(serve, endpoint);
-	else
-		announce_text(serve, endpoint);
+	if (serve->port_file && open_port_file(serve))
+		return EXIT_LOCAL;
+	rc = print_announcement(serve, endpoint);
+	if (rc) {
+		if (serve->port.file)
+			whole_end(&serve->port, -ECANCELED);
+		return rc;
+	}
 	if (serve->port_file && write_port_file(serve, endpoint))
 		return EXIT_LOCAL;
 	if (serve->ready_fd >= 0) {
@@ -479,11 +510,11 @@ static int run(struct serve *serve)
 		rc = publish(serve, &serve->shares[i]);
 	if (!rc)
 		rc = announce(serve);
-	if (!rc) {
+	if (!rc)
 		stopping_wait(0);
-		whole_remove(&serve->port); /* nobody can connect any more */
+	whole_remove(&serve->port); /* nobody can connect any more */
+	if (!rc)
 		rc = report_close(serve, &report, close_engine(serve, &report));
-	}
 	withdraw(serve);
 	return rc;
 }

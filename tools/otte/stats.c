@@ -220,6 +220,9 @@ int cmd_stats(int argc, char **argv)
 		return complain(EXIT_USAGE, "give one PID or ENDPOINT");
 	if (*argv[optind] && !is_pid(argv[optind]) && !strchr(argv[optind], ':'))
 		return complain(EXIT_USAGE, "\"%s\" is neither a PID nor HOST:PORT", argv[optind]);
+	rc = common_ends_at_once("otte stats");
+	if (rc)
+		return rc;
 	if (is_pid(argv[optind]))
 		rc = process_stats(argv[optind], &stats);
 	else

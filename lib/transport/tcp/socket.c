@@ -28,6 +28,19 @@ static int set_buffer(int fd, int option, uint64_t bytes, const char *key)
 	return 0;
 }
 
+#define CONGESTION(which) "net.ipv4.tcp_" which "_congestion_control"
+
+static int refuse_congestion(const char *name, int error)
+{
+	if (error == ENOENT)
+		return otte_fail(-ENOENT, "tcp.congestion \"%s\": not among " CONGESTION("available"),
+				 name);
+	if (error == EPERM)
+		return otte_fail(-EPERM, "tcp.congestion \"%s\": not among " CONGESTION("allowed"),
+				 name);
+	return otte_fail(-error, "tcp.congestion \"%s\": %s", name, strerror(error));
+}
+
 int tcp_socket_prepare(const struct otte_config *config, int fd)
 {
 	unsigned int timeout_ms = (unsigned int)(config->tcp_stall_ns / NSEC_PER_MSEC);
@@ -43,7 +56,7 @@ int tcp_socket_prepare(const struct otte_config *config, int fd)
 	if (!ret && config->tcp_congestion[0] &&
 	    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, config->tcp_congestion,
 		       (socklen_t)strlen(config->tcp_congestion)) < 0)
-		ret = otte_fail(-errno, "tcp.congestion \"%s\": %m", config->tcp_congestion);
+		ret = refuse_congestion(config->tcp_congestion, errno);
 	return ret;
 }
 

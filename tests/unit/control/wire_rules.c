@@ -76,7 +76,7 @@ static void something_else_than_otte_is_not_taken_for_another_version(void **sta
 
 	(void)state;
 	assert_int_equal(otte_frame_decode(http, MAX_PAYLOAD, &frame), -EPROTO);
-	assert_string_equal(otte_error_text(), "frame: magic is 0x20544547, not 0x4554544f");
+	assert_string_equal(otte_error_text(), "not a peer of otte: frame: magic is 0x20544547, not 0x4554544f");
 }
 
 static void each_type_has_its_lengths_and_its_statuses(void **state)

@@ -132,6 +132,11 @@ static void a_null_argument_is_malformed(void **state)
 	assert_int_equal(otte_batch_create(NULL, 1, NULL), -EINVAL);
 	assert_int_equal(otte_batch_submit(NULL, &b.request, 1), -EINVAL);
 	assert_int_equal(otte_batch_run(NULL, &b.request, 1, 0), -EINVAL);
+	assert_string_equal(otte_error_text(), "otte_batch_run: batch must not be NULL");
+	assert_int_equal(otte_batch_run(b.batch, NULL, 1, 0), -EINVAL);
+	assert_string_equal(otte_error_text(), "otte_batch_run: requests must not be NULL");
+	assert_int_equal(otte_batch_run(b.batch, &b.request, 0, 0), -EINVAL);
+	assert_string_equal(otte_error_text(), "otte_batch_run: count must not be 0");
 	assert_int_equal(otte_batch_wait(NULL, 0), -EINVAL);
 	assert_int_equal(otte_batch_poll(NULL, NULL), -EINVAL);
 	assert_int_equal(otte_batch_eventfd(NULL), -EINVAL);

@@ -770,11 +770,12 @@ static void a_short_lone_run_is_moved_in_its_call_and_counted(void **state)
 	pair_close(&pair);
 }
 
-/* Something else of the engine's is under way, or a clock or an eventfd has a say. */
+/* Something else of the engine's is under way, or another transport, a clock or an eventfd has a say. */
 static void who_is_not_alone_is_submitted(void **state)
 {
 	struct otte_request request;
 	struct pair pair;
+	int failed;
 
 	(void)state;
 	open_direct(&pair, trusted, OTTE_READ);
@@ -783,6 +784,10 @@ static void who_is_not_alone_is_submitted(void **state)
 	atomic_fetch_sub(&pair.requester->requests, 1);
 	assert_int_equal(directs, 0);
 	request = pair_request(&pair, OTTE_READ, 0, 0, 64);
+	request.transport = OTTE_TRANSPORT_RDMA;
+	pair.requester->no_rdma = 0;
+	assert_false(otte_direct_run(pair.batch, &request, &failed));
+	request.transport = OTTE_TRANSPORT_ANY;
 	request.deadline_ns = 1;
 	assert_true(otte_batch_run(pair.batch, &request, 1, -1) >= 0);
 	assert_int_equal(directs, 0);

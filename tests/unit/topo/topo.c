@@ -101,7 +101,7 @@ static void a_missing_description_is_an_error_that_names_it(void **state)
 	struct otte_topo *topo;
 
 	(void)state;
-	assert_int_equal(otte_topo_read("/no/such/topology.xml", &topo), -EINVAL);
+	assert_int_equal(otte_topo_read("/no/such/topology.xml", &topo), -ENOENT);
 	assert_non_null(strstr(otte_error_text(), "/no/such/topology.xml"));
 }
 
