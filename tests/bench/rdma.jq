@@ -21,7 +21,7 @@ def figures: [
 | def values($key; $who): [$lines[] | select(.key == $key and .who == $who) | .value];
 {
     kernel: $kernel, cpus: $cpus, mtu: $mtu, depth: $depth, queue_pairs: 1, completion: $completion,
-    ledger: (if $ledger == "" then "process" else $ledger end), rounds: $rounds,
+    mode: "one-shot", ledger: (if $ledger == "" then "process" else $ledger end), rounds: $rounds,
     figures: [figures[] | . as $figure
         | values(.key; .floor) as $floor | values(.key; "otte") as $otte
         | if ($floor | length) != $rounds or (($otte | length) != $rounds and $floors == "")
