@@ -139,7 +139,10 @@ static void returned(struct otte_rdma_receipt *receipt, int code)
 	lent->source->rdma->places--; /* others need not wait for the peer's ACK */
 	status = ops_of(lent)->still(lent->use);
 	end_use(lent, !status, OTTE_EVIDENCE_RETURNED);
-	say_done(lent, status);
+	if (lent->pair->pair.state == OTTE_RDMA_PAIR_JOINED)
+		say_done(lent, status);
+	else /* CLOSE has told everything, and no ACK will come */
+		free_lent(lent);
 }
 
 /* ---- The window ---- */
@@ -439,6 +442,13 @@ static void retain(struct otte_rdma_lent *lent)
 		lent->retained = true;
 }
 
+/* Nothing will ever be told of it, and the pair is about to be freed. */
+static void forget_pair(struct otte_rdma_lent *lent)
+{
+	lent->state = OTTE_RDMA_LENT_RETAINED;
+	lent->pair = NULL;
+}
+
 void otte_rdma_lents_unpair(struct otte_rdma_source_pair *pair, bool gone)
 {
 	struct otte_rdma_lent *lent, *next;
@@ -452,6 +462,8 @@ void otte_rdma_lents_unpair(struct otte_rdma_source_pair *pair, bool gone)
 			free_window(lent);
 		if (!gone || lent->window_kept) {
 			retain(lent);
+			if (gone)
+				forget_pair(lent);
 			continue;
 		}
 		end_use(lent, false, OTTE_EVIDENCE_REVOKED);

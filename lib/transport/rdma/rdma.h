@@ -313,6 +313,10 @@ void otte_rdma_source_fail_pair(struct otte_rdma_source_pair *pair, int code, co
  *   WAITING --a place--> EXPECTING --the bind is posted--> BINDING --its CQE--> GRANTED --receipt--> RETURNED
  *      |                                                                                               | ACK
  *      `--refused, cancelled--> gone                  any but WAITING --its pair has closed--> REVOKED --> gone
+ *                                                                                `--its window stays--> RETAINED
+ *
+ * RETAINED: its pair is gone, its window may not be, so it is for good. Where the pair itself stays it keeps its state:
+ * the receipt may still come.
  */
 enum otte_rdma_lent_state {
 	OTTE_RDMA_LENT_WAITING = 0,
@@ -320,6 +324,7 @@ enum otte_rdma_lent_state {
 	OTTE_RDMA_LENT_BINDING,
 	OTTE_RDMA_LENT_GRANTED,
 	OTTE_RDMA_LENT_RETURNED,
+	OTTE_RDMA_LENT_RETAINED,
 };
 
 /* In struct otte_rdma_grant, protocol.h, is what the peer hears of it. */
@@ -327,7 +332,7 @@ struct otte_rdma_lent {
 	struct otte_rdma_lent *prev, *next;            /* source->lents */
 	struct otte_rdma_lent *wait_prev, *wait_next;  /* rdma->waiting */
 	struct otte_rdma_source *source;
-	struct otte_rdma_source_pair *pair;
+	struct otte_rdma_source_pair *pair;            /* RETAINED: NULL */
 	enum otte_rdma_lent_state state;
 	struct otte_rdma_ask ask;
 	uint64_t id;

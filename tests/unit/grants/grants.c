@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -790,6 +791,74 @@ static void what_a_peers_nic_may_still_reach_stays_lent(void **state)
 	in_its_own_process(lose_at_source);
 }
 
+static void use_one_pair(struct otte_config *config)
+{
+	use_quick_reconnects(config);
+	config->rdma_pairs = 1;
+	config->rdma_send_wrs = 64;
+}
+
+static void use_few_sends(struct otte_config *config)
+{
+	use_one_pair(config);
+	config->rdma_send_wrs = 4;
+}
+
+static bool has_six_loans(void *arg)
+{
+	struct pair *pair = arg;
+
+	return pair_stats(pair->source).loans == 6;
+}
+
+static void cannot_free_windows(unsigned times)
+{
+	const struct sim_fault fault = {
+		.kind = SIM_FAULT_CALL,
+		.verb = SIM_DEALLOC_MW,
+		.target = nics[0],
+		.times = times,
+		.error = EIO,
+	};
+
+	sim_fault_arm(&fault);
+}
+
+/* Of six grants four are being bound, and two have no room for that, when the pair goes and its windows stay. */
+static void keep_windows_without_a_pair(void)
+{
+	static struct otte_request requests[6];
+	struct otte_access access;
+	struct pair first, pair;
+	unsigned i;
+
+	pair_open(&first, SIZE, use_few_sends);
+	pair_join(&pair, &first, use_one_pair);
+	sim_progress_set(SIM_STEPPED, 0);
+	for (i = 0; i < 6; i++)
+		requests[i] = rdma_request(&pair, OTTE_READ, (5 - i) * 8192, 4096);
+	MUST(otte_batch_submit(pair.batch, requests, 6) == 0);
+	MUST(comes(has_six_loans, &first));
+	cannot_free_windows(1000);
+	otte_control_client_stop(&pair.segment->peer->control, -ECONNRESET);
+	sim_progress_set(SIM_INLINE, 0);
+	MUST(otte_batch_wait(pair.batch, 20 * SECOND) == 0);
+	MUST(comes(is_retained, &first));
+	MUST(comes(is_unconnected, &first));
+	/* The source looks at all it has in each round of this. */
+	MUST(run(&first, OTTE_READ, SIZE / 2, 4096).code == 0);
+	MUST(pair_stats(first.source).loans == 6);
+	for (i = 0; i < 6; i++)
+		MUST(otte_access_begin(&first.remote_mem->access, &access, i * 8192, 4096, true) == -EBUSY);
+	MUST(otte_engine_close(first.source, OTTE_CLOSE_SOURCE, SECOND, NULL) == -EUCLEAN);
+}
+
+static void a_window_that_stays_outlives_its_pair(void **state)
+{
+	(void)state;
+	in_its_own_process(keep_windows_without_a_pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -817,7 +886,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_a_nic_may_still_use_stays_taken, with_nics, nothing_is_left),
 		cmocka_unit_test_setup_teardown(what_a_peers_nic_may_still_reach_stays_lent, with_nics,
 						nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_window_that_stays_outlives_its_pair, with_nics, nothing_is_left),
 	};
 
+	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
