@@ -23,6 +23,14 @@ static const struct otte_source_ops *ops_of(const struct otte_rdma_lent *lent)
 	return &lent->source->rdma->env.source;
 }
 
+/* The peer counts it no more. */
+static void answered(struct otte_rdma_lent *lent)
+{
+	if (!lent->answered)
+		lent->source->unanswered--;
+	lent->answered = true;
+}
+
 static void free_lent(struct otte_rdma_lent *lent)
 {
 	struct otte_rdma_source *source = lent->source;
@@ -32,7 +40,7 @@ static void free_lent(struct otte_rdma_lent *lent)
 	else if (lent->state != OTTE_RDMA_LENT_RETURNED)
 		source->rdma->places--;
 	DL_DELETE(source->lents, lent);
-	source->unanswered--;
+	answered(lent);
 	source->rdma->busy = true;
 	free(lent);
 }
@@ -429,6 +437,7 @@ void otte_rdma_lents_revoke(struct otte_rdma_source_pair *pair)
 	DL_FOREACH_SAFE(pair->source->lents, lent, next) {
 		if (lent->pair != pair)
 			continue;
+		answered(lent);
 		if (lent->state == OTTE_RDMA_LENT_WAITING || lent->state == OTTE_RDMA_LENT_RETURNED)
 			free_lent(lent);
 		else if (pair->pair.stopped)

@@ -286,7 +286,7 @@ struct otte_rdma_source {
 	struct otte_rdma_paths paths;
 	struct otte_rdma_source_pair *pairs;
 	struct otte_rdma_lent *lents;  /* those that wait, too */
-	uint32_t unanswered;           /* ASKs */
+	uint32_t unanswered;           /* ASKs; CLOSE answers all of its pair */
 };
 
 /*
@@ -341,6 +341,7 @@ struct otte_rdma_lent {
 	struct otte_rdma_window *window;               /* NULL: none, or not ours any more */
 	bool window_kept;                              /* it could not be freed */
 	bool retained;
+	bool answered;                                 /* counted in `unanswered` no more */
 	struct otte_rdma_receipt receipt;
 	struct otte_rdma_work bind;
 	uint8_t nonce[16];

@@ -859,6 +859,49 @@ static void a_window_that_stays_outlives_its_pair(void **state)
 	in_its_own_process(keep_windows_without_a_pair);
 }
 
+static void use_two_grants(struct otte_config *config)
+{
+	use_quick_reconnects(config);
+	config->rdma_destruction_ns = 300000000;
+	config->rdma_grants = 2;
+	config->rdma_pairs = 1;
+}
+
+/* Two of an op, not next to each other. */
+static void ask_twice(struct pair *pair, uint8_t op, uint64_t offset)
+{
+	struct otte_request requests[2];
+	unsigned i;
+
+	for (i = 0; i < 2; i++)
+		requests[i] = rdma_request(pair, op, offset + (1 - i) * 8192, 4096);
+	OK(otte_batch_reset(pair->batch));
+	OK(otte_batch_submit(pair->batch, requests, 2));
+	OK(otte_batch_wait(pair->batch, 20 * SECOND));
+}
+
+/* The source has closed the pair; of a grant's window it has not heard, and will not. */
+static void what_was_closed_is_not_asked_for_any_more(void **state)
+{
+	const struct sim_fault fault = { .kind = SIM_FAULT_CQE_LOST, .target = nics[0], .times = 1 };
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_two_grants);
+	sim_fault_arm(&fault);
+	ask_twice(&pair, OTTE_READ, 0);
+	assert_true(task_of(&pair, 0).code == -ECONNRESET || task_of(&pair, 1).code == -ECONNRESET);
+	assert_true(pair_stats(pair.source).loans > 0);
+	usleep(5000);
+	/* They wait for places at the source. */
+	ask_twice(&pair, OTTE_WRITE, 65536);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(task_of(&pair, i).code, 0);
+	assert_int_equal(pair_stats(pair.source).bad_frames, 0);
+	pair_close(&pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -887,6 +930,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_a_peers_nic_may_still_reach_stays_lent, with_nics,
 						nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_window_that_stays_outlives_its_pair, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_was_closed_is_not_asked_for_any_more, with_nics, nothing_is_left),
 	};
 
 	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
