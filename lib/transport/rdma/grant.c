@@ -67,18 +67,55 @@ static void end_use(struct otte_rdma_lent *lent, bool complete, enum otte_eviden
 		ops_of(lent)->end_lent(use, complete, evidence);
 }
 
+static void retain(struct otte_rdma_lent *lent)
+{
+	if (lent->use && !lent->retained && !ops_of(lent)->retain(lent->use))
+		lent->retained = true;
+}
+
+/* It stays, and needs no pair: that will be freed. */
+static void forget_pair(struct otte_rdma_lent *lent)
+{
+	lent->state = OTTE_RDMA_LENT_RETAINED;
+	lent->pair = NULL;
+}
+
+/* Nothing is to be said of it any more. */
+static void end_lent(struct otte_rdma_lent *lent)
+{
+	if (!lent->use) {
+		free_lent(lent);
+		return;
+	}
+	answered(lent);
+	forget_pair(lent);
+}
+
 /* ---- Windows of a pair ---- */
 
-/* Nothing is bound to it any more. */
-static void spare_window(struct otte_rdma_lent *lent)
+static void window_stays(struct otte_rdma *rdma, uint64_t bytes)
+{
+	otte_log(OTTE_LOG_ERROR, "a memory window stays: %s", otte_error_text());
+	otte_rdma_lost(rdma, bytes, "rdma: a memory window that could not be freed");
+}
+
+/* Nothing is bound to it any more. Not 0: it stays, and so must its range. */
+static int spare_window(struct otte_rdma_lent *lent)
 {
 	struct otte_rdma_window *window = lent->window;
+	int ret;
 
 	lent->window = NULL;
 	if (!window)
-		return;
+		return 0;
+	ret = otte_rdma_window_release(window);
+	if (ret) {
+		window_stays(lent->source->rdma, lent->ask.length);
+		return ret;
+	}
 	window->next = lent->pair->spares;
 	lent->pair->spares = window;
+	return 0;
 }
 
 /*
@@ -91,7 +128,7 @@ static int take_window(struct otte_rdma_lent *lent)
 
 	if (spare) {
 		lent->pair->spares = spare->next;
-		otte_rdma_window_put(spare);
+		otte_rdma_window_put(spare); /* which was released */
 	}
 	return otte_rdma_window_take(lent->pair->pair.qp->context, &lent->window);
 }
@@ -100,10 +137,8 @@ static int drop_window(struct otte_rdma *rdma, struct otte_rdma_window *window, 
 {
 	int ret = otte_rdma_window_free(window);
 
-	if (!ret)
-		return 0;
-	otte_log(OTTE_LOG_ERROR, "a memory window stays: %s", otte_error_text());
-	otte_rdma_lost(rdma, bytes, "rdma: a memory window that could not be freed");
+	if (ret)
+		window_stays(rdma, bytes);
 	return ret;
 }
 
@@ -133,6 +168,7 @@ static void say_done(struct otte_rdma_lent *lent, int status)
 static void returned(struct otte_rdma_receipt *receipt, int code)
 {
 	struct otte_rdma_lent *lent = container_of(receipt, struct otte_rdma_lent, receipt);
+	bool kept;
 	int status;
 
 	if (code) /* with its queue pair: otte_rdma_lents_unpair() */
@@ -142,15 +178,18 @@ static void returned(struct otte_rdma_receipt *receipt, int code)
 		otte_rdma_source_fail_pair(lent->pair, -EPROTO, otte_error_text());
 		return;
 	}
-	spare_window(lent);
+	kept = spare_window(lent) || lent->window_kept;
 	lent->state = OTTE_RDMA_LENT_RETURNED;
 	lent->source->rdma->places--; /* others need not wait for the peer's ACK */
 	status = ops_of(lent)->still(lent->use);
-	end_use(lent, !status, OTTE_EVIDENCE_RETURNED);
+	if (kept)
+		retain(lent);
+	else
+		end_use(lent, !status, OTTE_EVIDENCE_RETURNED);
 	if (lent->pair->pair.state == OTTE_RDMA_PAIR_JOINED)
 		say_done(lent, status);
 	else /* CLOSE has told everything, and no ACK will come */
-		free_lent(lent);
+		end_lent(lent);
 }
 
 /* ---- The window ---- */
@@ -287,7 +326,7 @@ static int prepare(struct otte_rdma_lent *lent)
 	ret = otte_rdma_qp_expect(pair->qp, &lent->receipt);
 	if (!ret)
 		return 0;
-	spare_window(lent);
+	spare_window(lent); /* which has never had a parent */
 	if (ret != -EEXIST && ret != -ENOMEM) { /* the place is used up */
 		end_use(lent, false, OTTE_EVIDENCE_NEVER_EXPOSED);
 		return ret;
@@ -396,7 +435,7 @@ void otte_rdma_lent_acknowledged(struct otte_rdma_source *source, const struct o
 
 	if (!lent || lent->state != OTTE_RDMA_LENT_RETURNED || lent->id != answer->grant)
 		return; /* of a queue pair that was closed */
-	free_lent(lent);
+	end_lent(lent);
 	otte_rdma_source_say(source, &message);
 }
 
@@ -416,7 +455,7 @@ void otte_rdma_lents_forget(struct otte_rdma_source *source)
 
 	DL_FOREACH_SAFE(source->lents, lent, next)
 		if (lent->state == OTTE_RDMA_LENT_WAITING || lent->state == OTTE_RDMA_LENT_RETURNED)
-			free_lent(lent);
+			end_lent(lent);
 }
 
 static void free_window(struct otte_rdma_lent *lent)
@@ -439,23 +478,10 @@ void otte_rdma_lents_revoke(struct otte_rdma_source_pair *pair)
 			continue;
 		answered(lent);
 		if (lent->state == OTTE_RDMA_LENT_WAITING || lent->state == OTTE_RDMA_LENT_RETURNED)
-			free_lent(lent);
+			end_lent(lent);
 		else if (pair->pair.stopped)
 			free_window(lent);
 	}
-}
-
-static void retain(struct otte_rdma_lent *lent)
-{
-	if (lent->use && !lent->retained && !ops_of(lent)->retain(lent->use))
-		lent->retained = true;
-}
-
-/* Nothing will ever be told of it, and the pair is about to be freed. */
-static void forget_pair(struct otte_rdma_lent *lent)
-{
-	lent->state = OTTE_RDMA_LENT_RETAINED;
-	lent->pair = NULL;
 }
 
 void otte_rdma_lents_unpair(struct otte_rdma_source_pair *pair, bool gone)

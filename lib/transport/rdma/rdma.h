@@ -290,8 +290,9 @@ struct otte_rdma_source {
 };
 
 /*
- * `spares`: windows that were made for grants of this pair and are for no other. The kernel takes away what a process
- * that dies has in the reverse order of its making, and rxe waits 50 s for a queue pair with a window that is older.
+ * `spares`: windows that were made for grants of this pair and are for no other; none pins memory. The kernel takes
+ * away what a process that dies has in the reverse order of its making, and rxe waits 50 s for a queue pair with a
+ * window that is older.
  */
 struct otte_rdma_source_pair {
 	struct otte_rdma_pair pair;
@@ -315,8 +316,8 @@ void otte_rdma_source_fail_pair(struct otte_rdma_source_pair *pair, int code, co
  *      `--refused, cancelled--> gone                  any but WAITING --its pair has closed--> REVOKED --> gone
  *                                                                                `--its window stays--> RETAINED
  *
- * RETAINED: its pair is gone, its window may not be, so it is for good. Where the pair itself stays it keeps its state:
- * the receipt may still come.
+ * RETAINED: nothing is to be said of it, and its pair may be gone; but its window, or the MR that this had, stays, and
+ * so does it. Where the pair itself stays it keeps its state: the receipt may still come.
  */
 enum otte_rdma_lent_state {
 	OTTE_RDMA_LENT_WAITING = 0,

@@ -902,6 +902,62 @@ static void what_was_closed_is_not_asked_for_any_more(void **state)
 	pair_close(&pair);
 }
 
+/* On rxe a grant has an MR of its own, which is over before the loan is. */
+static void what_was_given_back_pins_nothing(void **state)
+{
+	struct sim_counts before;
+	struct pair pair;
+
+	(void)state;
+	sim_device_be_rxe(nics[0]);
+	sim_device_be_rxe(nics[1]);
+	pair_open(&pair, SIZE, use_rdma);
+	before = sim_counts(nics[0]);
+	assert_int_equal(run(&pair, OTTE_READ, 0, SIZE).code, 0);
+	/* Their messages are in memory of the queue pair's. */
+	assert_true(sim_counts(nics[0]).pinned_bytes - before.pinned_bytes < SIZE);
+	OK(otte_region_unregister(&pair.remote, 1, 10 * SECOND, NULL));
+	assert_true(sim_counts(nics[0]).pinned_bytes < SIZE);
+	pair.remote = NULL;
+	pair_close_requester(&pair);
+	OK(otte_mem_release(pair.remote_mem));
+	OK(otte_engine_destroy(pair.source));
+}
+
+static void keep_the_mr_of_a_window(void)
+{
+	const struct sim_fault fault = {
+		.kind = SIM_FAULT_CALL,
+		.verb = SIM_DEREG_MR,
+		.target = nics[0],
+		.times = 1,
+		.error = EIO,
+	};
+	struct otte_access access;
+	struct pair pair;
+	size_t pending = 0;
+
+	sim_device_be_rxe(nics[0]);
+	sim_device_be_rxe(nics[1]);
+	pair_open(&pair, SIZE, use_rdma);
+	sim_fault_arm(&fault);
+	MUST(run(&pair, OTTE_WRITE, 0, SIZE / 2).code == 0);
+	MUST(comes(is_retained, &pair));
+	MUST(pair_stats(pair.source).loans == 1);
+	MUST(otte_access_begin(&pair.remote_mem->access, &access, 0, 4096, false) == -EBUSY);
+	MUST(run(&pair, OTTE_WRITE, SIZE / 2, 4096).code == 0);
+	MUST(otte_region_unregister(&pair.remote, 1, 0, &pending) == -ETIMEDOUT && pending == 1);
+	MUST(otte_mem_release(pair.remote_mem) == -EBUSY);
+	MUST(otte_engine_close(pair.source, OTTE_CLOSE_SOURCE, SECOND, NULL) == -EUCLEAN);
+}
+
+/* It is the peer's no more, but the NIC's: the bytes have arrived, and the range stays taken. */
+static void what_stays_pinned_stays_taken(void **state)
+{
+	(void)state;
+	in_its_own_process(keep_the_mr_of_a_window);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -931,6 +987,8 @@ int main(void)
 						nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_window_that_stays_outlives_its_pair, with_nics, nothing_is_left),
 		cmocka_unit_test_setup_teardown(what_was_closed_is_not_asked_for_any_more, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_was_given_back_pins_nothing, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_stays_pinned_stays_taken, with_nics, nothing_is_left),
 	};
 
 	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
