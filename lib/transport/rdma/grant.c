@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "control/auth.h"
@@ -248,6 +249,7 @@ static int open_window(struct otte_rdma_lent *lent)
 	if (ret == -EAGAIN)
 		return 1;
 	lent->state = OTTE_RDMA_LENT_BINDING;
+	lent->since_ns = otte_now_ns();
 	return ret;
 }
 
@@ -380,14 +382,28 @@ void otte_rdma_lents_go_on(struct otte_rdma *rdma)
 	}
 }
 
-void otte_rdma_source_bind(struct otte_rdma_source *source)
+/* Nothing else would end it: its CQE is lost. */
+static int check_bind(const struct otte_rdma_lent *lent, uint64_t now_ns)
+{
+	const struct otte_config *config = lent->source->rdma->env.config;
+
+	if (now_ns - min_u64(now_ns, lent->since_ns) <= config->control_timeout_ns)
+		return 0;
+	return otte_fail(-ETIMEDOUT, "nothing is heard of a bind (control.timeout_ms)");
+}
+
+void otte_rdma_source_bind(struct otte_rdma_source *source, uint64_t now_ns)
 {
 	struct otte_rdma_lent *lent;
 	int ret = 0;
 
 	DL_FOREACH(source->lents, lent) {
-		if (lent->state == OTTE_RDMA_LENT_EXPECTING && lent->pair->pair.state == OTTE_RDMA_PAIR_JOINED)
+		if (!lent->pair || lent->pair->pair.state != OTTE_RDMA_PAIR_JOINED)
+			continue;
+		if (lent->state == OTTE_RDMA_LENT_EXPECTING)
 			ret = open_window(lent);
+		else if (lent->state == OTTE_RDMA_LENT_BINDING)
+			ret = check_bind(lent, now_ns);
 		if (ret < 0)
 			break;
 	}

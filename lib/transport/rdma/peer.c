@@ -81,7 +81,7 @@ static struct otte_work *take_first(struct otte_rdma_peer *peer)
 
 /* ---- The line ---- */
 
-static void break_line(struct otte_rdma_peer *peer, int code)
+void otte_rdma_peer_break(struct otte_rdma_peer *peer, int code)
 {
 	if (peer->broken)
 		return;
@@ -98,7 +98,7 @@ void otte_rdma_peer_say(struct otte_rdma_peer *peer, const struct otte_rdma_mess
 		return;
 	ret = otte_rdma_line_say(&peer->line, message);
 	if (ret)
-		break_line(peer, ret);
+		otte_rdma_peer_break(peer, ret);
 }
 
 static void close_pair(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair, int code)
@@ -280,7 +280,7 @@ static void line_ready(struct otte_watch *watch, uint32_t events)
 		return;
 	if (ret == -EPROTO || ret == -EPROTONOSUPPORT)
 		atomic_fetch_add(&peer->rdma->bad_frames, 1);
-	break_line(peer, ret);
+	otte_rdma_peer_break(peer, ret);
 }
 
 /* ---- Pairs ---- */
@@ -491,7 +491,7 @@ static void open_line(struct otte_rdma_peer *peer, const struct told *told, uint
 	else
 		ret = otte_rdma_line_greet(&peer->line, &told->hello);
 	if (ret)
-		break_line(peer, ret);
+		otte_rdma_peer_break(peer, ret);
 }
 
 static bool overdue(const struct otte_rdma_peer *peer, uint64_t now_ns)
@@ -560,10 +560,10 @@ bool otte_rdma_peer_look(struct otte_rdma_peer *peer, uint64_t now_ns)
 		open_line(peer, &told, now_ns);
 	if (!peer->broken && overdue(peer, now_ns)) {
 		otte_fail(-ETIMEDOUT, "the peer does not answer on its lane for RDMA (control.timeout_ms)");
-		break_line(peer, -ETIMEDOUT);
+		otte_rdma_peer_break(peer, -ETIMEDOUT);
 	}
 	give_up_pairs(peer, now_ns);
-	otte_rdma_transfers_go_on(peer);
+	otte_rdma_transfers_go_on(peer, now_ns);
 	while (!peer->broken && peer->state == OTTE_RDMA_PEER_READY && begin_first(peer, now_ns) == 0)
 		peer->rdma->busy = true;
 	if (peer->broken) {

@@ -213,7 +213,7 @@ static void free_source(struct otte_retired *retired)
 	free(container_of(retired, struct otte_rdma_source, retired));
 }
 
-static void look_at_sources(struct otte_rdma *rdma)
+static void look_at_sources(struct otte_rdma *rdma, uint64_t now_ns)
 {
 	struct otte_rdma_source *source, *next;
 	bool stays;
@@ -221,7 +221,7 @@ static void look_at_sources(struct otte_rdma *rdma)
 	pthread_mutex_lock(&rdma->lock);
 	for (source = rdma->sources; source; source = next) {
 		pthread_mutex_unlock(&rdma->lock);
-		stays = otte_rdma_source_look(source);
+		stays = otte_rdma_source_look(source, now_ns);
 		if (!stays)
 			rdma->env.source.lane_closed(source->peer);
 		pthread_mutex_lock(&rdma->lock);
@@ -276,7 +276,7 @@ static void *run(void *arg)
 		atomic_fetch_add(&rdma->rounds, 1);
 		poll_lanes(rdma);
 		look_at_peers(rdma, now_ns);
-		look_at_sources(rdma);
+		look_at_sources(rdma, now_ns);
 		otte_rdma_lents_go_on(rdma);
 		otte_rdma_pairs_reap(rdma, now_ns);
 		if (!rdma->busy) {

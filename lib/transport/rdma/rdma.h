@@ -216,6 +216,8 @@ bool otte_rdma_peer_is_idle(struct otte_rdma_peer *peer);
 bool otte_rdma_peer_look(struct otte_rdma_peer *peer, uint64_t now_ns);
 /* Some pair of its own could not be destroyed. */
 bool otte_rdma_peer_has_retained(const struct otte_rdma_peer *peer);
+/* The line is to be lost, as the error's text says. */
+void otte_rdma_peer_break(struct otte_rdma_peer *peer, int code);
 /* Where that fails the line is lost, with the next look. */
 void otte_rdma_peer_say(struct otte_rdma_peer *peer, const struct otte_rdma_message *message);
 /* A work is done, or goes the other way. Without locks. */
@@ -229,7 +231,8 @@ void otte_rdma_work_hand_on(struct otte_rdma_peer *peer, struct otte_work *work,
  *     |                 |
  *     `--REFUSED--------`--its pair closes--> LOST, told once nothing of it is charged
  *
- * Cancelled, it is told at once while its payload is not posted; a GRANT is then given back unused.
+ * Cancelled, it is told at once while its payload is not posted, or when everything of it has completed; a GRANT is
+ * given back unused. Without DONE or READY for control.timeout after that the line is lost.
  */
 enum otte_rdma_transfer_state {
 	OTTE_RDMA_TRANSFER_ASKED = 0,
@@ -254,6 +257,7 @@ struct otte_rdma_transfer {
 	struct otte_rdma_work payload, finish;
 	bool payload_charged, finish_charged, payload_posted;
 	int code;                    /* of the first WR that failed */
+	uint64_t since_ns;           /* POSTED, nothing charged; OVER: an answer is waited for */
 	bool done;                   /* DONE was heard */
 	int status;                  /* and this in it */
 };
@@ -265,8 +269,8 @@ int otte_rdma_transfer_answered(struct otte_rdma_peer *peer, const struct otte_r
 /* Those of a pair that was closed: LOST. `gone`: so is the pair. */
 void otte_rdma_transfers_lose(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair);
 void otte_rdma_transfers_unpair(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair, bool gone);
-/* What could not be posted, and what was cancelled. */
-void otte_rdma_transfers_go_on(struct otte_rdma_peer *peer);
+/* What could not be posted, what was cancelled, and what the peer should have answered: that ends its line. */
+void otte_rdma_transfers_go_on(struct otte_rdma_peer *peer, uint64_t now_ns);
 
 /* ---- source.c, grant.c ---- */
 
@@ -304,7 +308,7 @@ struct otte_rdma_source_pair {
 int otte_rdma_source_accept(struct otte_rdma *rdma, void *peer, int fd);
 void otte_rdma_source_drop(struct otte_rdma *rdma, void *peer);
 /* The thread. False: the source is gone. */
-bool otte_rdma_source_look(struct otte_rdma_source *source);
+bool otte_rdma_source_look(struct otte_rdma_source *source, uint64_t now_ns);
 /* Where that fails the line is lost, with the next look. */
 void otte_rdma_source_say(struct otte_rdma_source *source, const struct otte_rdma_message *message);
 /* Closed, and everything that was granted on it is taken back. */
@@ -345,6 +349,7 @@ struct otte_rdma_lent {
 	bool answered;                                 /* counted in `unanswered` no more */
 	struct otte_rdma_receipt receipt;
 	struct otte_rdma_work bind;
+	uint64_t since_ns;                             /* BINDING */
 	uint8_t nonce[16];
 };
 
@@ -353,8 +358,8 @@ void otte_rdma_lent_acknowledged(struct otte_rdma_source *source, const struct o
 void otte_rdma_lent_cancelled(struct otte_rdma_source *source, const struct otte_rdma_answer *answer);
 /* Places for those that wait. */
 void otte_rdma_lents_go_on(struct otte_rdma *rdma);
-/* Binds that had no room. */
-void otte_rdma_source_bind(struct otte_rdma_source *source);
+/* Binds that had no room; and those that were not heard of for control.timeout: their pairs are closed. */
+void otte_rdma_source_bind(struct otte_rdma_source *source, uint64_t now_ns);
 /* The line is lost: what nothing reaches needs no answer any more. */
 void otte_rdma_lents_forget(struct otte_rdma_source *source);
 /* The pair is CLOSING; then gone, or it stays. */

@@ -297,7 +297,7 @@ static bool all_retained(const struct otte_rdma_source *source)
 	return true;
 }
 
-bool otte_rdma_source_look(struct otte_rdma_source *source)
+bool otte_rdma_source_look(struct otte_rdma_source *source, uint64_t now_ns)
 {
 	struct otte_rdma *rdma = source->rdma;
 	bool drop;
@@ -314,6 +314,6 @@ bool otte_rdma_source_look(struct otte_rdma_source *source)
 	}
 	if (drop || source->broken)
 		lose(source);
-	otte_rdma_source_bind(source);
+	otte_rdma_source_bind(source, now_ns);
 	return !source->lost || source->lents || !all_retained(source);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "transport/rdma/rdma.h"
@@ -88,6 +89,7 @@ static void look_whether_over(struct otte_rdma_transfer *transfer)
 	if (transfer->state != OTTE_RDMA_TRANSFER_POSTED || is_charged(transfer) || !transfer->done || transfer->code)
 		return;
 	transfer->state = OTTE_RDMA_TRANSFER_OVER;
+	transfer->since_ns = otte_now_ns();
 	otte_rdma_peer_say(transfer->peer, &ack);
 	end_piece(transfer);
 }
@@ -181,6 +183,8 @@ static void completed(struct otte_rdma_transfer *transfer, const struct otte_rdm
 	transfer->peer->rdma->busy = true;
 	if (outcome->code && !transfer->code)
 		transfer->code = outcome->code;
+	if (!is_charged(transfer))
+		transfer->since_ns = otte_now_ns();
 	look_whether_over(transfer);
 	look_whether_lost(transfer);
 }
@@ -260,19 +264,40 @@ static void abandon(struct otte_rdma_transfer *transfer, int code)
 		.answer.ask = transfer->ask,
 	};
 
-	if (transfer->state == OTTE_RDMA_TRANSFER_POSTED && code == -ETIMEDOUT) {
+	if (transfer->state == OTTE_RDMA_TRANSFER_POSTED && is_charged(transfer) && code == -ETIMEDOUT) {
 		otte_fail(-ETIMEDOUT, "a request that is overdue");
 		transfer->pair->failed(transfer->pair, -ETIMEDOUT);
 	}
-	if (transfer->state > OTTE_RDMA_TRANSFER_GRANTED)
+	/* What has failed ends with its pair. */
+	if (transfer->state > OTTE_RDMA_TRANSFER_POSTED || is_charged(transfer) || transfer->code)
 		return;
 	if (transfer->state == OTTE_RDMA_TRANSFER_ASKED)
 		otte_rdma_peer_say(transfer->peer, &cancel);
-	transfer->unused = true;
+	transfer->unused = transfer->state != OTTE_RDMA_TRANSFER_POSTED;
 	otte_rdma_work_tell(let_go(transfer), code, true);
 }
 
-void otte_rdma_transfers_go_on(struct otte_rdma_peer *peer)
+static const char *missing(const struct otte_rdma_transfer *transfer)
+{
+	if (transfer->state == OTTE_RDMA_TRANSFER_OVER)
+		return "READY";
+	if (transfer->state == OTTE_RDMA_TRANSFER_POSTED && !is_charged(transfer) && !transfer->code)
+		return "DONE";
+	return NULL;
+}
+
+static void look_whether_late(struct otte_rdma_transfer *transfer, uint64_t now_ns)
+{
+	const struct otte_config *config = transfer->peer->rdma->env.config;
+	const char *what = missing(transfer);
+
+	if (!what || now_ns - min_u64(now_ns, transfer->since_ns) <= config->control_timeout_ns)
+		return;
+	otte_fail(-ETIMEDOUT, "the peer does not say %s (control.timeout_ms)", what);
+	otte_rdma_peer_break(transfer->peer, -ETIMEDOUT);
+}
+
+void otte_rdma_transfers_go_on(struct otte_rdma_peer *peer, uint64_t now_ns)
 {
 	struct otte_rdma_transfer *transfer, *next;
 
@@ -285,6 +310,7 @@ void otte_rdma_transfers_go_on(struct otte_rdma_peer *peer)
 			abandon(transfer, code);
 		if (transfer->state == OTTE_RDMA_TRANSFER_GRANTED)
 			post(transfer);
+		look_whether_late(transfer, now_ns);
 	}
 }
 

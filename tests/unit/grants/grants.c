@@ -46,8 +46,9 @@ int __wrap_otte_verbs_open(const struct otte_verbs **verbs)
 	return 0;
 }
 
-/* A source that says that all is done as soon as it has granted. */
+/* A source that says that all is done as soon as it has granted; or never says this message. */
 static _Atomic bool hasty;
+static _Atomic unsigned unsaid;
 
 void __real_otte_rdma_source_say(struct otte_rdma_source *source, const struct otte_rdma_message *message);
 void __wrap_otte_rdma_source_say(struct otte_rdma_source *source, const struct otte_rdma_message *message);
@@ -56,6 +57,8 @@ void __wrap_otte_rdma_source_say(struct otte_rdma_source *source, const struct o
 {
 	struct otte_rdma_message done = { .type = OTTE_RDMA_MSG_DONE };
 
+	if (atomic_load(&unsaid) == message->type)
+		return;
 	__real_otte_rdma_source_say(source, message);
 	if (!atomic_load(&hasty) || message->type != OTTE_RDMA_MSG_GRANT)
 		return;
@@ -72,6 +75,7 @@ static int with_nics(void **state)
 	sim_reset();
 	opens = 0;
 	no_library = 0;
+	atomic_store(&unsaid, 0);
 	nics[0] = sim_device_add(0, "mlx5_0");
 	nics[1] = sim_device_add(1, "mlx5_0");
 	return 0;
@@ -958,6 +962,89 @@ static void what_stays_pinned_stays_taken(void **state)
 	in_its_own_process(keep_the_mr_of_a_window);
 }
 
+/* ---- What is never answered ---- */
+
+static void use_short_limits(struct otte_config *config)
+{
+	use_short_destruction(config);
+	config->rdma_grants = 1;
+	config->control_timeout_ns = 100000000;
+	config->default_deadline_ns = 0;
+}
+
+/* The next one waits for the only place, until its line is lost. */
+static void without_ready_the_line_is_lost(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_short_limits);
+	atomic_store(&unsaid, OTTE_RDMA_MSG_READY);
+	assert_int_equal(run(&pair, OTTE_READ, 0, 4096).code, 0);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 8192, 8192, 4096), 0);
+	assert_int_equal(task_of(&pair, 0).transport, OTTE_TRANSPORT_TCP);
+	pair_close(&pair);
+}
+
+/* All of it has completed; whether the source takes it for that it never says. */
+static void without_done_the_line_is_lost(void **state)
+{
+	struct otte_task task;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_short_limits);
+	atomic_store(&unsaid, OTTE_RDMA_MSG_DONE);
+	task = run(&pair, OTTE_WRITE, 0, 4096);
+	assert_int_equal(task.code, -ECONNRESET);
+	assert_int_equal(task.remote_effect, OTTE_EFFECT_UNKNOWN);
+	assert_int_equal(task.locally_drained, 1);
+	pair_close(&pair);
+}
+
+static bool is_returned(void *arg)
+{
+	struct pair *pair = arg;
+
+	return pair_stats(pair->source).loans_settled == 1;
+}
+
+static void what_has_completed_can_be_cancelled(void **state)
+{
+	struct otte_task task;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_rdma);
+	atomic_store(&unsaid, OTTE_RDMA_MSG_DONE);
+	submit(&pair, OTTE_WRITE, 0, 4096);
+	assert_true(comes(is_returned, &pair));
+	OK(otte_batch_cancel(pair.batch));
+	OK(otte_batch_wait(pair.batch, 2 * SECOND));
+	task = task_of(&pair, 0);
+	assert_int_equal(task.code, -ECANCELED);
+	assert_int_equal(task.remote_effect, OTTE_EFFECT_UNKNOWN);
+	assert_int_equal(task.locally_drained, 1);
+	pair_close(&pair);
+}
+
+/* The source never hears of the only grant's bind, and gives up the pair for it. */
+static void a_bind_that_is_never_heard_of_takes_no_place_for_good(void **state)
+{
+	const struct sim_fault fault = { .kind = SIM_FAULT_CQE_LOST, .target = nics[0], .times = 1 };
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_short_limits);
+	sim_fault_arm(&fault);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(task_of(&pair, 0).transport, OTTE_TRANSPORT_TCP);
+	assert_true(comes(is_unconnected, &pair));
+	assert_int_equal(run(&pair, OTTE_READ, 8192, 4096).code, 0);
+	assert_int_equal(pair_stats(pair.source).retained, 0);
+	pair_close(&pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -989,6 +1076,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_was_closed_is_not_asked_for_any_more, with_nics, nothing_is_left),
 		cmocka_unit_test_setup_teardown(what_was_given_back_pins_nothing, with_nics, nothing_is_left),
 		cmocka_unit_test_setup_teardown(what_stays_pinned_stays_taken, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(without_ready_the_line_is_lost, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(without_done_the_line_is_lost, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_has_completed_can_be_cancelled, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_bind_that_is_never_heard_of_takes_no_place_for_good, with_nics,
+						nothing_is_left),
 	};
 
 	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
