@@ -32,6 +32,16 @@ static void answered(struct otte_rdma_lent *lent)
 	lent->answered = true;
 }
 
+static void leave_place(struct otte_rdma_lent *lent)
+{
+	struct otte_rdma *rdma = lent->source->rdma;
+
+	rdma->places--;
+	if (lent->stuck)
+		rdma->stuck--;
+	lent->stuck = false;
+}
+
 static void free_lent(struct otte_rdma_lent *lent)
 {
 	struct otte_rdma_source *source = lent->source;
@@ -39,7 +49,7 @@ static void free_lent(struct otte_rdma_lent *lent)
 	if (lent->state == OTTE_RDMA_LENT_WAITING)
 		DL_DELETE2(source->rdma->waiting, lent, wait_prev, wait_next);
 	else if (lent->state != OTTE_RDMA_LENT_RETURNED)
-		source->rdma->places--;
+		leave_place(lent);
 	DL_DELETE(source->lents, lent);
 	answered(lent);
 	source->rdma->busy = true;
@@ -72,6 +82,14 @@ static void retain(struct otte_rdma_lent *lent)
 {
 	if (lent->use && !lent->retained && !ops_of(lent)->retain(lent->use))
 		lent->retained = true;
+}
+
+/* So does its place. */
+static void stick(struct otte_rdma_lent *lent)
+{
+	lent->stuck = true;
+	lent->source->rdma->stuck++;
+	lent->source->rdma->busy = true;
 }
 
 /* It stays, and needs no pair: that will be freed. */
@@ -181,7 +199,7 @@ static void returned(struct otte_rdma_receipt *receipt, int code)
 	}
 	kept = spare_window(lent) || lent->window_kept;
 	lent->state = OTTE_RDMA_LENT_RETURNED;
-	lent->source->rdma->places--; /* others need not wait for the peer's ACK */
+	leave_place(lent); /* others need not wait for the peer's ACK */
 	status = ops_of(lent)->still(lent->use);
 	if (kept)
 		retain(lent);
@@ -369,10 +387,23 @@ static struct otte_rdma_lent *find_first(struct otte_rdma *rdma)
 	return NULL;
 }
 
+/* No place will come any more. */
+static void refuse_all(struct otte_rdma *rdma)
+{
+	struct otte_rdma_lent *lent, *next;
+
+	DL_FOREACH_SAFE2(rdma->waiting, lent, next, wait_next) {
+		otte_fail(-EUCLEAN, "all of rdma.grants (%u) stay", rdma->stuck);
+		refuse(lent, -EUCLEAN);
+	}
+}
+
 void otte_rdma_lents_go_on(struct otte_rdma *rdma)
 {
 	struct otte_rdma_lent *lent;
 
+	if (rdma->stuck == rdma->env.config->rdma_grants)
+		refuse_all(rdma);
 	/* Each time from the beginning: where a pair fails, others that wait for it are gone. */
 	while (rdma->places < rdma->env.config->rdma_grants && (lent = find_first(rdma))) {
 		DL_DELETE2(rdma->waiting, lent, wait_prev, wait_next);
@@ -513,6 +544,7 @@ void otte_rdma_lents_unpair(struct otte_rdma_source_pair *pair, bool gone)
 			free_window(lent);
 		if (!gone || lent->window_kept) {
 			retain(lent);
+			stick(lent);
 			if (gone)
 				forget_pair(lent);
 			continue;

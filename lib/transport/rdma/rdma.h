@@ -84,6 +84,7 @@ struct otte_rdma {
 	struct otte_rdma_pair *closing;
 	struct otte_rdma_lent *waiting;  /* ASKs without a place, first come first */
 	uint32_t places;                 /* from EXPECTING to GRANTED, of config.rdma_grants */
+	uint32_t stuck;                  /* of these, of grants that stay */
 	uint64_t last_grant;
 	bool busy;                       /* something has moved in this round */
 
@@ -345,7 +346,8 @@ struct otte_rdma_lent {
 	uint8_t *address;
 	struct otte_rdma_window *window;               /* NULL: none, or not ours any more */
 	bool window_kept;                              /* it could not be freed */
-	bool retained;
+	bool stuck;                                    /* it stays, as far as anybody can say */
+	bool retained;                                 /* and the use is recorded so */
 	bool answered;                                 /* counted in `unanswered` no more */
 	struct otte_rdma_receipt receipt;
 	struct otte_rdma_work bind;

@@ -962,8 +962,6 @@ static void what_stays_pinned_stays_taken(void **state)
 	in_its_own_process(keep_the_mr_of_a_window);
 }
 
-/* ---- What is never answered ---- */
-
 static void use_short_limits(struct otte_config *config)
 {
 	use_short_destruction(config);
@@ -971,6 +969,35 @@ static void use_short_limits(struct otte_config *config)
 	config->control_timeout_ns = 100000000;
 	config->default_deadline_ns = 0;
 }
+
+static void keep_the_only_place(void)
+{
+	struct pair pair, other;
+
+	pair_open(&pair, SIZE, use_short_limits);
+	cannot_destroy(nics[0]);
+	sim_link_set(nics[0], nics[1], false);
+	sim_retry_set(SIM_BY_CLOCK);
+	submit(&pair, OTTE_WRITE, 0, 4096);
+	MUST(comes(is_granted, &pair));
+	otte_control_client_stop(&pair.segment->peer->control, -ECONNRESET);
+	MUST(otte_batch_wait(pair.batch, 20 * SECOND) == 0);
+	MUST(comes(is_retained, &pair));
+	pair_join(&other, &pair, use_short_limits);
+	MUST(pair_run(&other, OTTE_READ, 65536, 65536, 4096) == 0);
+	MUST(task_of(&other, 0).transport == OTTE_TRANSPORT_TCP);
+	MUST(run(&other, OTTE_READ, 65536, 4096).code == -EUCLEAN);
+	MUST(pair_stats(pair.source).loans >= 1);
+}
+
+/* No place will ever come: who asks is told so, and is served by TCP. */
+static void where_all_places_stay_nobody_waits(void **state)
+{
+	(void)state;
+	in_its_own_process(keep_the_only_place);
+}
+
+/* ---- What is never answered ---- */
 
 /* The next one waits for the only place, until its line is lost. */
 static void without_ready_the_line_is_lost(void **state)
@@ -1081,6 +1108,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_has_completed_can_be_cancelled, with_nics, nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_bind_that_is_never_heard_of_takes_no_place_for_good, with_nics,
 						nothing_is_left),
+		cmocka_unit_test_setup_teardown(where_all_places_stay_nobody_waits, with_nics, nothing_is_left),
 	};
 
 	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
