@@ -78,10 +78,26 @@ static void end_use(struct otte_rdma_lent *lent, bool complete, enum otte_eviden
 		ops_of(lent)->end_lent(use, complete, evidence);
 }
 
+/* With the next look again, where it cannot be recorded. */
 static void retain(struct otte_rdma_lent *lent)
 {
-	if (lent->use && !lent->retained && !ops_of(lent)->retain(lent->use))
-		lent->retained = true;
+	bool first = !lent->stays;
+
+	lent->stays = true;
+	if (!lent->use || lent->retained)
+		return;
+	lent->retained = !ops_of(lent)->retain(lent->use);
+	if (!lent->retained && first)
+		otte_log(OTTE_LOG_ERROR, "a range that a NIC may still reach: %s", otte_error_text());
+}
+
+void otte_rdma_lents_retain(struct otte_rdma_source *source)
+{
+	struct otte_rdma_lent *lent;
+
+	DL_FOREACH(source->lents, lent)
+		if (lent->stays)
+			retain(lent);
 }
 
 /* So does its place. */

@@ -346,8 +346,9 @@ struct otte_rdma_lent {
 	uint8_t *address;
 	struct otte_rdma_window *window;               /* NULL: none, or not ours any more */
 	bool window_kept;                              /* it could not be freed */
-	bool stuck;                                    /* it stays, as far as anybody can say */
-	bool retained;                                 /* and the use is recorded so */
+	bool stays;                                    /* as far as anybody can say */
+	bool stuck;                                    /* and its place with it */
+	bool retained;                                 /* the use is recorded so */
 	bool answered;                                 /* counted in `unanswered` no more */
 	struct otte_rdma_receipt receipt;
 	struct otte_rdma_work bind;
@@ -360,6 +361,8 @@ void otte_rdma_lent_acknowledged(struct otte_rdma_source *source, const struct o
 void otte_rdma_lent_cancelled(struct otte_rdma_source *source, const struct otte_rdma_answer *answer);
 /* Places for those that wait. */
 void otte_rdma_lents_go_on(struct otte_rdma *rdma);
+/* What stays, where that could not be recorded. */
+void otte_rdma_lents_retain(struct otte_rdma_source *source);
 /* Binds that had no room; and those that were not heard of for control.timeout: their pairs are closed. */
 void otte_rdma_source_bind(struct otte_rdma_source *source, uint64_t now_ns);
 /* The line is lost: what nothing reaches needs no answer any more. */

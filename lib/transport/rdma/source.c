@@ -314,6 +314,7 @@ bool otte_rdma_source_look(struct otte_rdma_source *source, uint64_t now_ns)
 	}
 	if (drop || source->broken)
 		lose(source);
+	otte_rdma_lents_retain(source);
 	otte_rdma_source_bind(source, now_ns);
 	return !source->lost || source->lents || !all_retained(source);
 }

@@ -67,6 +67,20 @@ void __wrap_otte_rdma_source_say(struct otte_rdma_source *source, const struct o
 	__real_otte_rdma_source_say(source, &done);
 }
 
+/* The ledger has no room for a record, so often. */
+static _Atomic unsigned unrecorded;
+
+int __real_otte_source_retain(struct otte_source_use *use);
+int __wrap_otte_source_retain(struct otte_source_use *use);
+
+int __wrap_otte_source_retain(struct otte_source_use *use)
+{
+	if (!atomic_load(&unrecorded))
+		return __real_otte_source_retain(use);
+	atomic_fetch_sub(&unrecorded, 1);
+	return otte_fail(-ENOSPC, "no room for a record");
+}
+
 static struct sim_device *nics[2];
 
 static int with_nics(void **state)
@@ -789,6 +803,20 @@ static void lose_at_source(void)
 	MUST(otte_engine_close(pair.source, OTTE_CLOSE_SOURCE, SECOND, NULL) == -EUCLEAN);
 }
 
+/* What is to be recorded besides is the queue pair. */
+static void lose_at_source_unrecorded(void)
+{
+	atomic_store(&unrecorded, 2);
+	lose_at_source();
+	MUST(atomic_load(&unrecorded) == 0);
+}
+
+static void what_cannot_be_recorded_is_tried_again(void **state)
+{
+	(void)state;
+	in_its_own_process(lose_at_source_unrecorded);
+}
+
 static void what_a_peers_nic_may_still_reach_stays_lent(void **state)
 {
 	(void)state;
@@ -1109,6 +1137,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_bind_that_is_never_heard_of_takes_no_place_for_good, with_nics,
 						nothing_is_left),
 		cmocka_unit_test_setup_teardown(where_all_places_stay_nobody_waits, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_cannot_be_recorded_is_tried_again, with_nics, nothing_is_left),
 	};
 
 	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
