@@ -87,6 +87,7 @@ static void retain(struct otte_rdma_lent *lent)
 	if (!lent->use || lent->retained)
 		return;
 	lent->retained = !ops_of(lent)->retain(lent->use);
+	lent->source->rdma->unrecorded |= !lent->retained;
 	if (!lent->retained && first)
 		otte_log(OTTE_LOG_ERROR, "a range that a NIC may still reach: %s", otte_error_text());
 }

@@ -218,6 +218,7 @@ static void look_at_sources(struct otte_rdma *rdma, uint64_t now_ns)
 	struct otte_rdma_source *source, *next;
 	bool stays;
 
+	rdma->unrecorded = false;
 	pthread_mutex_lock(&rdma->lock);
 	for (source = rdma->sources; source; source = next) {
 		pthread_mutex_unlock(&rdma->lock);
@@ -254,7 +255,7 @@ static bool is_over(struct otte_rdma *rdma, uint64_t now_ns, uint64_t *stop_ns)
 static int sleep_ms(struct otte_rdma *rdma)
 {
 	struct otte_rdma_peer *peer;
-	bool soon = rdma->closing || atomic_load(&rdma->stop);
+	bool soon = rdma->closing || rdma->unrecorded || atomic_load(&rdma->stop);
 	unsigned int i;
 
 	for (i = 0; i < OTTE_NIC_IDS; i++)

@@ -87,6 +87,7 @@ struct otte_rdma {
 	uint32_t stuck;                  /* of these, of grants that stay */
 	uint64_t last_grant;
 	bool busy;                       /* something has moved in this round */
+	bool unrecorded;                 /* something stays, and there was no room to record it */
 
 	/* For statistics. */
 	_Atomic uint64_t qps, grants, cqes, retries, bad_frames;
