@@ -757,11 +757,21 @@ bool otte_rdma_peer_is_idle(struct otte_rdma_peer *peer)
 	return idle;
 }
 
+/* Under lock. Not 0: who wants its end was faster, and it is not in the queue. */
+static int enqueue(struct otte_rdma_peer *peer, struct otte_work *work)
+{
+	int code = atomic_load(work->own.planner->mark(work->native));
+
+	if (!code)
+		DL_APPEND2(peer->queue, work, own.prev, own.next);
+	return code;
+}
+
 void otte_rdma_peer_start(struct otte_transport_peer *base, struct otte_work *work)
 {
 	struct otte_rdma_peer *peer = to_peer(base);
 	struct otte_rdma *rdma = peer->rdma; /* the work may be over, and the peer gone, at once */
-	int ret = 0;
+	int ret = 0, code = 0;
 
 	if (otte_rdma_peer_passes(peer, work)) {
 		peer->next->ops->start(peer->next, work);
@@ -777,10 +787,12 @@ void otte_rdma_peer_start(struct otte_transport_peer *base, struct otte_work *wo
 	else if (peer->state == OTTE_RDMA_PEER_DOWN || peer->told_stop)
 		ret = otte_fail(-ENOTCONN, "%s", *peer->why ? peer->why : "the peer is not reached over rdma");
 	else
-		DL_APPEND2(peer->queue, work, own.prev, own.next);
+		code = enqueue(peer, work);
 	pthread_mutex_unlock(&peer->lock);
 	if (ret)
 		otte_rdma_work_hand_on(peer, work, ret);
+	else if (code)
+		otte_rdma_work_tell(work, code, true);
 	else
 		otte_rdma_wake(rdma);
 }
@@ -806,6 +818,8 @@ void otte_rdma_peer_cancel(struct otte_transport_peer *base, void *pinned, int c
 	struct otte_work *work, *each;
 	bool noticed = false;
 
+	/* Before the lock: what stands nowhere yet will find it. */
+	atomic_store(peer->next->ops->mark(pinned), code);
 	pthread_mutex_lock(&peer->lock);
 	work = take_pinned(peer, pinned);
 	DL_FOREACH2(peer->running, each, own.next) {

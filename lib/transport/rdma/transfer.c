@@ -47,35 +47,47 @@ static void settle(struct otte_rdma_transfer *transfer)
 	free_transfer(transfer);
 }
 
-/* Between two pieces the work is in the queue again, and before all others. */
-static void go_on_later(struct otte_rdma_peer *peer, struct otte_work *work)
+/*
+ * Between two pieces the work is in the queue again, and before all others. It is in one list or the other whenever
+ * somebody wants its end; who did so before is heard here.
+ */
+static int go_on_later(struct otte_rdma_transfer *transfer)
 {
+	struct otte_rdma_peer *peer = transfer->peer;
+	struct otte_work *work = transfer->work;
+	int code;
+
+	transfer->work = NULL;
 	pthread_mutex_lock(&peer->lock);
-	DL_PREPEND2(peer->queue, work, own.prev, own.next);
+	DL_DELETE2(peer->running, work, own.prev, own.next);
+	code = atomic_load(&work->own.abandon);
+	if (!code)
+		DL_PREPEND2(peer->queue, work, own.prev, own.next);
 	pthread_mutex_unlock(&peer->lock);
+	return code;
 }
 
 /* The piece is over, as the source says, and everything of it has completed. */
 static void end_piece(struct otte_rdma_transfer *transfer)
 {
-	struct otte_rdma_peer *peer = transfer->peer;
-	struct otte_work *work;
+	struct otte_work *work = transfer->work;
+	int code = transfer->status;
 
-	if (!transfer->work)
+	if (!work)
 		return;
-	work = let_go(transfer);
-	if (transfer->status) {
-		otte_fail(transfer->status, "the peer says that it was in vain");
-		otte_rdma_work_tell(work, transfer->status, true);
+	if (code) {
+		otte_fail(code, "the peer says that it was in vain");
+		otte_rdma_work_tell(let_go(transfer), code, true);
 		return;
 	}
 	work->own.moved += transfer->bytes;
-	if (work->own.moved == work->length)
-		otte_rdma_work_tell(work, 0, true);
-	else if (atomic_load(&work->own.abandon))
-		otte_rdma_work_tell(work, atomic_load(&work->own.abandon), true);
-	else
-		go_on_later(peer, work);
+	if (work->own.moved == work->length) {
+		otte_rdma_work_tell(let_go(transfer), 0, true);
+		return;
+	}
+	code = go_on_later(transfer);
+	if (code)
+		otte_rdma_work_tell(work, code, true);
 }
 
 static void look_whether_over(struct otte_rdma_transfer *transfer)

@@ -81,6 +81,20 @@ int __wrap_otte_source_retain(struct otte_source_use *use)
 	return otte_fail(-ENOSPC, "no room for a record");
 }
 
+/* A batch that is cancelled when its first request is on its way to a queue. */
+static struct otte_batch *cancelled_early;
+
+void __real_otte_rdma_peer_start(struct otte_transport_peer *peer, struct otte_work *work);
+void __wrap_otte_rdma_peer_start(struct otte_transport_peer *peer, struct otte_work *work);
+
+void __wrap_otte_rdma_peer_start(struct otte_transport_peer *peer, struct otte_work *work)
+{
+	if (cancelled_early)
+		otte_batch_cancel(cancelled_early);
+	cancelled_early = NULL;
+	__real_otte_rdma_peer_start(peer, work);
+}
+
 static struct sim_device *nics[2];
 
 static int with_nics(void **state)
@@ -439,6 +453,25 @@ static void the_loan_comes_before_the_window(void **state)
 	sim_progress_set(SIM_INLINE, 0);
 	OK(otte_batch_wait(pair.batch, 20 * SECOND));
 	assert_int_equal(pair_stats(pair.source).loans, 0);
+	pair_close(&pair);
+}
+
+/* It stands in no list yet. */
+static void who_is_about_to_wait_can_be_cancelled(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_rdma);
+	cancelled_early = pair.batch;
+	submit(&pair, OTTE_WRITE, 0, 4096);
+	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	assert_null(cancelled_early);
+	assert_int_equal(task_of(&pair, 0).code, -ECANCELED);
+	assert_int_equal(task_of(&pair, 0).remote_effect, OTTE_EFFECT_NONE);
+	assert_int_equal(task_of(&pair, 0).locally_drained, 1);
+	assert_int_equal(pair_stats(pair.source).rdma_grants, 0);
+	assert_int_equal(run(&pair, OTTE_WRITE, 0, 4096).code, 0);
 	pair_close(&pair);
 }
 
@@ -1138,6 +1171,7 @@ int main(void)
 						nothing_is_left),
 		cmocka_unit_test_setup_teardown(where_all_places_stay_nobody_waits, with_nics, nothing_is_left),
 		cmocka_unit_test_setup_teardown(what_cannot_be_recorded_is_tried_again, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(who_is_about_to_wait_can_be_cancelled, with_nics, nothing_is_left),
 	};
 
 	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
