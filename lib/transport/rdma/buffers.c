@@ -123,12 +123,12 @@ static int charge(struct otte_rdma_buffers *buffers, const struct entry *entry)
 	uint64_t bytes;
 
 	if (mrs > max->max_cached_mrs - now->mrs)
-		return otte_fail(-EDQUOT, "max_cached_mrs (%u): %u are used, %u wanted",
+		return otte_fail(-EDQUOT, "rdma.mrs (%u): %u are used, %u wanted",
 				 max->max_cached_mrs, now->mrs, mrs);
 	if (__builtin_mul_overflow(entry->buffer.bytes, mrs, &bytes) ||
 	    bytes > max->max_cached_mr_bytes - now->bytes)
 		return otte_fail(-EDQUOT,
-				 "max_cached_mr_bytes (%" PRIu64 "): %" PRIu64
+				 "rdma.mr_bytes (%" PRIu64 "): %" PRIu64
 				 " are used, %u times %" PRIu64 " wanted",
 				 max->max_cached_mr_bytes, now->bytes, mrs, entry->buffer.bytes);
 	now->mrs += mrs;

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "control/auth.h"
 #include "ledger/ledger.h"
 #include "transport/rdma/rdma.h"
@@ -56,6 +57,13 @@ static void free_lent(struct otte_rdma_lent *lent)
 	free(lent);
 }
 
+/* It is ours to mend, and the peer hears no text. */
+static void say_want(struct otte_rdma *rdma)
+{
+	if (otte_log_second_admits(&rdma->wanted_ns, otte_now_ns()))
+		otte_log(OTTE_LOG_WARNING, "a peer gets no grant: %s", otte_error_text());
+}
+
 static void refuse(struct otte_rdma_lent *lent, int code)
 {
 	struct otte_rdma_message message = {
@@ -63,6 +71,8 @@ static void refuse(struct otte_rdma_lent *lent, int code)
 		.answer = { .ask = lent->ask.ask, .status = code },
 	};
 
+	if (code == -EDQUOT || code == -ENOMEM || code == -EUCLEAN)
+		say_want(lent->source->rdma);
 	if (code != -ECANCELED)
 		ops_of(lent)->refused(lent->source->peer);
 	otte_rdma_source_say(lent->source, &message);

@@ -89,6 +89,8 @@ struct otte_rdma {
 	bool busy;                       /* something has moved in this round */
 	bool unrecorded;                 /* something stays, and there was no room to record it */
 
+	_Atomic uint64_t wanted_ns;      /* the log has said what grants were refused for */
+
 	/* For statistics. */
 	_Atomic uint64_t qps, grants, cqes, retries, bad_frames;
 };

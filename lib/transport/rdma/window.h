@@ -69,7 +69,7 @@ struct otte_rdma_window_range {
 };
 
 /*
- * FRESH. -EDQUOT with a text that names max_window_key_indices; -EEXIST with a text: the provider
+ * FRESH. -EDQUOT with a text that names rdma.key_indices; -EEXIST with a text: the provider
  * gave a key that was in use before; -ENOMEM; else, with a text, what ibv_alloc_mw failed with.
  * -EUCLEAN: one that is of no use could not be freed either.
  */

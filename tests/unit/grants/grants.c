@@ -316,6 +316,57 @@ static void rights_and_ranges_are_the_regions(void **state)
 	pair_close(&pair);
 }
 
+static void use_one_index(struct otte_config *config)
+{
+	use_rdma(config);
+	config->rdma_key_indices = 1;
+}
+
+static bool has_loan(void *arg);
+static _Atomic unsigned wants;
+
+static void count_wants(void *arg, enum otte_log_level level, const char *line)
+{
+	(void)arg;
+	(void)level;
+	if (strstr(line, "a peer gets no grant: mlx5_0: rdma.key_indices (1) are all used up"))
+		atomic_fetch_add(&wants, 1);
+}
+
+/* The peer is told a code, the log once a second what it is. */
+static void what_is_used_up_is_named(void **state)
+{
+	struct otte_request request;
+	struct otte_batch *second;
+	struct otte_task task;
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	atomic_store(&wants, 0);
+	pair_open(&pair, SIZE, use_one_index);
+	OK(otte_batch_create(pair.requester, 1, &second));
+	OK(otte_log_set(count_wants, NULL, OTTE_LOG_WARNING));
+	sim_progress_set(SIM_STEPPED, 0);
+	submit(&pair, OTTE_READ, 0, 4096);
+	assert_true(comes(has_loan, &pair));
+	request = rdma_request(&pair, OTTE_READ, 8192, 4096);
+	for (i = 0; i < 3; i++) {
+		OK(otte_batch_submit(second, &request, 1));
+		OK(otte_batch_wait(second, 20 * SECOND));
+		OK(otte_batch_task(second, 0, &task));
+		assert_int_equal(task.code, -EDQUOT);
+		OK(otte_batch_reset(second));
+	}
+	assert_in_range(atomic_load(&wants), 1, 2);
+	sim_progress_set(SIM_INLINE, 0);
+	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	assert_int_equal(task_of(&pair, 0).code, 0);
+	OK(otte_log_set(NULL, NULL, OTTE_LOG_WARNING));
+	OK(otte_batch_destroy(second));
+	pair_close(&pair);
+}
+
 /* ---- Where there is none ---- */
 
 static void refuse_to_submit(struct pair *pair, int code, const char *text)
@@ -1172,6 +1223,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(where_all_places_stay_nobody_waits, with_nics, nothing_is_left),
 		cmocka_unit_test_setup_teardown(what_cannot_be_recorded_is_tried_again, with_nics, nothing_is_left),
 		cmocka_unit_test_setup_teardown(who_is_about_to_wait_can_be_cancelled, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_is_used_up_is_named, with_nics, nothing_is_left),
 	};
 
 	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
