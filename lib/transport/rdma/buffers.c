@@ -50,7 +50,7 @@ int otte_rdma_buffers_open(const struct otte_rdma_context_set *set,
 	struct otte_rdma_buffers *buffers = calloc(1, sizeof(*buffers));
 
 	if (!buffers)
-		return -ENOMEM;
+		return otte_fail(-ENOMEM, "rdma: no memory for a list of MRs");
 	buffers->set = set;
 	buffers->params = *params;
 	pthread_mutex_init(&buffers->lock, NULL);
@@ -235,7 +235,7 @@ static int insert(struct otte_rdma_buffers *buffers, struct entry *entry)
 		return otte_fail(-EEXIST, "rdma: region %" PRIu64 " has MRs", entry->buffer.region);
 	HASH_ADD(hh, buffers->entries, buffer.region, sizeof(entry->buffer.region), entry);
 	if (!entry->hh.tbl)
-		return -ENOMEM;
+		return otte_fail(-ENOMEM, "rdma: no memory for a list of MRs");
 	rc = charge(buffers, entry);
 	if (rc)
 		HASH_DEL(buffers->entries, entry);
@@ -283,7 +283,7 @@ int otte_rdma_buffers_publish(struct otte_rdma_buffers *buffers,
 		return otte_fail(-ENODEV, "rdma: no device can register memory");
 	entry = new_entry(buffers->set, spec);
 	if (!entry)
-		return -ENOMEM;
+		return otte_fail(-ENOMEM, "rdma: no memory for a region's MRs");
 	entry->nics = nics;
 	return publish(buffers, entry);
 }

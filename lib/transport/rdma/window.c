@@ -124,7 +124,7 @@ static int make(struct otte_rdma_context *context, struct otte_rdma_window **out
 	int rc;
 
 	if (!window)
-		return -ENOMEM;
+		return otte_fail(-ENOMEM, "%s: no memory for a window", context->name);
 	rc = alloc_native(context, window);
 	if (rc) {
 		free(window);

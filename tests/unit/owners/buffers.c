@@ -157,12 +157,14 @@ static void each_allocation_of_publishing_may_fail(void **state)
 
 	(void)state;
 	for (nth = 1; rc; nth++) {
+		otte_fail(-EIO, "before");
 		fail_allocation = nth;
 		rc = otte_rdma_buffers_publish(buffers, &remote);
 		fail_allocation = 0;
 		if (!rc)
 			break;
 		assert_int_equal(rc, -ENOMEM);
+		assert_string_not_equal(otte_error_text(), "before");
 		assert_int_equal(sim_counts(NULL).mrs, 0);
 		assert_charges(0, 0);
 	}

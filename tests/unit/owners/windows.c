@@ -196,6 +196,7 @@ static void what_fails_in_taking_leaves_nothing(void **state)
 	fail_allocation = 1;
 	assert_int_equal(otte_rdma_window_take(source.context, &window), -ENOMEM);
 	fail_allocation = 0;
+	assert_string_equal(otte_error_text(), "mlx5_0: no memory for a window");
 	assert_int_equal(sim_counts(source.device).mws, 0);
 }
 
