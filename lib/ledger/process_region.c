@@ -40,7 +40,7 @@ static int check_claim(const struct otte_region_claim *claim)
 	if (claim->backing != OTTE_BACKING_NONE)
 		return otte_fail(-EOPNOTSUPP,
 				 "region: local.pinned needs the module's ledger (ledger = kernel), "
-				 "this is the process ledger");
+				 "this is the process ledger, which has no backing of its own");
 	return 0;
 }
 
