@@ -89,7 +89,9 @@ struct otte_rdma {
 	bool busy;                       /* something has moved in this round */
 	bool unrecorded;                 /* something stays, and there was no room to record it */
 
-	_Atomic uint64_t wanted_ns;      /* the log has said what grants were refused for */
+	/* When the log has said it, once a second: peers can make it say so. */
+	_Atomic uint64_t wanted_ns;      /* what grants were refused for */
+	_Atomic uint64_t failed_ns;      /* what was wrong with a peer's pair */
 
 	/* For statistics. */
 	_Atomic uint64_t qps, grants, cqes, retries, bad_frames;

@@ -753,6 +753,43 @@ static void a_window_that_cannot_be_bound_is_no_grant(void **state)
 	pair_close(&pair);
 }
 
+static _Atomic unsigned failures;
+
+static void count_failures(void *arg, enum otte_log_level level, const char *line)
+{
+	(void)arg;
+	(void)level;
+	if (strstr(line, "queue pair of a peer's NIC") || strstr(line, "no queue pair for a peer"))
+		atomic_fetch_add(&failures, 1);
+}
+
+/* A peer can make them by the thousand. */
+static void pairs_that_fail_are_told_once_a_second(void **state)
+{
+	const struct sim_fault fault = {
+		.kind = SIM_FAULT_CQE_KEY,
+		.target = nics[0],
+		.times = 20,
+		.value = 1,
+	};
+	struct pair pair;
+	unsigned i, id;
+
+	(void)state;
+	atomic_store(&failures, 0);
+	pair_open(&pair, SIZE, use_quick_reconnects);
+	OK(otte_log_set(count_failures, NULL, OTTE_LOG_WARNING));
+	id = sim_fault_arm(&fault);
+	for (i = 0; sim_fault_hits(id) < 20 && i < WAIT_TURNS; i++) {
+		assert_int_equal(run(&pair, OTTE_READ, 0, 4096).code, -ECONNRESET);
+		usleep(WAIT_US);
+	}
+	assert_int_equal(sim_fault_hits(id), 20);
+	assert_in_range(atomic_load(&failures), 1, 9);
+	OK(otte_log_set(NULL, NULL, OTTE_LOG_WARNING));
+	pair_close(&pair);
+}
+
 /* Runs in a process of its own, which ends with whatever stays; 0: it has found everything as it should be. */
 static void in_its_own_process(void (*test)(void))
 {
@@ -1224,6 +1261,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_cannot_be_recorded_is_tried_again, with_nics, nothing_is_left),
 		cmocka_unit_test_setup_teardown(who_is_about_to_wait_can_be_cancelled, with_nics, nothing_is_left),
 		cmocka_unit_test_setup_teardown(what_is_used_up_is_named, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(pairs_that_fail_are_told_once_a_second, with_nics, nothing_is_left),
 	};
 
 	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
