@@ -82,16 +82,17 @@ int __wrap_otte_source_retain(struct otte_source_use *use)
 }
 
 /* A batch that is cancelled when its first request is on its way to a queue. */
-static struct otte_batch *cancelled_early;
+static struct otte_batch *_Atomic cancelled_early;
 
 void __real_otte_rdma_peer_start(struct otte_transport_peer *peer, struct otte_work *work);
 void __wrap_otte_rdma_peer_start(struct otte_transport_peer *peer, struct otte_work *work);
 
 void __wrap_otte_rdma_peer_start(struct otte_transport_peer *peer, struct otte_work *work)
 {
-	if (cancelled_early)
-		otte_batch_cancel(cancelled_early);
-	cancelled_early = NULL;
+	struct otte_batch *batch = atomic_exchange(&cancelled_early, NULL);
+
+	if (batch)
+		otte_batch_cancel(batch);
 	__real_otte_rdma_peer_start(peer, work);
 }
 
@@ -514,10 +515,10 @@ static void who_is_about_to_wait_can_be_cancelled(void **state)
 
 	(void)state;
 	pair_open(&pair, SIZE, use_rdma);
-	cancelled_early = pair.batch;
+	atomic_store(&cancelled_early, pair.batch);
 	submit(&pair, OTTE_WRITE, 0, 4096);
 	OK(otte_batch_wait(pair.batch, 20 * SECOND));
-	assert_null(cancelled_early);
+	assert_null(atomic_load(&cancelled_early));
 	assert_int_equal(task_of(&pair, 0).code, -ECANCELED);
 	assert_int_equal(task_of(&pair, 0).remote_effect, OTTE_EFFECT_NONE);
 	assert_int_equal(task_of(&pair, 0).locally_drained, 1);
