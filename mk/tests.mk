@@ -66,7 +66,8 @@ VERBS_SIM := $(patsubst %.c,%.o,$(sort $(wildcard tests/sim/verbs/*.c)))
 UNIT_WITH_verbs_sim := $(VERBS_SIM)
 # Two engines over it.
 UNIT_WITH_grants := $(VERBS_SIM) tests/unit/engine/pair.o
-LDFLAGS_unit_grants := -Wl,--wrap=otte_verbs_open,--wrap=otte_rdma_source_say
+LDFLAGS_unit_grants := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_source_say otte_source_retain \
+	otte_rdma_peer_start)
 UNIT_WITH_rdma := $(VERBS_SIM)
 
 # The owners of lib/transport/rdma over them; each allocation fails once.

@@ -279,6 +279,11 @@ struct otte_transport_ops {
 	 */
 	void *(*pin)(struct otte_work *work);
 	void (*cancel)(struct otte_transport_peer *peer, void *pinned, int code);
+	/*
+	 * For one that stands before: where the code of a plan's cancel() stands, 0 before. Valid as long as the plan.
+	 * Who has put a work where cancel() finds it looks here under the same lock, as that may have come before.
+	 */
+	_Atomic int *(*mark)(void *native);
 
 	/*
 	 * Source: ask for what was lent of `region` (0: of all); give_back() follows for each. NULL: nothing is

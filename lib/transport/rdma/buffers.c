@@ -50,7 +50,7 @@ int otte_rdma_buffers_open(const struct otte_rdma_context_set *set,
 	struct otte_rdma_buffers *buffers = calloc(1, sizeof(*buffers));
 
 	if (!buffers)
-		return -ENOMEM;
+		return otte_fail(-ENOMEM, "rdma: no memory for a list of MRs");
 	buffers->set = set;
 	buffers->params = *params;
 	pthread_mutex_init(&buffers->lock, NULL);
@@ -123,12 +123,12 @@ static int charge(struct otte_rdma_buffers *buffers, const struct entry *entry)
 	uint64_t bytes;
 
 	if (mrs > max->max_cached_mrs - now->mrs)
-		return otte_fail(-EDQUOT, "max_cached_mrs (%u): %u are used, %u wanted",
+		return otte_fail(-EDQUOT, "rdma.mrs (%u): %u are used, %u wanted",
 				 max->max_cached_mrs, now->mrs, mrs);
 	if (__builtin_mul_overflow(entry->buffer.bytes, mrs, &bytes) ||
 	    bytes > max->max_cached_mr_bytes - now->bytes)
 		return otte_fail(-EDQUOT,
-				 "max_cached_mr_bytes (%" PRIu64 "): %" PRIu64
+				 "rdma.mr_bytes (%" PRIu64 "): %" PRIu64
 				 " are used, %u times %" PRIu64 " wanted",
 				 max->max_cached_mr_bytes, now->bytes, mrs, entry->buffer.bytes);
 	now->mrs += mrs;
@@ -235,7 +235,7 @@ static int insert(struct otte_rdma_buffers *buffers, struct entry *entry)
 		return otte_fail(-EEXIST, "rdma: region %" PRIu64 " has MRs", entry->buffer.region);
 	HASH_ADD(hh, buffers->entries, buffer.region, sizeof(entry->buffer.region), entry);
 	if (!entry->hh.tbl)
-		return -ENOMEM;
+		return otte_fail(-ENOMEM, "rdma: no memory for a list of MRs");
 	rc = charge(buffers, entry);
 	if (rc)
 		HASH_DEL(buffers->entries, entry);
@@ -283,7 +283,7 @@ int otte_rdma_buffers_publish(struct otte_rdma_buffers *buffers,
 		return otte_fail(-ENODEV, "rdma: no device can register memory");
 	entry = new_entry(buffers->set, spec);
 	if (!entry)
-		return -ENOMEM;
+		return otte_fail(-ENOMEM, "rdma: no memory for a region's MRs");
 	entry->nics = nics;
 	return publish(buffers, entry);
 }

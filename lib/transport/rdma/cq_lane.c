@@ -135,26 +135,39 @@ static struct otte_rdma_cq_lane *new_lane(struct otte_rdma_context *context,
 	return lane;
 }
 
-/* It has no QPs. What cannot be destroyed stays with the context. */
-static int dismantle(struct otte_rdma_cq_lane *lane)
+/* What asks for its state does so from any thread, also when it stays. */
+static int retain(struct otte_rdma_cq_lane *lane)
 {
 	struct otte_rdma_context *context = lane->context;
 
-	if (!lane->stranded && !destroy_parts(lane)) {
-		free_lane(lane);
-		return 0;
-	}
-	if (lane->stranded)
-		otte_fail(-EUCLEAN, "%s: %u QPs of a lane are retained", context->name,
-			  lane->stranded);
+	pthread_mutex_lock(&lane->lock);
 	lane->state = OTTE_RDMA_LANE_RETAINED;
 	lane->code = -EUCLEAN;
 	snprintf(lane->why, sizeof(lane->why), "%s", otte_error_text());
+	pthread_mutex_unlock(&lane->lock);
 	pthread_mutex_lock(&context->lock);
 	lane->next = context->retained_lanes;
 	context->retained_lanes = lane;
 	pthread_mutex_unlock(&context->lock);
 	return -EUCLEAN;
+}
+
+/* It has no QPs but those that stay. What cannot be destroyed stays with the context. */
+static int dismantle(struct otte_rdma_cq_lane *lane)
+{
+	uint32_t stranded;
+
+	pthread_mutex_lock(&lane->lock);
+	stranded = lane->stranded;
+	pthread_mutex_unlock(&lane->lock);
+	if (stranded) {
+		otte_fail(-EUCLEAN, "%s: %u QPs of a lane are retained", lane->context->name, stranded);
+		return retain(lane);
+	}
+	if (destroy_parts(lane))
+		return retain(lane);
+	free_lane(lane);
+	return 0;
 }
 
 static int undo(struct otte_rdma_cq_lane *lane, int rc)
@@ -189,35 +202,46 @@ int otte_rdma_lane_create(struct otte_rdma_context *context,
 	return 0;
 }
 
+/* Under the lock. */
 static uint32_t count_in_use(struct otte_rdma_cq_lane *lane)
 {
 	struct otte_rdma_qp_status status;
 	struct otte_rdma_qp *qp, *next;
 	uint32_t count = 0;
 
-	pthread_mutex_lock(&lane->lock);
 	HASH_ITER(hh, lane->qps, qp, next) {
 		otte_rdma_qp_status(qp, &status);
 		count += status.state != OTTE_RDMA_QP_RETAINED;
 	}
-	pthread_mutex_unlock(&lane->lock);
 	return count;
+}
+
+static int check_unused(struct otte_rdma_cq_lane *lane)
+{
+	uint32_t in_use;
+	int rc = 0;
+
+	pthread_mutex_lock(&lane->lock);
+	in_use = count_in_use(lane);
+	if (lane->state == OTTE_RDMA_LANE_RETAINED)
+		rc = otte_fail(-EUCLEAN, "%s", lane->why);
+	else if (in_use)
+		rc = otte_fail(-EBUSY, "%s: a lane has %u QPs", lane->context->name, in_use);
+	pthread_mutex_unlock(&lane->lock);
+	return rc;
 }
 
 int otte_rdma_lane_destroy(struct otte_rdma_cq_lane *lane)
 {
 	struct otte_rdma_context *context;
-	uint32_t in_use;
 	int rc;
 
 	if (!lane)
 		return 0;
+	rc = check_unused(lane);
+	if (rc)
+		return rc;
 	context = lane->context;
-	if (lane->state == OTTE_RDMA_LANE_RETAINED)
-		return otte_fail(-EUCLEAN, "%s", lane->why);
-	in_use = count_in_use(lane);
-	if (in_use)
-		return otte_fail(-EBUSY, "%s: a lane has %u QPs", context->name, in_use);
 	rc = dismantle(lane);
 	atomic_fetch_sub(&context->children, 1);
 	return rc;

@@ -12,8 +12,10 @@
 #include <stdlib.h>
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "control/auth.h"
 #include "ledger/ledger.h"
 #include "transport/rdma/rdma.h"
@@ -23,6 +25,24 @@ static const struct otte_source_ops *ops_of(const struct otte_rdma_lent *lent)
 	return &lent->source->rdma->env.source;
 }
 
+/* The peer counts it no more. */
+static void answered(struct otte_rdma_lent *lent)
+{
+	if (!lent->answered)
+		lent->source->unanswered--;
+	lent->answered = true;
+}
+
+static void leave_place(struct otte_rdma_lent *lent)
+{
+	struct otte_rdma *rdma = lent->source->rdma;
+
+	rdma->places--;
+	if (lent->stuck)
+		rdma->stuck--;
+	lent->stuck = false;
+}
+
 static void free_lent(struct otte_rdma_lent *lent)
 {
 	struct otte_rdma_source *source = lent->source;
@@ -30,11 +50,18 @@ static void free_lent(struct otte_rdma_lent *lent)
 	if (lent->state == OTTE_RDMA_LENT_WAITING)
 		DL_DELETE2(source->rdma->waiting, lent, wait_prev, wait_next);
 	else if (lent->state != OTTE_RDMA_LENT_RETURNED)
-		source->rdma->places--;
+		leave_place(lent);
 	DL_DELETE(source->lents, lent);
-	source->unanswered--;
+	answered(lent);
 	source->rdma->busy = true;
 	free(lent);
+}
+
+/* It is ours to mend, and the peer hears no text. */
+static void say_want(struct otte_rdma *rdma)
+{
+	if (otte_log_second_admits(&rdma->wanted_ns, otte_now_ns()))
+		otte_log(OTTE_LOG_WARNING, "a peer gets no grant: %s", otte_error_text());
 }
 
 static void refuse(struct otte_rdma_lent *lent, int code)
@@ -44,6 +71,8 @@ static void refuse(struct otte_rdma_lent *lent, int code)
 		.answer = { .ask = lent->ask.ask, .status = code },
 	};
 
+	if (code == -EDQUOT || code == -ENOMEM || code == -EUCLEAN)
+		say_want(lent->source->rdma);
 	if (code != -ECANCELED)
 		ops_of(lent)->refused(lent->source->peer);
 	otte_rdma_source_say(lent->source, &message);
@@ -59,18 +88,80 @@ static void end_use(struct otte_rdma_lent *lent, bool complete, enum otte_eviden
 		ops_of(lent)->end_lent(use, complete, evidence);
 }
 
+/* With the next look again, where it cannot be recorded. */
+static void retain(struct otte_rdma_lent *lent)
+{
+	bool first = !lent->stays;
+
+	lent->stays = true;
+	if (!lent->use || lent->retained)
+		return;
+	lent->retained = !ops_of(lent)->retain(lent->use);
+	lent->source->rdma->unrecorded |= !lent->retained;
+	if (!lent->retained && first)
+		otte_log(OTTE_LOG_ERROR, "a range that a NIC may still reach: %s", otte_error_text());
+}
+
+void otte_rdma_lents_retain(struct otte_rdma_source *source)
+{
+	struct otte_rdma_lent *lent;
+
+	DL_FOREACH(source->lents, lent)
+		if (lent->stays)
+			retain(lent);
+}
+
+/* So does its place. */
+static void stick(struct otte_rdma_lent *lent)
+{
+	lent->stuck = true;
+	lent->source->rdma->stuck++;
+	lent->source->rdma->busy = true;
+}
+
+/* It stays, and needs no pair: that will be freed. */
+static void forget_pair(struct otte_rdma_lent *lent)
+{
+	lent->state = OTTE_RDMA_LENT_RETAINED;
+	lent->pair = NULL;
+}
+
+/* Nothing is to be said of it any more. */
+static void end_lent(struct otte_rdma_lent *lent)
+{
+	if (!lent->use) {
+		free_lent(lent);
+		return;
+	}
+	answered(lent);
+	forget_pair(lent);
+}
+
 /* ---- Windows of a pair ---- */
 
-/* Nothing is bound to it any more. */
-static void spare_window(struct otte_rdma_lent *lent)
+static void window_stays(struct otte_rdma *rdma, uint64_t bytes)
+{
+	otte_log(OTTE_LOG_ERROR, "a memory window stays: %s", otte_error_text());
+	otte_rdma_lost(rdma, bytes, "rdma: a memory window that could not be freed");
+}
+
+/* Nothing is bound to it any more. Not 0: it stays, and so must its range. */
+static int spare_window(struct otte_rdma_lent *lent)
 {
 	struct otte_rdma_window *window = lent->window;
+	int ret;
 
 	lent->window = NULL;
 	if (!window)
-		return;
+		return 0;
+	ret = otte_rdma_window_release(window);
+	if (ret) {
+		window_stays(lent->source->rdma, lent->ask.length);
+		return ret;
+	}
 	window->next = lent->pair->spares;
 	lent->pair->spares = window;
+	return 0;
 }
 
 /*
@@ -83,7 +174,7 @@ static int take_window(struct otte_rdma_lent *lent)
 
 	if (spare) {
 		lent->pair->spares = spare->next;
-		otte_rdma_window_put(spare);
+		otte_rdma_window_put(spare); /* which was released */
 	}
 	return otte_rdma_window_take(lent->pair->pair.qp->context, &lent->window);
 }
@@ -92,10 +183,8 @@ static int drop_window(struct otte_rdma *rdma, struct otte_rdma_window *window, 
 {
 	int ret = otte_rdma_window_free(window);
 
-	if (!ret)
-		return 0;
-	otte_log(OTTE_LOG_ERROR, "a memory window stays: %s", otte_error_text());
-	otte_rdma_lost(rdma, bytes, "rdma: a memory window that could not be freed");
+	if (ret)
+		window_stays(rdma, bytes);
 	return ret;
 }
 
@@ -125,6 +214,7 @@ static void say_done(struct otte_rdma_lent *lent, int status)
 static void returned(struct otte_rdma_receipt *receipt, int code)
 {
 	struct otte_rdma_lent *lent = container_of(receipt, struct otte_rdma_lent, receipt);
+	bool kept;
 	int status;
 
 	if (code) /* with its queue pair: otte_rdma_lents_unpair() */
@@ -134,12 +224,18 @@ static void returned(struct otte_rdma_receipt *receipt, int code)
 		otte_rdma_source_fail_pair(lent->pair, -EPROTO, otte_error_text());
 		return;
 	}
-	spare_window(lent);
+	kept = spare_window(lent) || lent->window_kept;
 	lent->state = OTTE_RDMA_LENT_RETURNED;
-	lent->source->rdma->places--; /* others need not wait for the peer's ACK */
+	leave_place(lent); /* others need not wait for the peer's ACK */
 	status = ops_of(lent)->still(lent->use);
-	end_use(lent, !status, OTTE_EVIDENCE_RETURNED);
-	say_done(lent, status);
+	if (kept)
+		retain(lent);
+	else
+		end_use(lent, !status, OTTE_EVIDENCE_RETURNED);
+	if (lent->pair->pair.state == OTTE_RDMA_PAIR_JOINED)
+		say_done(lent, status);
+	else /* CLOSE has told everything, and no ACK will come */
+		end_lent(lent);
 }
 
 /* ---- The window ---- */
@@ -198,6 +294,7 @@ static int open_window(struct otte_rdma_lent *lent)
 	if (ret == -EAGAIN)
 		return 1;
 	lent->state = OTTE_RDMA_LENT_BINDING;
+	lent->since_ns = otte_now_ns();
 	return ret;
 }
 
@@ -276,7 +373,7 @@ static int prepare(struct otte_rdma_lent *lent)
 	ret = otte_rdma_qp_expect(pair->qp, &lent->receipt);
 	if (!ret)
 		return 0;
-	spare_window(lent);
+	spare_window(lent); /* which has never had a parent */
 	if (ret != -EEXIST && ret != -ENOMEM) { /* the place is used up */
 		end_use(lent, false, OTTE_EVIDENCE_NEVER_EXPOSED);
 		return ret;
@@ -317,10 +414,23 @@ static struct otte_rdma_lent *find_first(struct otte_rdma *rdma)
 	return NULL;
 }
 
+/* No place will come any more. */
+static void refuse_all(struct otte_rdma *rdma)
+{
+	struct otte_rdma_lent *lent, *next;
+
+	DL_FOREACH_SAFE2(rdma->waiting, lent, next, wait_next) {
+		otte_fail(-EUCLEAN, "all of rdma.grants (%u) stay", rdma->stuck);
+		refuse(lent, -EUCLEAN);
+	}
+}
+
 void otte_rdma_lents_go_on(struct otte_rdma *rdma)
 {
 	struct otte_rdma_lent *lent;
 
+	if (rdma->stuck == rdma->env.config->rdma_grants)
+		refuse_all(rdma);
 	/* Each time from the beginning: where a pair fails, others that wait for it are gone. */
 	while (rdma->places < rdma->env.config->rdma_grants && (lent = find_first(rdma))) {
 		DL_DELETE2(rdma->waiting, lent, wait_prev, wait_next);
@@ -330,14 +440,28 @@ void otte_rdma_lents_go_on(struct otte_rdma *rdma)
 	}
 }
 
-void otte_rdma_source_bind(struct otte_rdma_source *source)
+/* Nothing else would end it: its CQE is lost. */
+static int check_bind(const struct otte_rdma_lent *lent, uint64_t now_ns)
+{
+	const struct otte_config *config = lent->source->rdma->env.config;
+
+	if (now_ns - min_u64(now_ns, lent->since_ns) <= config->control_timeout_ns)
+		return 0;
+	return otte_fail(-ETIMEDOUT, "nothing is heard of a bind (control.timeout_ms)");
+}
+
+void otte_rdma_source_bind(struct otte_rdma_source *source, uint64_t now_ns)
 {
 	struct otte_rdma_lent *lent;
 	int ret = 0;
 
 	DL_FOREACH(source->lents, lent) {
-		if (lent->state == OTTE_RDMA_LENT_EXPECTING && lent->pair->pair.state == OTTE_RDMA_PAIR_JOINED)
+		if (!lent->pair || lent->pair->pair.state != OTTE_RDMA_PAIR_JOINED)
+			continue;
+		if (lent->state == OTTE_RDMA_LENT_EXPECTING)
 			ret = open_window(lent);
+		else if (lent->state == OTTE_RDMA_LENT_BINDING)
+			ret = check_bind(lent, now_ns);
 		if (ret < 0)
 			break;
 	}
@@ -385,7 +509,7 @@ void otte_rdma_lent_acknowledged(struct otte_rdma_source *source, const struct o
 
 	if (!lent || lent->state != OTTE_RDMA_LENT_RETURNED || lent->id != answer->grant)
 		return; /* of a queue pair that was closed */
-	free_lent(lent);
+	end_lent(lent);
 	otte_rdma_source_say(source, &message);
 }
 
@@ -405,7 +529,7 @@ void otte_rdma_lents_forget(struct otte_rdma_source *source)
 
 	DL_FOREACH_SAFE(source->lents, lent, next)
 		if (lent->state == OTTE_RDMA_LENT_WAITING || lent->state == OTTE_RDMA_LENT_RETURNED)
-			free_lent(lent);
+			end_lent(lent);
 }
 
 static void free_window(struct otte_rdma_lent *lent)
@@ -426,17 +550,12 @@ void otte_rdma_lents_revoke(struct otte_rdma_source_pair *pair)
 	DL_FOREACH_SAFE(pair->source->lents, lent, next) {
 		if (lent->pair != pair)
 			continue;
+		answered(lent);
 		if (lent->state == OTTE_RDMA_LENT_WAITING || lent->state == OTTE_RDMA_LENT_RETURNED)
-			free_lent(lent);
+			end_lent(lent);
 		else if (pair->pair.stopped)
 			free_window(lent);
 	}
-}
-
-static void retain(struct otte_rdma_lent *lent)
-{
-	if (lent->use && !lent->retained && !ops_of(lent)->retain(lent->use))
-		lent->retained = true;
 }
 
 void otte_rdma_lents_unpair(struct otte_rdma_source_pair *pair, bool gone)
@@ -452,6 +571,9 @@ void otte_rdma_lents_unpair(struct otte_rdma_source_pair *pair, bool gone)
 			free_window(lent);
 		if (!gone || lent->window_kept) {
 			retain(lent);
+			stick(lent);
+			if (gone)
+				forget_pair(lent);
 			continue;
 		}
 		end_use(lent, false, OTTE_EVIDENCE_REVOKED);

@@ -108,7 +108,7 @@ static int add(struct otte_rdma_keys *keys, uint32_t index, uint32_t *entry,
 	       struct otte_rdma_key_index **added)
 {
 	if (keys->stats.indices == keys->max_indices)
-		return otte_fail(-EDQUOT, "max_window_key_indices (%u) are all used up",
+		return otte_fail(-EDQUOT, "rdma.key_indices (%u) are all used up",
 				 keys->max_indices);
 	*added = &keys->known[keys->stats.indices++];
 	(*added)->index = index;

@@ -45,7 +45,7 @@ void otte_rdma_keys_destroy(struct otte_rdma_keys *keys);
  * The provider has allocated a window with this key. 0: *index is its index, to grant from. Else
  * the window is of no use, and nothing has changed: -EEXIST with a text, the provider has handed
  * out a key that it, or a grant, had before, or an index that is another window's; -EDQUOT with a
- * text that names max_window_key_indices.
+ * text that names rdma.key_indices.
  */
 int otte_rdma_keys_admit(struct otte_rdma_keys *keys, uint32_t key,
 			 struct otte_rdma_key_index **index);

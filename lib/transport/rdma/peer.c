@@ -81,7 +81,7 @@ static struct otte_work *take_first(struct otte_rdma_peer *peer)
 
 /* ---- The line ---- */
 
-static void break_line(struct otte_rdma_peer *peer, int code)
+void otte_rdma_peer_break(struct otte_rdma_peer *peer, int code)
 {
 	if (peer->broken)
 		return;
@@ -98,7 +98,7 @@ void otte_rdma_peer_say(struct otte_rdma_peer *peer, const struct otte_rdma_mess
 		return;
 	ret = otte_rdma_line_say(&peer->line, message);
 	if (ret)
-		break_line(peer, ret);
+		otte_rdma_peer_break(peer, ret);
 }
 
 static void close_pair(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair, int code)
@@ -280,7 +280,7 @@ static void line_ready(struct otte_watch *watch, uint32_t events)
 		return;
 	if (ret == -EPROTO || ret == -EPROTONOSUPPORT)
 		atomic_fetch_add(&peer->rdma->bad_frames, 1);
-	break_line(peer, ret);
+	otte_rdma_peer_break(peer, ret);
 }
 
 /* ---- Pairs ---- */
@@ -491,7 +491,7 @@ static void open_line(struct otte_rdma_peer *peer, const struct told *told, uint
 	else
 		ret = otte_rdma_line_greet(&peer->line, &told->hello);
 	if (ret)
-		break_line(peer, ret);
+		otte_rdma_peer_break(peer, ret);
 }
 
 static bool overdue(const struct otte_rdma_peer *peer, uint64_t now_ns)
@@ -560,10 +560,10 @@ bool otte_rdma_peer_look(struct otte_rdma_peer *peer, uint64_t now_ns)
 		open_line(peer, &told, now_ns);
 	if (!peer->broken && overdue(peer, now_ns)) {
 		otte_fail(-ETIMEDOUT, "the peer does not answer on its lane for RDMA (control.timeout_ms)");
-		break_line(peer, -ETIMEDOUT);
+		otte_rdma_peer_break(peer, -ETIMEDOUT);
 	}
 	give_up_pairs(peer, now_ns);
-	otte_rdma_transfers_go_on(peer);
+	otte_rdma_transfers_go_on(peer, now_ns);
 	while (!peer->broken && peer->state == OTTE_RDMA_PEER_READY && begin_first(peer, now_ns) == 0)
 		peer->rdma->busy = true;
 	if (peer->broken) {
@@ -757,11 +757,21 @@ bool otte_rdma_peer_is_idle(struct otte_rdma_peer *peer)
 	return idle;
 }
 
+/* Under lock. Not 0: who wants its end was faster, and it is not in the queue. */
+static int enqueue(struct otte_rdma_peer *peer, struct otte_work *work)
+{
+	int code = atomic_load(work->own.planner->mark(work->native));
+
+	if (!code)
+		DL_APPEND2(peer->queue, work, own.prev, own.next);
+	return code;
+}
+
 void otte_rdma_peer_start(struct otte_transport_peer *base, struct otte_work *work)
 {
 	struct otte_rdma_peer *peer = to_peer(base);
 	struct otte_rdma *rdma = peer->rdma; /* the work may be over, and the peer gone, at once */
-	int ret = 0;
+	int ret = 0, code = 0;
 
 	if (otte_rdma_peer_passes(peer, work)) {
 		peer->next->ops->start(peer->next, work);
@@ -777,10 +787,12 @@ void otte_rdma_peer_start(struct otte_transport_peer *base, struct otte_work *wo
 	else if (peer->state == OTTE_RDMA_PEER_DOWN || peer->told_stop)
 		ret = otte_fail(-ENOTCONN, "%s", *peer->why ? peer->why : "the peer is not reached over rdma");
 	else
-		DL_APPEND2(peer->queue, work, own.prev, own.next);
+		code = enqueue(peer, work);
 	pthread_mutex_unlock(&peer->lock);
 	if (ret)
 		otte_rdma_work_hand_on(peer, work, ret);
+	else if (code)
+		otte_rdma_work_tell(work, code, true);
 	else
 		otte_rdma_wake(rdma);
 }
@@ -806,6 +818,8 @@ void otte_rdma_peer_cancel(struct otte_transport_peer *base, void *pinned, int c
 	struct otte_work *work, *each;
 	bool noticed = false;
 
+	/* Before the lock: what stands nowhere yet will find it. */
+	atomic_store(peer->next->ops->mark(pinned), code);
 	pthread_mutex_lock(&peer->lock);
 	work = take_pinned(peer, pinned);
 	DL_FOREACH2(peer->running, each, own.next) {

@@ -213,15 +213,16 @@ static void free_source(struct otte_retired *retired)
 	free(container_of(retired, struct otte_rdma_source, retired));
 }
 
-static void look_at_sources(struct otte_rdma *rdma)
+static void look_at_sources(struct otte_rdma *rdma, uint64_t now_ns)
 {
 	struct otte_rdma_source *source, *next;
 	bool stays;
 
+	rdma->unrecorded = false;
 	pthread_mutex_lock(&rdma->lock);
 	for (source = rdma->sources; source; source = next) {
 		pthread_mutex_unlock(&rdma->lock);
-		stays = otte_rdma_source_look(source);
+		stays = otte_rdma_source_look(source, now_ns);
 		if (!stays)
 			rdma->env.source.lane_closed(source->peer);
 		pthread_mutex_lock(&rdma->lock);
@@ -254,7 +255,7 @@ static bool is_over(struct otte_rdma *rdma, uint64_t now_ns, uint64_t *stop_ns)
 static int sleep_ms(struct otte_rdma *rdma)
 {
 	struct otte_rdma_peer *peer;
-	bool soon = rdma->closing || atomic_load(&rdma->stop);
+	bool soon = rdma->closing || rdma->unrecorded || atomic_load(&rdma->stop);
 	unsigned int i;
 
 	for (i = 0; i < OTTE_NIC_IDS; i++)
@@ -276,7 +277,7 @@ static void *run(void *arg)
 		atomic_fetch_add(&rdma->rounds, 1);
 		poll_lanes(rdma);
 		look_at_peers(rdma, now_ns);
-		look_at_sources(rdma);
+		look_at_sources(rdma, now_ns);
 		otte_rdma_lents_go_on(rdma);
 		otte_rdma_pairs_reap(rdma, now_ns);
 		if (!rdma->busy) {

@@ -84,8 +84,14 @@ struct otte_rdma {
 	struct otte_rdma_pair *closing;
 	struct otte_rdma_lent *waiting;  /* ASKs without a place, first come first */
 	uint32_t places;                 /* from EXPECTING to GRANTED, of config.rdma_grants */
+	uint32_t stuck;                  /* of these, of grants that stay */
 	uint64_t last_grant;
 	bool busy;                       /* something has moved in this round */
+	bool unrecorded;                 /* something stays, and there was no room to record it */
+
+	/* When the log has said it, once a second: peers can make it say so. */
+	_Atomic uint64_t wanted_ns;      /* what grants were refused for */
+	_Atomic uint64_t failed_ns;      /* what was wrong with a peer's pair */
 
 	/* For statistics. */
 	_Atomic uint64_t qps, grants, cqes, retries, bad_frames;
@@ -216,6 +222,8 @@ bool otte_rdma_peer_is_idle(struct otte_rdma_peer *peer);
 bool otte_rdma_peer_look(struct otte_rdma_peer *peer, uint64_t now_ns);
 /* Some pair of its own could not be destroyed. */
 bool otte_rdma_peer_has_retained(const struct otte_rdma_peer *peer);
+/* The line is to be lost, as the error's text says. */
+void otte_rdma_peer_break(struct otte_rdma_peer *peer, int code);
 /* Where that fails the line is lost, with the next look. */
 void otte_rdma_peer_say(struct otte_rdma_peer *peer, const struct otte_rdma_message *message);
 /* A work is done, or goes the other way. Without locks. */
@@ -229,7 +237,8 @@ void otte_rdma_work_hand_on(struct otte_rdma_peer *peer, struct otte_work *work,
  *     |                 |
  *     `--REFUSED--------`--its pair closes--> LOST, told once nothing of it is charged
  *
- * Cancelled, it is told at once while its payload is not posted; a GRANT is then given back unused.
+ * Cancelled, it is told at once while its payload is not posted, or when everything of it has completed; a GRANT is
+ * given back unused. Without DONE or READY for control.timeout after that the line is lost.
  */
 enum otte_rdma_transfer_state {
 	OTTE_RDMA_TRANSFER_ASKED = 0,
@@ -254,6 +263,7 @@ struct otte_rdma_transfer {
 	struct otte_rdma_work payload, finish;
 	bool payload_charged, finish_charged, payload_posted;
 	int code;                    /* of the first WR that failed */
+	uint64_t since_ns;           /* POSTED, nothing charged; OVER: an answer is waited for */
 	bool done;                   /* DONE was heard */
 	int status;                  /* and this in it */
 };
@@ -265,8 +275,8 @@ int otte_rdma_transfer_answered(struct otte_rdma_peer *peer, const struct otte_r
 /* Those of a pair that was closed: LOST. `gone`: so is the pair. */
 void otte_rdma_transfers_lose(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair);
 void otte_rdma_transfers_unpair(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair, bool gone);
-/* What could not be posted, and what was cancelled. */
-void otte_rdma_transfers_go_on(struct otte_rdma_peer *peer);
+/* What could not be posted, what was cancelled, and what the peer should have answered: that ends its line. */
+void otte_rdma_transfers_go_on(struct otte_rdma_peer *peer, uint64_t now_ns);
 
 /* ---- source.c, grant.c ---- */
 
@@ -286,12 +296,13 @@ struct otte_rdma_source {
 	struct otte_rdma_paths paths;
 	struct otte_rdma_source_pair *pairs;
 	struct otte_rdma_lent *lents;  /* those that wait, too */
-	uint32_t unanswered;           /* ASKs */
+	uint32_t unanswered;           /* ASKs; CLOSE answers all of its pair */
 };
 
 /*
- * `spares`: windows that were made for grants of this pair and are for no other. The kernel takes away what a process
- * that dies has in the reverse order of its making, and rxe waits 50 s for a queue pair with a window that is older.
+ * `spares`: windows that were made for grants of this pair and are for no other; none pins memory. The kernel takes
+ * away what a process that dies has in the reverse order of its making, and rxe waits 50 s for a queue pair with a
+ * window that is older.
  */
 struct otte_rdma_source_pair {
 	struct otte_rdma_pair pair;
@@ -303,7 +314,7 @@ struct otte_rdma_source_pair {
 int otte_rdma_source_accept(struct otte_rdma *rdma, void *peer, int fd);
 void otte_rdma_source_drop(struct otte_rdma *rdma, void *peer);
 /* The thread. False: the source is gone. */
-bool otte_rdma_source_look(struct otte_rdma_source *source);
+bool otte_rdma_source_look(struct otte_rdma_source *source, uint64_t now_ns);
 /* Where that fails the line is lost, with the next look. */
 void otte_rdma_source_say(struct otte_rdma_source *source, const struct otte_rdma_message *message);
 /* Closed, and everything that was granted on it is taken back. */
@@ -313,6 +324,10 @@ void otte_rdma_source_fail_pair(struct otte_rdma_source_pair *pair, int code, co
  *   WAITING --a place--> EXPECTING --the bind is posted--> BINDING --its CQE--> GRANTED --receipt--> RETURNED
  *      |                                                                                               | ACK
  *      `--refused, cancelled--> gone                  any but WAITING --its pair has closed--> REVOKED --> gone
+ *                                                                                `--its window stays--> RETAINED
+ *
+ * RETAINED: nothing is to be said of it, and its pair may be gone; but its window, or the MR that this had, stays, and
+ * so does it. Where the pair itself stays it keeps its state: the receipt may still come.
  */
 enum otte_rdma_lent_state {
 	OTTE_RDMA_LENT_WAITING = 0,
@@ -320,6 +335,7 @@ enum otte_rdma_lent_state {
 	OTTE_RDMA_LENT_BINDING,
 	OTTE_RDMA_LENT_GRANTED,
 	OTTE_RDMA_LENT_RETURNED,
+	OTTE_RDMA_LENT_RETAINED,
 };
 
 /* In struct otte_rdma_grant, protocol.h, is what the peer hears of it. */
@@ -327,7 +343,7 @@ struct otte_rdma_lent {
 	struct otte_rdma_lent *prev, *next;            /* source->lents */
 	struct otte_rdma_lent *wait_prev, *wait_next;  /* rdma->waiting */
 	struct otte_rdma_source *source;
-	struct otte_rdma_source_pair *pair;
+	struct otte_rdma_source_pair *pair;            /* RETAINED: NULL */
 	enum otte_rdma_lent_state state;
 	struct otte_rdma_ask ask;
 	uint64_t id;
@@ -335,9 +351,13 @@ struct otte_rdma_lent {
 	uint8_t *address;
 	struct otte_rdma_window *window;               /* NULL: none, or not ours any more */
 	bool window_kept;                              /* it could not be freed */
-	bool retained;
+	bool stays;                                    /* as far as anybody can say */
+	bool stuck;                                    /* and its place with it */
+	bool retained;                                 /* the use is recorded so */
+	bool answered;                                 /* counted in `unanswered` no more */
 	struct otte_rdma_receipt receipt;
 	struct otte_rdma_work bind;
+	uint64_t since_ns;                             /* BINDING */
 	uint8_t nonce[16];
 };
 
@@ -346,8 +366,10 @@ void otte_rdma_lent_acknowledged(struct otte_rdma_source *source, const struct o
 void otte_rdma_lent_cancelled(struct otte_rdma_source *source, const struct otte_rdma_answer *answer);
 /* Places for those that wait. */
 void otte_rdma_lents_go_on(struct otte_rdma *rdma);
-/* Binds that had no room. */
-void otte_rdma_source_bind(struct otte_rdma_source *source);
+/* What stays, where that could not be recorded. */
+void otte_rdma_lents_retain(struct otte_rdma_source *source);
+/* Binds that had no room; and those that were not heard of for control.timeout: their pairs are closed. */
+void otte_rdma_source_bind(struct otte_rdma_source *source, uint64_t now_ns);
 /* The line is lost: what nothing reaches needs no answer any more. */
 void otte_rdma_lents_forget(struct otte_rdma_source *source);
 /* The pair is CLOSING; then gone, or it stays. */

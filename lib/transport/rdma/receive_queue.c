@@ -67,7 +67,7 @@ static int add(struct otte_rdma_receive_queue *queue, struct otte_rdma_receipt *
 		return -EEXIST;
 	HASH_ADD(hh, queue->receipts, grant, sizeof(receipt->grant), receipt);
 	if (!receipt->hh.tbl)
-		return -ENOMEM;
+		return otte_fail(-ENOMEM, "no memory for a receipt");
 	receipt->expected = true;
 	queue->expected++;
 	return 0;

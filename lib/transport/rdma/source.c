@@ -11,9 +11,11 @@
 #include <stdlib.h>
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/log_limit.h"
 #include "transport/rdma/rdma.h"
 
 /* One line is heard so often before the others have their turn. */
@@ -74,7 +76,8 @@ void otte_rdma_source_fail_pair(struct otte_rdma_source_pair *pair, int code, co
 
 static void pair_failed(struct otte_rdma_pair *pair, int code)
 {
-	otte_log(OTTE_LOG_WARNING, "queue pair of a peer's NIC %u: %s", pair->remote_nic, otte_error_text());
+	if (otte_log_second_admits(&pair->rdma->failed_ns, otte_now_ns()))
+		otte_log(OTTE_LOG_WARNING, "queue pair of a peer's NIC %u: %s", pair->remote_nic, otte_error_text());
 	otte_rdma_source_fail_pair(container_of(pair, struct otte_rdma_source_pair, pair), code,
 				   "it has failed");
 }
@@ -174,7 +177,7 @@ static int take_connect(struct otte_rdma_source *source, const struct otte_rdma_
 	if (find_pair(source, connect->connection))
 		return otte_fail(-EPROTO, "connection %lu comes twice", (unsigned long)connect->connection);
 	ret = make_pair(source, connect, &answer.connected);
-	if (ret)
+	if (ret && otte_log_second_admits(&source->rdma->failed_ns, otte_now_ns()))
 		otte_log(OTTE_LOG_WARNING, "no queue pair for a peer: %s", otte_error_text());
 	answer.connected.status = ret;
 	otte_rdma_source_say(source, &answer);
@@ -297,7 +300,7 @@ static bool all_retained(const struct otte_rdma_source *source)
 	return true;
 }
 
-bool otte_rdma_source_look(struct otte_rdma_source *source)
+bool otte_rdma_source_look(struct otte_rdma_source *source, uint64_t now_ns)
 {
 	struct otte_rdma *rdma = source->rdma;
 	bool drop;
@@ -314,6 +317,7 @@ bool otte_rdma_source_look(struct otte_rdma_source *source)
 	}
 	if (drop || source->broken)
 		lose(source);
-	otte_rdma_source_bind(source);
+	otte_rdma_lents_retain(source);
+	otte_rdma_source_bind(source, now_ns);
 	return !source->lost || source->lents || !all_retained(source);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "transport/rdma/rdma.h"
@@ -46,35 +47,47 @@ static void settle(struct otte_rdma_transfer *transfer)
 	free_transfer(transfer);
 }
 
-/* Between two pieces the work is in the queue again, and before all others. */
-static void go_on_later(struct otte_rdma_peer *peer, struct otte_work *work)
+/*
+ * Between two pieces the work is in the queue again, and before all others. It is in one list or the other whenever
+ * somebody wants its end; who did so before is heard here.
+ */
+static int go_on_later(struct otte_rdma_transfer *transfer)
 {
+	struct otte_rdma_peer *peer = transfer->peer;
+	struct otte_work *work = transfer->work;
+	int code;
+
+	transfer->work = NULL;
 	pthread_mutex_lock(&peer->lock);
-	DL_PREPEND2(peer->queue, work, own.prev, own.next);
+	DL_DELETE2(peer->running, work, own.prev, own.next);
+	code = atomic_load(&work->own.abandon);
+	if (!code)
+		DL_PREPEND2(peer->queue, work, own.prev, own.next);
 	pthread_mutex_unlock(&peer->lock);
+	return code;
 }
 
 /* The piece is over, as the source says, and everything of it has completed. */
 static void end_piece(struct otte_rdma_transfer *transfer)
 {
-	struct otte_rdma_peer *peer = transfer->peer;
-	struct otte_work *work;
+	struct otte_work *work = transfer->work;
+	int code = transfer->status;
 
-	if (!transfer->work)
+	if (!work)
 		return;
-	work = let_go(transfer);
-	if (transfer->status) {
-		otte_fail(transfer->status, "the peer says that it was in vain");
-		otte_rdma_work_tell(work, transfer->status, true);
+	if (code) {
+		otte_fail(code, "the peer says that it was in vain");
+		otte_rdma_work_tell(let_go(transfer), code, true);
 		return;
 	}
 	work->own.moved += transfer->bytes;
-	if (work->own.moved == work->length)
-		otte_rdma_work_tell(work, 0, true);
-	else if (atomic_load(&work->own.abandon))
-		otte_rdma_work_tell(work, atomic_load(&work->own.abandon), true);
-	else
-		go_on_later(peer, work);
+	if (work->own.moved == work->length) {
+		otte_rdma_work_tell(let_go(transfer), 0, true);
+		return;
+	}
+	code = go_on_later(transfer);
+	if (code)
+		otte_rdma_work_tell(work, code, true);
 }
 
 static void look_whether_over(struct otte_rdma_transfer *transfer)
@@ -88,6 +101,7 @@ static void look_whether_over(struct otte_rdma_transfer *transfer)
 	if (transfer->state != OTTE_RDMA_TRANSFER_POSTED || is_charged(transfer) || !transfer->done || transfer->code)
 		return;
 	transfer->state = OTTE_RDMA_TRANSFER_OVER;
+	transfer->since_ns = otte_now_ns();
 	otte_rdma_peer_say(transfer->peer, &ack);
 	end_piece(transfer);
 }
@@ -181,6 +195,8 @@ static void completed(struct otte_rdma_transfer *transfer, const struct otte_rdm
 	transfer->peer->rdma->busy = true;
 	if (outcome->code && !transfer->code)
 		transfer->code = outcome->code;
+	if (!is_charged(transfer))
+		transfer->since_ns = otte_now_ns();
 	look_whether_over(transfer);
 	look_whether_lost(transfer);
 }
@@ -260,19 +276,40 @@ static void abandon(struct otte_rdma_transfer *transfer, int code)
 		.answer.ask = transfer->ask,
 	};
 
-	if (transfer->state == OTTE_RDMA_TRANSFER_POSTED && code == -ETIMEDOUT) {
+	if (transfer->state == OTTE_RDMA_TRANSFER_POSTED && is_charged(transfer) && code == -ETIMEDOUT) {
 		otte_fail(-ETIMEDOUT, "a request that is overdue");
 		transfer->pair->failed(transfer->pair, -ETIMEDOUT);
 	}
-	if (transfer->state > OTTE_RDMA_TRANSFER_GRANTED)
+	/* What has failed ends with its pair. */
+	if (transfer->state > OTTE_RDMA_TRANSFER_POSTED || is_charged(transfer) || transfer->code)
 		return;
 	if (transfer->state == OTTE_RDMA_TRANSFER_ASKED)
 		otte_rdma_peer_say(transfer->peer, &cancel);
-	transfer->unused = true;
+	transfer->unused = transfer->state != OTTE_RDMA_TRANSFER_POSTED;
 	otte_rdma_work_tell(let_go(transfer), code, true);
 }
 
-void otte_rdma_transfers_go_on(struct otte_rdma_peer *peer)
+static const char *missing(const struct otte_rdma_transfer *transfer)
+{
+	if (transfer->state == OTTE_RDMA_TRANSFER_OVER)
+		return "READY";
+	if (transfer->state == OTTE_RDMA_TRANSFER_POSTED && !is_charged(transfer) && !transfer->code)
+		return "DONE";
+	return NULL;
+}
+
+static void look_whether_late(struct otte_rdma_transfer *transfer, uint64_t now_ns)
+{
+	const struct otte_config *config = transfer->peer->rdma->env.config;
+	const char *what = missing(transfer);
+
+	if (!what || now_ns - min_u64(now_ns, transfer->since_ns) <= config->control_timeout_ns)
+		return;
+	otte_fail(-ETIMEDOUT, "the peer does not say %s (control.timeout_ms)", what);
+	otte_rdma_peer_break(transfer->peer, -ETIMEDOUT);
+}
+
+void otte_rdma_transfers_go_on(struct otte_rdma_peer *peer, uint64_t now_ns)
 {
 	struct otte_rdma_transfer *transfer, *next;
 
@@ -285,6 +322,7 @@ void otte_rdma_transfers_go_on(struct otte_rdma_peer *peer)
 			abandon(transfer, code);
 		if (transfer->state == OTTE_RDMA_TRANSFER_GRANTED)
 			post(transfer);
+		look_whether_late(transfer, now_ns);
 	}
 }
 

@@ -124,7 +124,7 @@ static int make(struct otte_rdma_context *context, struct otte_rdma_window **out
 	int rc;
 
 	if (!window)
-		return -ENOMEM;
+		return otte_fail(-ENOMEM, "%s: no memory for a window", context->name);
 	rc = alloc_native(context, window);
 	if (rc) {
 		free(window);
@@ -310,7 +310,7 @@ static void put(struct otte_rdma_context *context, struct otte_rdma_window *wind
 	}
 }
 
-int otte_rdma_window_put(struct otte_rdma_window *window)
+int otte_rdma_window_release(struct otte_rdma_window *window)
 {
 	struct otte_rdma_context *context = window->context;
 	int rc;
@@ -318,16 +318,28 @@ int otte_rdma_window_put(struct otte_rdma_window *window)
 	if (window->state != OTTE_RDMA_WINDOW_FRESH && window->state != OTTE_RDMA_WINDOW_INVALID)
 		return expect(window, OTTE_RDMA_WINDOW_INVALID);
 	rc = otte_rdma_mr_release(&window->own);
+	if (!rc)
+		return 0;
 	pthread_mutex_lock(&context->lock);
-	if (rc) {
-		window->state = OTTE_RDMA_WINDOW_RETAINED;
-		push(&context->parked, window);
-	} else {
-		put(context, window);
-	}
+	window->state = OTTE_RDMA_WINDOW_RETAINED;
+	push(&context->parked, window);
 	pthread_mutex_unlock(&context->lock);
 	atomic_fetch_sub(&context->children, 1);
 	return rc;
+}
+
+int otte_rdma_window_put(struct otte_rdma_window *window)
+{
+	struct otte_rdma_context *context = window->context;
+	int rc = otte_rdma_window_release(window);
+
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&context->lock);
+	put(context, window);
+	pthread_mutex_unlock(&context->lock);
+	atomic_fetch_sub(&context->children, 1);
+	return 0;
 }
 
 /* A window that is gone has left its parent. */

@@ -16,7 +16,7 @@
  *
  * rxe (6.1, 6.12) compares what a peer asks for with the range of the window's parent, not the
  * window's: on contexts of that driver a window has a parent of its own, of its range and no more,
- * from bind() until it is put or freed.
+ * from bind() until it is released, put or freed.
  *
  * Freeing ends the authority of a window as an invalidation does, and what is freed is never
  * granted again (keys.h). Idle and parked windows are the context's, and are freed with it.
@@ -69,7 +69,7 @@ struct otte_rdma_window_range {
 };
 
 /*
- * FRESH. -EDQUOT with a text that names max_window_key_indices; -EEXIST with a text: the provider
+ * FRESH. -EDQUOT with a text that names rdma.key_indices; -EEXIST with a text: the provider
  * gave a key that was in use before; -ENOMEM; else, with a text, what ibv_alloc_mw failed with.
  * -EUCLEAN: one that is of no use could not be freed either.
  */
@@ -98,10 +98,13 @@ int otte_rdma_window_invalidated(struct otte_rdma_window *window,
 int otte_rdma_window_received(struct otte_rdma_window *window);
 
 /*
- * FRESH or INVALID: back to the context, idle or parked. Its QP may live on. -EUCLEAN with a text:
- * the parent that it had is retained, and so is it; the memory is to be kept. -EPROTO with a text:
- * it is neither, and nothing has changed.
+ * FRESH or INVALID: nothing of it pins memory any more. -EUCLEAN with a text: the parent that it had
+ * is retained, and so is it, by the context; the memory is to be kept. -EPROTO with a text: it is
+ * neither, and nothing has changed.
  */
+int otte_rdma_window_release(struct otte_rdma_window *window);
+
+/* As release(), and then back to the context, idle or parked. Its QP may live on. */
 int otte_rdma_window_put(struct otte_rdma_window *window);
 
 /*

@@ -313,6 +313,11 @@ void *tcp_peer_pin(struct otte_work *work)
 	return plan;
 }
 
+_Atomic int *tcp_plan_mark(void *native)
+{
+	return &((struct tcp_plan *)native)->abandon;
+}
+
 void tcp_peer_cancel(struct otte_transport_peer *base, void *pinned, int code)
 {
 	struct tcp_peer *peer = to_peer(base);

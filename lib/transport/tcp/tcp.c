@@ -89,6 +89,7 @@ const struct otte_transport_ops otte_tcp_transport = {
 	.exchange = tcp_peer_exchange,
 	.pin = tcp_peer_pin,
 	.cancel = tcp_peer_cancel,
+	.mark = tcp_plan_mark,
 	.accept_lane = tcp_source_accept,
 	.drop_lanes = tcp_source_drop,
 	.source_tick = tcp_source_tick,

@@ -220,6 +220,7 @@ void *tcp_peer_pin(struct otte_work *work);
 bool tcp_peer_receive_alone(struct otte_transport_peer *peer);
 bool tcp_peer_exchange(struct otte_transport_peer *peer, struct otte_work *work);
 void tcp_peer_cancel(struct otte_transport_peer *peer, void *pinned, int code);
+_Atomic int *tcp_plan_mark(void *native);
 
 /* ---- route.c ---- */
 

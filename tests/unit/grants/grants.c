@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -45,8 +46,9 @@ int __wrap_otte_verbs_open(const struct otte_verbs **verbs)
 	return 0;
 }
 
-/* A source that says that all is done as soon as it has granted. */
+/* A source that says that all is done as soon as it has granted; or never says this message. */
 static _Atomic bool hasty;
+static _Atomic unsigned unsaid;
 
 void __real_otte_rdma_source_say(struct otte_rdma_source *source, const struct otte_rdma_message *message);
 void __wrap_otte_rdma_source_say(struct otte_rdma_source *source, const struct otte_rdma_message *message);
@@ -55,12 +57,43 @@ void __wrap_otte_rdma_source_say(struct otte_rdma_source *source, const struct o
 {
 	struct otte_rdma_message done = { .type = OTTE_RDMA_MSG_DONE };
 
+	if (atomic_load(&unsaid) == message->type)
+		return;
 	__real_otte_rdma_source_say(source, message);
 	if (!atomic_load(&hasty) || message->type != OTTE_RDMA_MSG_GRANT)
 		return;
 	done.answer.ask = message->grant.ask;
 	done.answer.grant = message->grant.grant;
 	__real_otte_rdma_source_say(source, &done);
+}
+
+/* The ledger has no room for a record, so often. */
+static _Atomic unsigned unrecorded;
+
+int __real_otte_source_retain(struct otte_source_use *use);
+int __wrap_otte_source_retain(struct otte_source_use *use);
+
+int __wrap_otte_source_retain(struct otte_source_use *use)
+{
+	if (!atomic_load(&unrecorded))
+		return __real_otte_source_retain(use);
+	atomic_fetch_sub(&unrecorded, 1);
+	return otte_fail(-ENOSPC, "no room for a record");
+}
+
+/* A batch that is cancelled when its first request is on its way to a queue. */
+static struct otte_batch *_Atomic cancelled_early;
+
+void __real_otte_rdma_peer_start(struct otte_transport_peer *peer, struct otte_work *work);
+void __wrap_otte_rdma_peer_start(struct otte_transport_peer *peer, struct otte_work *work);
+
+void __wrap_otte_rdma_peer_start(struct otte_transport_peer *peer, struct otte_work *work)
+{
+	struct otte_batch *batch = atomic_exchange(&cancelled_early, NULL);
+
+	if (batch)
+		otte_batch_cancel(batch);
+	__real_otte_rdma_peer_start(peer, work);
 }
 
 static struct sim_device *nics[2];
@@ -71,6 +104,7 @@ static int with_nics(void **state)
 	sim_reset();
 	opens = 0;
 	no_library = 0;
+	atomic_store(&unsaid, 0);
 	nics[0] = sim_device_add(0, "mlx5_0");
 	nics[1] = sim_device_add(1, "mlx5_0");
 	return 0;
@@ -283,6 +317,57 @@ static void rights_and_ranges_are_the_regions(void **state)
 	pair_close(&pair);
 }
 
+static void use_one_index(struct otte_config *config)
+{
+	use_rdma(config);
+	config->rdma_key_indices = 1;
+}
+
+static bool has_loan(void *arg);
+static _Atomic unsigned wants;
+
+static void count_wants(void *arg, enum otte_log_level level, const char *line)
+{
+	(void)arg;
+	(void)level;
+	if (strstr(line, "a peer gets no grant: mlx5_0: rdma.key_indices (1) are all used up"))
+		atomic_fetch_add(&wants, 1);
+}
+
+/* The peer is told a code, the log once a second what it is. */
+static void what_is_used_up_is_named(void **state)
+{
+	struct otte_request request;
+	struct otte_batch *second;
+	struct otte_task task;
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	atomic_store(&wants, 0);
+	pair_open(&pair, SIZE, use_one_index);
+	OK(otte_batch_create(pair.requester, 1, &second));
+	OK(otte_log_set(count_wants, NULL, OTTE_LOG_WARNING));
+	sim_progress_set(SIM_STEPPED, 0);
+	submit(&pair, OTTE_READ, 0, 4096);
+	assert_true(comes(has_loan, &pair));
+	request = rdma_request(&pair, OTTE_READ, 8192, 4096);
+	for (i = 0; i < 3; i++) {
+		OK(otte_batch_submit(second, &request, 1));
+		OK(otte_batch_wait(second, 20 * SECOND));
+		OK(otte_batch_task(second, 0, &task));
+		assert_int_equal(task.code, -EDQUOT);
+		OK(otte_batch_reset(second));
+	}
+	assert_in_range(atomic_load(&wants), 1, 2);
+	sim_progress_set(SIM_INLINE, 0);
+	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	assert_int_equal(task_of(&pair, 0).code, 0);
+	OK(otte_log_set(NULL, NULL, OTTE_LOG_WARNING));
+	OK(otte_batch_destroy(second));
+	pair_close(&pair);
+}
+
 /* ---- Where there is none ---- */
 
 static void refuse_to_submit(struct pair *pair, int code, const char *text)
@@ -420,6 +505,25 @@ static void the_loan_comes_before_the_window(void **state)
 	sim_progress_set(SIM_INLINE, 0);
 	OK(otte_batch_wait(pair.batch, 20 * SECOND));
 	assert_int_equal(pair_stats(pair.source).loans, 0);
+	pair_close(&pair);
+}
+
+/* It stands in no list yet. */
+static void who_is_about_to_wait_can_be_cancelled(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_rdma);
+	atomic_store(&cancelled_early, pair.batch);
+	submit(&pair, OTTE_WRITE, 0, 4096);
+	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	assert_null(atomic_load(&cancelled_early));
+	assert_int_equal(task_of(&pair, 0).code, -ECANCELED);
+	assert_int_equal(task_of(&pair, 0).remote_effect, OTTE_EFFECT_NONE);
+	assert_int_equal(task_of(&pair, 0).locally_drained, 1);
+	assert_int_equal(pair_stats(pair.source).rdma_grants, 0);
+	assert_int_equal(run(&pair, OTTE_WRITE, 0, 4096).code, 0);
 	pair_close(&pair);
 }
 
@@ -650,6 +754,43 @@ static void a_window_that_cannot_be_bound_is_no_grant(void **state)
 	pair_close(&pair);
 }
 
+static _Atomic unsigned failures;
+
+static void count_failures(void *arg, enum otte_log_level level, const char *line)
+{
+	(void)arg;
+	(void)level;
+	if (strstr(line, "queue pair of a peer's NIC") || strstr(line, "no queue pair for a peer"))
+		atomic_fetch_add(&failures, 1);
+}
+
+/* A peer can make them by the thousand. */
+static void pairs_that_fail_are_told_once_a_second(void **state)
+{
+	const struct sim_fault fault = {
+		.kind = SIM_FAULT_CQE_KEY,
+		.target = nics[0],
+		.times = 20,
+		.value = 1,
+	};
+	struct pair pair;
+	unsigned i, id;
+
+	(void)state;
+	atomic_store(&failures, 0);
+	pair_open(&pair, SIZE, use_quick_reconnects);
+	OK(otte_log_set(count_failures, NULL, OTTE_LOG_WARNING));
+	id = sim_fault_arm(&fault);
+	for (i = 0; sim_fault_hits(id) < 20 && i < WAIT_TURNS; i++) {
+		assert_int_equal(run(&pair, OTTE_READ, 0, 4096).code, -ECONNRESET);
+		usleep(WAIT_US);
+	}
+	assert_int_equal(sim_fault_hits(id), 20);
+	assert_in_range(atomic_load(&failures), 1, 9);
+	OK(otte_log_set(NULL, NULL, OTTE_LOG_WARNING));
+	pair_close(&pair);
+}
+
 /* Runs in a process of its own, which ends with whatever stays; 0: it has found everything as it should be. */
 static void in_its_own_process(void (*test)(void))
 {
@@ -784,10 +925,301 @@ static void lose_at_source(void)
 	MUST(otte_engine_close(pair.source, OTTE_CLOSE_SOURCE, SECOND, NULL) == -EUCLEAN);
 }
 
+/* What is to be recorded besides is the queue pair. */
+static void lose_at_source_unrecorded(void)
+{
+	atomic_store(&unrecorded, 2);
+	lose_at_source();
+	MUST(atomic_load(&unrecorded) == 0);
+}
+
+static void what_cannot_be_recorded_is_tried_again(void **state)
+{
+	(void)state;
+	in_its_own_process(lose_at_source_unrecorded);
+}
+
 static void what_a_peers_nic_may_still_reach_stays_lent(void **state)
 {
 	(void)state;
 	in_its_own_process(lose_at_source);
+}
+
+static void use_one_pair(struct otte_config *config)
+{
+	use_quick_reconnects(config);
+	config->rdma_pairs = 1;
+	config->rdma_send_wrs = 64;
+}
+
+static void use_few_sends(struct otte_config *config)
+{
+	use_one_pair(config);
+	config->rdma_send_wrs = 4;
+}
+
+static bool has_six_loans(void *arg)
+{
+	struct pair *pair = arg;
+
+	return pair_stats(pair->source).loans == 6;
+}
+
+static void cannot_free_windows(unsigned times)
+{
+	const struct sim_fault fault = {
+		.kind = SIM_FAULT_CALL,
+		.verb = SIM_DEALLOC_MW,
+		.target = nics[0],
+		.times = times,
+		.error = EIO,
+	};
+
+	sim_fault_arm(&fault);
+}
+
+/* Of six grants four are being bound, and two have no room for that, when the pair goes and its windows stay. */
+static void keep_windows_without_a_pair(void)
+{
+	static struct otte_request requests[6];
+	struct otte_access access;
+	struct pair first, pair;
+	unsigned i;
+
+	pair_open(&first, SIZE, use_few_sends);
+	pair_join(&pair, &first, use_one_pair);
+	sim_progress_set(SIM_STEPPED, 0);
+	for (i = 0; i < 6; i++)
+		requests[i] = rdma_request(&pair, OTTE_READ, (5 - i) * 8192, 4096);
+	MUST(otte_batch_submit(pair.batch, requests, 6) == 0);
+	MUST(comes(has_six_loans, &first));
+	cannot_free_windows(1000);
+	otte_control_client_stop(&pair.segment->peer->control, -ECONNRESET);
+	sim_progress_set(SIM_INLINE, 0);
+	MUST(otte_batch_wait(pair.batch, 20 * SECOND) == 0);
+	MUST(comes(is_retained, &first));
+	MUST(comes(is_unconnected, &first));
+	/* The source looks at all it has in each round of this. */
+	MUST(run(&first, OTTE_READ, SIZE / 2, 4096).code == 0);
+	MUST(pair_stats(first.source).loans == 6);
+	for (i = 0; i < 6; i++)
+		MUST(otte_access_begin(&first.remote_mem->access, &access, i * 8192, 4096, true) == -EBUSY);
+	MUST(otte_engine_close(first.source, OTTE_CLOSE_SOURCE, SECOND, NULL) == -EUCLEAN);
+}
+
+static void a_window_that_stays_outlives_its_pair(void **state)
+{
+	(void)state;
+	in_its_own_process(keep_windows_without_a_pair);
+}
+
+static void use_two_grants(struct otte_config *config)
+{
+	use_quick_reconnects(config);
+	config->rdma_destruction_ns = 300000000;
+	config->rdma_grants = 2;
+	config->rdma_pairs = 1;
+}
+
+/* Two of an op, not next to each other. */
+static void ask_twice(struct pair *pair, uint8_t op, uint64_t offset)
+{
+	struct otte_request requests[2];
+	unsigned i;
+
+	for (i = 0; i < 2; i++)
+		requests[i] = rdma_request(pair, op, offset + (1 - i) * 8192, 4096);
+	OK(otte_batch_reset(pair->batch));
+	OK(otte_batch_submit(pair->batch, requests, 2));
+	OK(otte_batch_wait(pair->batch, 20 * SECOND));
+}
+
+/* The source has closed the pair; of a grant's window it has not heard, and will not. */
+static void what_was_closed_is_not_asked_for_any_more(void **state)
+{
+	const struct sim_fault fault = { .kind = SIM_FAULT_CQE_LOST, .target = nics[0], .times = 1 };
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_two_grants);
+	sim_fault_arm(&fault);
+	ask_twice(&pair, OTTE_READ, 0);
+	assert_true(task_of(&pair, 0).code == -ECONNRESET || task_of(&pair, 1).code == -ECONNRESET);
+	assert_true(pair_stats(pair.source).loans > 0);
+	usleep(5000);
+	/* They wait for places at the source. */
+	ask_twice(&pair, OTTE_WRITE, 65536);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(task_of(&pair, i).code, 0);
+	assert_int_equal(pair_stats(pair.source).bad_frames, 0);
+	pair_close(&pair);
+}
+
+/* On rxe a grant has an MR of its own, which is over before the loan is. */
+static void what_was_given_back_pins_nothing(void **state)
+{
+	struct sim_counts before;
+	struct pair pair;
+
+	(void)state;
+	sim_device_be_rxe(nics[0]);
+	sim_device_be_rxe(nics[1]);
+	pair_open(&pair, SIZE, use_rdma);
+	before = sim_counts(nics[0]);
+	assert_int_equal(run(&pair, OTTE_READ, 0, SIZE).code, 0);
+	/* Their messages are in memory of the queue pair's. */
+	assert_true(sim_counts(nics[0]).pinned_bytes - before.pinned_bytes < SIZE);
+	OK(otte_region_unregister(&pair.remote, 1, 10 * SECOND, NULL));
+	assert_true(sim_counts(nics[0]).pinned_bytes < SIZE);
+	pair.remote = NULL;
+	pair_close_requester(&pair);
+	OK(otte_mem_release(pair.remote_mem));
+	OK(otte_engine_destroy(pair.source));
+}
+
+static void keep_the_mr_of_a_window(void)
+{
+	const struct sim_fault fault = {
+		.kind = SIM_FAULT_CALL,
+		.verb = SIM_DEREG_MR,
+		.target = nics[0],
+		.times = 1,
+		.error = EIO,
+	};
+	struct otte_access access;
+	struct pair pair;
+	size_t pending = 0;
+
+	sim_device_be_rxe(nics[0]);
+	sim_device_be_rxe(nics[1]);
+	pair_open(&pair, SIZE, use_rdma);
+	sim_fault_arm(&fault);
+	MUST(run(&pair, OTTE_WRITE, 0, SIZE / 2).code == 0);
+	MUST(comes(is_retained, &pair));
+	MUST(pair_stats(pair.source).loans == 1);
+	MUST(otte_access_begin(&pair.remote_mem->access, &access, 0, 4096, false) == -EBUSY);
+	MUST(run(&pair, OTTE_WRITE, SIZE / 2, 4096).code == 0);
+	MUST(otte_region_unregister(&pair.remote, 1, 0, &pending) == -ETIMEDOUT && pending == 1);
+	MUST(otte_mem_release(pair.remote_mem) == -EBUSY);
+	MUST(otte_engine_close(pair.source, OTTE_CLOSE_SOURCE, SECOND, NULL) == -EUCLEAN);
+}
+
+/* It is the peer's no more, but the NIC's: the bytes have arrived, and the range stays taken. */
+static void what_stays_pinned_stays_taken(void **state)
+{
+	(void)state;
+	in_its_own_process(keep_the_mr_of_a_window);
+}
+
+static void use_short_limits(struct otte_config *config)
+{
+	use_short_destruction(config);
+	config->rdma_grants = 1;
+	config->control_timeout_ns = 100000000;
+	config->default_deadline_ns = 0;
+}
+
+static void keep_the_only_place(void)
+{
+	struct pair pair, other;
+
+	pair_open(&pair, SIZE, use_short_limits);
+	cannot_destroy(nics[0]);
+	sim_link_set(nics[0], nics[1], false);
+	sim_retry_set(SIM_BY_CLOCK);
+	submit(&pair, OTTE_WRITE, 0, 4096);
+	MUST(comes(is_granted, &pair));
+	otte_control_client_stop(&pair.segment->peer->control, -ECONNRESET);
+	MUST(otte_batch_wait(pair.batch, 20 * SECOND) == 0);
+	MUST(comes(is_retained, &pair));
+	pair_join(&other, &pair, use_short_limits);
+	MUST(pair_run(&other, OTTE_READ, 65536, 65536, 4096) == 0);
+	MUST(task_of(&other, 0).transport == OTTE_TRANSPORT_TCP);
+	MUST(run(&other, OTTE_READ, 65536, 4096).code == -EUCLEAN);
+	MUST(pair_stats(pair.source).loans >= 1);
+}
+
+/* No place will ever come: who asks is told so, and is served by TCP. */
+static void where_all_places_stay_nobody_waits(void **state)
+{
+	(void)state;
+	in_its_own_process(keep_the_only_place);
+}
+
+/* ---- What is never answered ---- */
+
+/* The next one waits for the only place, until its line is lost. */
+static void without_ready_the_line_is_lost(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_short_limits);
+	atomic_store(&unsaid, OTTE_RDMA_MSG_READY);
+	assert_int_equal(run(&pair, OTTE_READ, 0, 4096).code, 0);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 8192, 8192, 4096), 0);
+	assert_int_equal(task_of(&pair, 0).transport, OTTE_TRANSPORT_TCP);
+	pair_close(&pair);
+}
+
+/* All of it has completed; whether the source takes it for that it never says. */
+static void without_done_the_line_is_lost(void **state)
+{
+	struct otte_task task;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_short_limits);
+	atomic_store(&unsaid, OTTE_RDMA_MSG_DONE);
+	task = run(&pair, OTTE_WRITE, 0, 4096);
+	assert_int_equal(task.code, -ECONNRESET);
+	assert_int_equal(task.remote_effect, OTTE_EFFECT_UNKNOWN);
+	assert_int_equal(task.locally_drained, 1);
+	pair_close(&pair);
+}
+
+static bool is_returned(void *arg)
+{
+	struct pair *pair = arg;
+
+	return pair_stats(pair->source).loans_settled == 1;
+}
+
+static void what_has_completed_can_be_cancelled(void **state)
+{
+	struct otte_task task;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_rdma);
+	atomic_store(&unsaid, OTTE_RDMA_MSG_DONE);
+	submit(&pair, OTTE_WRITE, 0, 4096);
+	assert_true(comes(is_returned, &pair));
+	OK(otte_batch_cancel(pair.batch));
+	OK(otte_batch_wait(pair.batch, 2 * SECOND));
+	task = task_of(&pair, 0);
+	assert_int_equal(task.code, -ECANCELED);
+	assert_int_equal(task.remote_effect, OTTE_EFFECT_UNKNOWN);
+	assert_int_equal(task.locally_drained, 1);
+	pair_close(&pair);
+}
+
+/* The source never hears of the only grant's bind, and gives up the pair for it. */
+static void a_bind_that_is_never_heard_of_takes_no_place_for_good(void **state)
+{
+	const struct sim_fault fault = { .kind = SIM_FAULT_CQE_LOST, .target = nics[0], .times = 1 };
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_short_limits);
+	sim_fault_arm(&fault);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);
+	assert_int_equal(task_of(&pair, 0).transport, OTTE_TRANSPORT_TCP);
+	assert_true(comes(is_unconnected, &pair));
+	assert_int_equal(run(&pair, OTTE_READ, 8192, 4096).code, 0);
+	assert_int_equal(pair_stats(pair.source).retained, 0);
+	pair_close(&pair);
 }
 
 int main(void)
@@ -817,7 +1249,22 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_a_nic_may_still_use_stays_taken, with_nics, nothing_is_left),
 		cmocka_unit_test_setup_teardown(what_a_peers_nic_may_still_reach_stays_lent, with_nics,
 						nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_window_that_stays_outlives_its_pair, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_was_closed_is_not_asked_for_any_more, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_was_given_back_pins_nothing, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_stays_pinned_stays_taken, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(without_ready_the_line_is_lost, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(without_done_the_line_is_lost, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_has_completed_can_be_cancelled, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_bind_that_is_never_heard_of_takes_no_place_for_good, with_nics,
+						nothing_is_left),
+		cmocka_unit_test_setup_teardown(where_all_places_stay_nobody_waits, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_cannot_be_recorded_is_tried_again, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(who_is_about_to_wait_can_be_cancelled, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_is_used_up_is_named, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(pairs_that_fail_are_told_once_a_second, with_nics, nothing_is_left),
 	};
 
+	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -182,13 +182,13 @@ static void indices_are_bounded_and_the_bound_is_named(void **state)
 	(void)state;
 	for (i = 0; i < 3; i++)
 		index[i] = admit(keys, i << 8);
-	refused(keys, 3 << 8, -EDQUOT, "max_window_key_indices (3) are all used up");
+	refused(keys, 3 << 8, -EDQUOT, "rdma.key_indices (3) are all used up");
 	/* What is retired or parked is not forgotten, and what is known can come back. */
 	otte_rdma_keys_retire(keys, index[1]);
-	refused(keys, 3 << 8, -EDQUOT, "max_window_key_indices (3) are all used up");
+	refused(keys, 3 << 8, -EDQUOT, "rdma.key_indices (3) are all used up");
 	assert_ptr_equal(admit(keys, 1 << 8 | 1), index[1]);
 	assert_int_equal(grant(keys, index[2]), 0x201);
-	refused(none, 0, -EDQUOT, "max_window_key_indices (0) are all used up");
+	refused(none, 0, -EDQUOT, "rdma.key_indices (0) are all used up");
 	otte_rdma_keys_destroy(none);
 	otte_rdma_keys_destroy(keys);
 	otte_rdma_keys_destroy(NULL);
@@ -210,7 +210,7 @@ static void memory_is_taken_once_and_is_as_much_as_stated(void **state)
 		assert_int_equal(grant(keys, admit(keys, key)), key + 1);
 	}
 	assert_int_equal(stats(keys).indices, OTTE_RDMA_KEY_INDICES);
-	refused(keys, 0xffffff00, -EDQUOT, "max_window_key_indices (65536) are all used up");
+	refused(keys, 0xffffff00, -EDQUOT, "rdma.key_indices (65536) are all used up");
 	assert_int_equal(allocations, 0);
 	otte_rdma_keys_destroy(keys);
 }

@@ -157,12 +157,14 @@ static void each_allocation_of_publishing_may_fail(void **state)
 
 	(void)state;
 	for (nth = 1; rc; nth++) {
+		otte_fail(-EIO, "before");
 		fail_allocation = nth;
 		rc = otte_rdma_buffers_publish(buffers, &remote);
 		fail_allocation = 0;
 		if (!rc)
 			break;
 		assert_int_equal(rc, -ENOMEM);
+		assert_string_not_equal(otte_error_text(), "before");
 		assert_int_equal(sim_counts(NULL).mrs, 0);
 		assert_charges(0, 0);
 	}
@@ -177,11 +179,11 @@ static void the_budget_that_is_full_is_named(void **state)
 	(void)state;
 	with_budget(3, 1 << 20);
 	assert_int_equal(otte_rdma_buffers_publish(buffers, &remote), -EDQUOT);
-	assert_string_equal(otte_error_text(), "max_cached_mrs (3): 0 are used, 4 wanted");
+	assert_string_equal(otte_error_text(), "rdma.mrs (3): 0 are used, 4 wanted");
 	with_budget(4, 4 * sizeof(bytes) - 1);
 	assert_int_equal(otte_rdma_buffers_publish(buffers, &remote), -EDQUOT);
 	assert_string_equal(otte_error_text(),
-			    "max_cached_mr_bytes (32767): 0 are used, 4 times 8192 wanted");
+			    "rdma.mr_bytes (32767): 0 are used, 4 times 8192 wanted");
 	assert_int_equal(sim_calls(SIM_REG_MR), 0);
 	with_budget(4, 4 * sizeof(bytes));
 	assert_int_equal(otte_rdma_buffers_publish(buffers, &remote), 0);

@@ -182,6 +182,29 @@ static void qps_come_by_one_thread_and_go_by_the_lanes(void **state)
 	assert_int_equal(lane_status(&requester).state, OTTE_RDMA_LANE_OPEN);
 }
 
+static void *ask_lane(void *arg)
+{
+	struct otte_rdma_lane_status status = { .state = OTTE_RDMA_LANE_OPEN };
+
+	while (status.state != OTTE_RDMA_LANE_RETAINED)
+		otte_rdma_lane_status(arg, &status);
+	return NULL;
+}
+
+static void a_lane_that_stays_may_be_asked_meanwhile(void **state)
+{
+	pthread_t asker;
+
+	(void)state;
+	assert_int_equal(pthread_create(&asker, NULL, ask_lane, requester.lane), 0);
+	fail_call(SIM_DESTROY_CQ, EBUSY);
+	assert_int_equal(otte_rdma_lane_destroy(requester.lane), -EUCLEAN);
+	pthread_join(asker, NULL);
+	assert_int_equal(lane_status(&requester).code, -EUCLEAN);
+	assert_int_equal(otte_rdma_lane_destroy(requester.lane), -EUCLEAN);
+	requester.lane = NULL;
+}
+
 int run_thread_tests(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -190,6 +213,7 @@ int run_thread_tests(void)
 		PAIR(what_many_threads_post_is_told_once_each),
 		PAIR(a_fence_stops_who_posts),
 		NONE(qps_come_by_one_thread_and_go_by_the_lanes),
+		cmocka_unit_test_setup_teardown(a_lane_that_stays_may_be_asked_meanwhile, ends_open, ends_forget),
 	};
 
 	return cmocka_run_group_tests_name("threads", tests, NULL, NULL);

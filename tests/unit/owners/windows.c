@@ -163,7 +163,7 @@ static void want_of_indices_names_its_budget(void **state)
 	assert_int_equal(otte_rdma_window_take(source.context, &window), 0);
 	assert_int_equal(otte_rdma_window_take(source.context, &none), -EDQUOT);
 	assert_string_equal(otte_error_text(),
-			    "mlx5_0: max_window_key_indices (1) are all used up");
+			    "mlx5_0: rdma.key_indices (1) are all used up");
 	assert_int_equal(sim_counts(source.device).mws, 1);
 	otte_rdma_window_put(window);
 	assert_int_equal(otte_rdma_window_take(source.context, &window), 0);
@@ -196,6 +196,7 @@ static void what_fails_in_taking_leaves_nothing(void **state)
 	fail_allocation = 1;
 	assert_int_equal(otte_rdma_window_take(source.context, &window), -ENOMEM);
 	fail_allocation = 0;
+	assert_string_equal(otte_error_text(), "mlx5_0: no memory for a window");
 	assert_int_equal(sim_counts(source.device).mws, 0);
 }
 
