@@ -18,9 +18,10 @@ logs=${O:-build}/logs
 mkdir -p "$logs"
 
 # What of a part failed, in a few lines: they stand at the very end, which is what is kept of a long log.
+failure='(^|[[:space:]]|\[ *)(not ok|FAIL|FAILED|ERROR)([]: ]|$)|Failure!|Sanitizer:'
+failure+='|[ ,][1-9][0-9]* failed|error:'
 tell() {
-    grep -aE '(^|[[:space:]]|\[ *)(not ok|FAIL|FAILED|ERROR)([]: ]|$)|Failure!|Sanitizer:|[ ,][1-9][0-9]* failed|error:' \
-        "$logs/$1.log" | tail -n 15 | cut -c 1-300 | sed "s/^/  $1: /"
+    grep -aE "$failure" "$logs/$1.log" | tail -n 15 | cut -c 1-300 | sed "s/^/  $1: /"
 }
 
 for part in "$@"; do
