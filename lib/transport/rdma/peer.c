@@ -243,7 +243,7 @@ static int take_message(struct otte_rdma_peer *peer, const struct otte_rdma_mess
 }
 
 /* 1: more may be there. */
-static int hear(struct otte_rdma_peer *peer)
+static int hear(struct otte_rdma_peer *peer, bool only_here)
 {
 	struct otte_rdma_message message;
 	int ret;
@@ -256,7 +256,7 @@ static int hear(struct otte_rdma_peer *peer)
 		ret = say_paths(peer);
 		return ret ? ret : 1;
 	}
-	ret = otte_rdma_line_hear(&peer->line, &message);
+	ret = otte_rdma_line_hear(&peer->line, only_here, &message);
 	if (ret != 1)
 		return ret;
 	ret = peer->state == OTTE_RDMA_PEER_PATHS ? take_paths(peer, &message) : take_message(peer, &message);
@@ -274,8 +274,8 @@ static void line_ready(struct otte_watch *watch, uint32_t events)
 	peer->rdma->busy = true;
 	if (events & EPOLLOUT && otte_rdma_line_flush(&peer->line) < 0)
 		ret = -ECONNRESET;
-	for (messages = 0; messages < ROUND_MESSAGES && ret == 1 && !peer->broken; messages++)
-		ret = hear(peer);
+	for (messages = 0; ret == 1 && !peer->broken; messages++)
+		ret = hear(peer, messages >= ROUND_MESSAGES);
 	if (ret >= 0)
 		return;
 	if (ret == -EPROTO || ret == -EPROTONOSUPPORT)
@@ -485,7 +485,7 @@ static void open_line(struct otte_rdma_peer *peer, const struct told *told, uint
 	peer->since_ns = now_ns;
 	peer->state = OTTE_RDMA_PEER_HELLO;
 	peer->line.watch.ready = line_ready;
-	ret = otte_rdma_line_open(&peer->line, &peer->rdma->loop, told->fd);
+	ret = otte_rdma_line_open(&peer->line, &peer->rdma->lines, told->fd);
 	if (ret)
 		otte_fd_close(told->fd);
 	else

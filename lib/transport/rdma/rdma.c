@@ -274,17 +274,20 @@ static void *run(void *arg)
 
 	while (!is_over(rdma, now_ns, &stop_ns)) {
 		rdma->busy = false;
+		/* Before it looks: what is left from here on needs another wake. */
+		atomic_store(&rdma->woken, false);
 		atomic_fetch_add(&rdma->rounds, 1);
 		poll_lanes(rdma);
 		look_at_peers(rdma, now_ns);
 		look_at_sources(rdma, now_ns);
 		otte_rdma_lents_go_on(rdma);
 		otte_rdma_pairs_reap(rdma, now_ns);
+		otte_rdma_lines_send(&rdma->lines);
 		if (!rdma->busy) {
 			arm_lanes(rdma);
 			poll_lanes(rdma);
 		}
-		otte_loop_run(&rdma->loop, rdma->busy ? 0 : sleep_ms(rdma));
+		otte_loop_run(&rdma->loop, rdma->busy || rdma->lines.unsent ? 0 : sleep_ms(rdma));
 		now_ns = otte_now_ns();
 	}
 	return NULL;
@@ -484,6 +487,7 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 		return otte_fail(-ENOMEM, "no memory for the rdma transport");
 	rdma->base.ops = &otte_rdma_transport;
 	rdma->env = *env;
+	rdma->lines.loop = &rdma->loop;
 	pthread_mutex_init(&rdma->lock, NULL);
 	ret = otte_loop_init(&rdma->loop);
 	if (ret)

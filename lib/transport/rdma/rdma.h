@@ -73,6 +73,7 @@ struct otte_rdma {
 	struct otte_loop loop;
 	pthread_t thread;
 	_Atomic bool stop;
+	_Atomic bool woken;              /* since the thread last began to look */
 	_Atomic uint64_t rounds;         /* of the thread */
 
 	pthread_mutex_t lock;
@@ -80,6 +81,7 @@ struct otte_rdma {
 	struct otte_rdma_source *sources;
 
 	/* The thread's. */
+	struct otte_rdma_lines lines;
 	struct otte_rdma_poller pollers[OTTE_NIC_IDS];
 	struct otte_rdma_pair *closing;
 	struct otte_rdma_lent *waiting;  /* ASKs without a place, first come first */
@@ -102,7 +104,8 @@ int otte_rdma_lane_of(struct otte_rdma *rdma, unsigned int nic, struct otte_rdma
 /* Something is to be looked at by the thread. */
 static inline void otte_rdma_wake(struct otte_rdma *rdma)
 {
-	otte_loop_wake(&rdma->loop);
+	if (!atomic_exchange(&rdma->woken, true))
+		otte_loop_wake(&rdma->loop);
 }
 /* PATHS: our NICs as they are now. */
 void otte_rdma_fill_paths(struct otte_rdma *rdma, struct otte_rdma_paths *paths);
