@@ -21,6 +21,9 @@
 #include "engine/notify.h"
 #include "engine/serve.h"
 #include "engine/source.h"
+#include "engine/source_awaited.h"
+#include "engine/source_grant.h"
+#include "engine/source_use.h"
 
 /* close() looks this often whether peers' requests have drained. */
 #define DRAIN_STEP_NS (1 * NSEC_PER_MSEC)

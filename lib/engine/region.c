@@ -348,6 +348,20 @@ uint64_t otte_region_id(const struct otte_region *region)
 	return region ? region->id : 0;
 }
 
+int otte_region_check_published(const struct otte_region *region)
+{
+	if (region->access == OTTE_LOCAL_ONLY)
+		return otte_fail(-ENOENT, "region %lu is not published", (unsigned long)region->id);
+	return 0;
+}
+
+int otte_region_check_right(const struct otte_region *region, uint8_t op)
+{
+	if (!(region->access & (op == OTTE_READ ? OTTE_REMOTE_READ : OTTE_REMOTE_WRITE)))
+		return otte_fail(-EACCES, "region %lu does not grant it", (unsigned long)region->id);
+	return 0;
+}
+
 int otte_region_describe(struct otte_engine *engine, uint64_t after, struct otte_region_info *rows,
 			 size_t capacity, struct otte_regions *regions)
 {
