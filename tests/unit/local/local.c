@@ -738,7 +738,7 @@ static void open_direct(struct pair *pair, void (*configure)(struct otte_config 
 	directs = 0;
 }
 
-/* A request that is moved in its call, while `look` looks on: `when` its bytes have moved (within), or before (moving). */
+/* A request that is moved in its call; `look` looks on when its bytes have moved (within), or before (moving). */
 static int run_watched(struct pair *pair, uint8_t op, uint64_t offset, uint64_t length, void (**when)(void *arg),
 		       void (*look)(void *arg), void *arg)
 {
