@@ -217,8 +217,10 @@ int otte_region_register(struct otte_engine *engine, const struct otte_region_de
 	size_t i, made = 0;
 	int ret;
 
-	if (!engine || !count || !descs || !regions)
-		return otte_fail(-EINVAL, "otte_region_register: NULL, or no views");
+	if (!engine || !descs || !regions)
+		return otte_fail(-EINVAL, "otte_region_register: engine, descs and regions must not be NULL");
+	if (!count)
+		return otte_fail(-EINVAL, "otte_region_register: count must not be 0");
 	ret = otte_fork_check(engine->generation);
 	for (i = 0; i < count && !ret; i++)
 		ret = check_desc(engine, &descs[i], i);
