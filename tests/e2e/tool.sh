@@ -728,6 +728,9 @@ test_what_would_crawl_is_refused_with_its_range() {
     exits 1 "$OTTE" pull 127.0.0.1:1/room -o "$scratch/copy" --window 1
     says '--window: "1" is out of range, allowed are 4 KiB to 1 GiB'
     exits 1 "$OTTE" push "$OTTE" 127.0.0.1:1/room --window 2G && says '4 KiB to 1 GiB'
+    exits 1 "$OTTE" push "$OTTE" 127.0.0.1:1/room --window 0
+    says '--window: "0" is out of range, allowed are 4 KiB to 1 GiB'
+    exits 1 "$OTTE" push "$OTTE" 127.0.0.1:1/room --window 4097.5 && says 'a whole number of bytes'
     exits 1 "$OTTE" ls 127.0.0.1:1 --set tcp.receive_buffer_bytes=1
     says 'tcp.receive_buffer_bytes: 1 is out of range, allowed are 0 or 65536 to 1073741824'
     exits 1 "$OTTE" ls 127.0.0.1:1 --set control.reconnect_min_ms=9000
