@@ -174,7 +174,6 @@ struct otte_rdma_peer {
 	struct otte_rdma_peer *prev, *next_peer; /* rdma->peers */
 	struct otte_retired retired;
 	struct otte_rdma *rdma;
-	struct otte_transport_peer *next;
 	struct otte_control_client *control;
 
 	_Atomic enum otte_rdma_peer_state state; /* the thread's; read by anybody */
