@@ -250,9 +250,25 @@ int otte_rdma_lane_destroy(struct otte_rdma_cq_lane *lane)
 /* ---- QPs on it ------------------------------------------------------------------------------- */
 
 /* Under the lock. */
+static bool is_open(const struct otte_rdma_cq_lane *lane)
+{
+	return lane->state == OTTE_RDMA_LANE_OPEN && lane->serial < SERIALS_MAX;
+}
+
+bool otte_rdma_lane_admits(struct otte_rdma_cq_lane *lane)
+{
+	bool open;
+
+	pthread_mutex_lock(&lane->lock);
+	open = is_open(lane);
+	pthread_mutex_unlock(&lane->lock);
+	return open;
+}
+
+/* Under the lock. */
 static int check_open(const struct otte_rdma_cq_lane *lane)
 {
-	if (lane->state == OTTE_RDMA_LANE_OPEN && lane->serial < SERIALS_MAX)
+	if (is_open(lane))
 		return 0;
 	return otte_fail(-EAGAIN, "%s: a lane takes no more QPs%s%s", lane->context->name,
 			 lane->code ? ": " : "", lane->why);

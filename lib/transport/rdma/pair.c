@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "transport/rdma/rdma.h"
 
-
 static void fenced(struct otte_rdma_qp *qp, void *arg)
 {
 	struct otte_rdma_pair *pair = arg;
@@ -35,9 +34,22 @@ static void fill_params(const struct otte_rdma_pair *pair, bool source, struct o
 	params->remote_access = pair->op == OTTE_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
 }
 
+/* Before the route is asked for: see routes.c. */
+static void use_nic(struct otte_rdma_poller *poller)
+{
+	atomic_fetch_add(&poller->users, 1);
+}
+
+static void leave_nic(struct otte_rdma_poller *poller)
+{
+	if (atomic_fetch_sub(&poller->users, 1) == 1)
+		otte_rdma_route_drains(poller);
+}
+
 int otte_rdma_pair_open(struct otte_rdma_pair *pair, bool source)
 {
 	struct otte_rdma *rdma = pair->rdma;
+	struct otte_rdma_poller *poller = &rdma->pollers[pair->nic];
 	struct otte_rdma_qp_params params;
 	struct otte_rdma_cq_lane *lane;
 	int ret;
@@ -48,9 +60,12 @@ int otte_rdma_pair_open(struct otte_rdma_pair *pair, bool source)
 	if (ret)
 		return ret;
 	fill_params(pair, source, &params);
+	use_nic(poller);
 	ret = otte_rdma_qp_create(lane, &params, fenced, pair, &pair->qp);
-	if (ret == -EUCLEAN)
+	if (ret == -EUCLEAN) /* and so does the count: its route does not return */
 		otte_rdma_lost(rdma, 0, "rdma: a queue pair that was made in part");
+	else if (ret)
+		leave_nic(poller);
 	if (ret)
 		return ret;
 	atomic_fetch_add(&rdma->qps, 1);
@@ -112,6 +127,7 @@ static void destroy(struct otte_rdma_pair *pair)
 		pair->state = OTTE_RDMA_PAIR_EMPTY;
 		pair->qp = NULL;
 		atomic_fetch_sub(&rdma->qps, 1);
+		leave_nic(&rdma->pollers[pair->nic]);
 	}
 	pair->closed(pair, !ret);
 }
