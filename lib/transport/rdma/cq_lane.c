@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fd.h"
 #include "otte/otte.h"
 
 #define WCS 16 /* that are polled for at a time */
@@ -41,6 +42,8 @@ static int create_channel(struct otte_rdma_cq_lane *lane)
 	flags = fcntl(lane->channel->fd, F_GETFL);
 	if (flags < 0 || fcntl(lane->channel->fd, F_SETFL, flags | O_NONBLOCK))
 		return otte_rdma_call_failed(context, "O_NONBLOCK", errno);
+	if (otte_fd_mark(lane->channel->fd))
+		return otte_fail(-ENOMEM, "%s: %s", context->name, strerror(ENOMEM));
 	return 0;
 }
 
@@ -92,6 +95,7 @@ static int destroy_channel(struct otte_rdma_cq_lane *lane)
 
 	if (!lane->channel)
 		return 0;
+	otte_fd_forget(lane->channel->fd);
 	rc = lane->context->verbs->destroy_comp_channel(lane->channel);
 	if (!rc) {
 		lane->channel = NULL;

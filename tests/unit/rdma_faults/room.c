@@ -16,6 +16,7 @@ _Atomic unsigned fork_inits;
 static unsigned opens;
 static struct otte_verbs tables[2];
 static struct otte_rdma_qp *_Atomic last_joined[2];
+static uint8_t last_gid[2][16];
 
 /* ---- What an engine finds ---- */
 
@@ -52,13 +53,21 @@ int __wrap_otte_rdma_pair_join(struct otte_rdma_pair *pair, const struct otte_rd
 int __wrap_otte_rdma_pair_join(struct otte_rdma_pair *pair, const struct otte_rdma_path *path, uint32_t qpn,
 			       uint32_t psn, uint32_t mtu_bytes, uint32_t rd_atomic)
 {
-	atomic_store(&last_joined[pair->qp->context->verbs == &tables[REQUESTER]], pair->qp);
+	unsigned host = pair->qp->context->verbs == &tables[REQUESTER];
+
+	memcpy(last_gid[host], path->gid, sizeof(path->gid));
+	atomic_store(&last_joined[host], pair->qp);
 	return __real_otte_rdma_pair_join(pair, path, qpn, psn, mtu_bytes, rd_atomic);
 }
 
 struct otte_rdma_qp *joined(unsigned host)
 {
 	return atomic_load(&last_joined[host]);
+}
+
+const uint8_t *joined_to(unsigned host)
+{
+	return last_gid[host];
 }
 
 uint32_t charged(unsigned host)

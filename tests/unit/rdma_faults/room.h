@@ -83,6 +83,8 @@ unsigned fail_call(enum sim_verb verb, struct sim_device *device, unsigned times
 
 /* The queue pair of a host that was connected last. */
 struct otte_rdma_qp *joined(unsigned host);
+/* The GID that it was connected to. */
+const uint8_t *joined_to(unsigned host);
 uint32_t charged(unsigned host);
 
 int run_lane_tests(void);
