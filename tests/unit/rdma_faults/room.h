@@ -51,6 +51,9 @@ extern struct sim_device *nics[2][2]; /* by host, and in the order of their ids 
 extern int fork_state, fork_init_code;
 extern _Atomic unsigned fork_inits;
 
+/* PATHS are said with another PD than before. */
+extern _Atomic bool forged_paths;
+
 int room_start(void **state);
 int room_start_two(void **state);
 int room_finish(void **state);

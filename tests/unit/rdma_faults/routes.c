@@ -231,21 +231,26 @@ static void a_device_that_is_lost_stays_fenced(void **state)
 	pair_close(&pair);
 }
 
-/* Without a request that would find it. */
+/* Without a request that would find it; and at once, see below. */
 static void a_queue_pair_in_error_is_closed_at_both_ends(void **state)
 {
+	uint64_t since_ns, spent_ns = 0;
 	struct pair pair;
+	unsigned i;
 
 	(void)state;
 	pair_open(&pair, SIZE, use_rdma);
-	assert_int_equal(read_by_rdma(&pair, 0), 0);
-	sim_qp_fatal(joined(REQUESTER)->native);
-	assert_true(comes(is_quiet, &pair));
+	for (i = 0; i < 6; i++) {
+		assert_true(comes(works_by_rdma, &pair));
+		usleep(50000);
+		since_ns = otte_now_ns();
+		sim_qp_fatal(joined(i % 2)->native);
+		assert_true(comes(is_quiet, &pair));
+		spent_ns += otte_now_ns() - since_ns;
+	}
+	assert_true(spent_ns < SECOND);
 	assert_true(comes(works_by_rdma, &pair));
-	sim_qp_fatal(joined(SOURCE)->native);
-	assert_true(comes(is_quiet, &pair));
-	assert_true(comes(works_by_rdma, &pair));
-	assert_int_equal(sim_calls(SIM_ACK_ASYNC_EVENT), 2);
+	assert_int_equal(sim_calls(SIM_ACK_ASYNC_EVENT), 6);
 	pair_close(&pair);
 }
 
@@ -275,6 +280,75 @@ static void a_completion_queue_in_error_is_replaced(void **state)
 	assert_true(comes(works_by_rdma, &pair));
 	assert_true(comes(has_two_cqs, nics[REQUESTER][0]));
 	pair_close(&pair);
+}
+
+static void assert_follows(int code, struct otte_rdma_paths *paths, const struct otte_rdma_paths *earlier)
+{
+	assert_int_equal(otte_rdma_paths_follow(paths, earlier), code);
+	*paths = *earlier;
+}
+
+static void paths_said_again_are_of_the_same_nics(void **state)
+{
+	const struct otte_rdma_paths earlier = {
+		.grants = 64,
+		.count = 2,
+		.rows = {
+			{ .nic = 0, .port = 1, .active = 1, .mtu_bytes = 4096, .pd = 7 },
+			{ .nic = 3, .port = 2, .active = 1, .mtu_bytes = 4096, .pd = 8 },
+		},
+	};
+	struct otte_rdma_paths paths = earlier;
+
+	(void)state;
+	assert_follows(0, &paths, &earlier);
+	paths.rows[1].active = 0;
+	paths.rows[1].gid[15] = 9;
+	paths.rows[1].gid_type = 2;
+	paths.rows[0].mtu_bytes = 1024;
+	paths.rows[0].lid = 5;
+	assert_follows(0, &paths, &earlier);
+	paths.grants = 65;
+	assert_follows(-EPROTO, &paths, &earlier);
+	paths.count = 1;
+	assert_follows(-EPROTO, &paths, &earlier);
+	paths.rows[1].nic = 4;
+	assert_follows(-EPROTO, &paths, &earlier);
+	paths.rows[1].port = 1;
+	assert_follows(-EPROTO, &paths, &earlier);
+	paths.rows[1].pd = 9;
+	assert_follows(-EPROTO, &paths, &earlier);
+	assert_string_equal(otte_error_text(), "PATHS in which NIC 3 is another one");
+}
+
+static bool has_bad_frame(void *arg)
+{
+	return pair_stats(arg).bad_frames == 1;
+}
+
+/* Its line is cut, and a new one begins with what it says then. */
+static void forge(unsigned host)
+{
+	struct pair pair;
+
+	pair_open(&pair, SIZE, use_rdma);
+	assert_int_equal(read_by_rdma(&pair, 0), 0);
+	atomic_store(&forged_paths, true);
+	set_port(nics[host][0], IBV_PORT_DOWN);
+	assert_true(comes(has_bad_frame, host == SOURCE ? pair.requester : pair.source));
+	atomic_store(&forged_paths, false);
+	set_port(nics[host][0], IBV_PORT_ACTIVE);
+	assert_true(comes(works_by_rdma, &pair));
+	assert_int_equal(pair_stats(host == SOURCE ? pair.source : pair.requester).bad_frames, 0);
+	pair_close(&pair);
+}
+
+static void a_peer_whose_nics_are_others_is_cut_off(void **state)
+{
+	(void)state;
+	forge(SOURCE);
+	room_start(NULL);
+	forge(REQUESTER);
 }
 
 /* What of the old route is still there may still use it: the port is well, and its NIC stays away. */
@@ -350,6 +424,8 @@ int run_route_tests(void)
 		cmocka_unit_test_setup_teardown(a_device_that_is_lost_stays_fenced, room_start, room_finish),
 		cmocka_unit_test_setup_teardown(a_queue_pair_in_error_is_closed_at_both_ends, room_start, room_finish),
 		cmocka_unit_test_setup_teardown(a_completion_queue_in_error_is_replaced, room_start, room_finish),
+		cmocka_unit_test_setup_teardown(paths_said_again_are_of_the_same_nics, room_start, room_finish),
+		cmocka_unit_test_setup_teardown(a_peer_whose_nics_are_others_is_cut_off, room_start, room_finish),
 		cmocka_unit_test_setup_teardown(a_nic_with_what_stays_does_not_return, room_start, room_finish),
 		cmocka_unit_test_setup_teardown(a_port_that_flaps_loses_nothing, room_start_two, room_finish),
 	};
