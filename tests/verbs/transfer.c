@@ -505,8 +505,8 @@ static void flap(const char *netdev)
 		lost_ns = time_until(&self, OTTE_TRANSPORT_TCP);
 		set_link(netdev, "up");
 		back_ns = time_until(&self, OTTE_TRANSPORT_RDMA);
-		printf("# down: over TCP after %.1f ms; up: over RDMA after %.1f ms\n", (double)lost_ns / 1e6,
-		       (double)back_ns / 1e6);
+		printf("# down: over TCP after %.1f ms; up: over RDMA after %.1f ms\n",
+		       (double)lost_ns / 1e6, (double)back_ns / 1e6);
 		most_lost_ns = lost_ns > most_lost_ns ? lost_ns : most_lost_ns;
 		most_back_ns = back_ns > most_back_ns ? back_ns : most_back_ns;
 	}
@@ -531,7 +531,8 @@ static void be_limited(void)
 	struct otte_mem *mem;
 	int ret;
 
-	if (setrlimit(RLIMIT_MEMLOCK, &limit) || setgroups(0, NULL) || setgid(65534) || setuid(65534))
+	if (setrlimit(RLIMIT_MEMLOCK, &limit) || setgroups(0, NULL) || setgid(65534) ||
+	    setuid(65534))
 		_exit(3);
 	fill_config(&config, device);
 	MUST(otte_engine_create(&config, &engine));

@@ -80,7 +80,9 @@ static int no_memory(const char *name)
 	return otte_fail(-ENOMEM, "%s: %s", name, strerror(ENOMEM));
 }
 
-/* A child that kept them would keep all that was made of the device, after its parent's death, too. */
+/*
+ * A child that kept them would keep all that was made of the device, after its parent's death, too.
+ */
 static int mark_fds(struct otte_rdma_context *context)
 {
 	int rc = otte_fd_mark(context->native->cmd_fd);

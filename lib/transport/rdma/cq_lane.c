@@ -165,7 +165,8 @@ static int dismantle(struct otte_rdma_cq_lane *lane)
 	stranded = lane->stranded;
 	pthread_mutex_unlock(&lane->lock);
 	if (stranded) {
-		otte_fail(-EUCLEAN, "%s: %u QPs of a lane are retained", lane->context->name, stranded);
+		otte_fail(-EUCLEAN, "%s: %u QPs of a lane are retained", lane->context->name,
+			  stranded);
 		return retain(lane);
 	}
 	if (destroy_parts(lane))

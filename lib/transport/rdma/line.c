@@ -98,8 +98,9 @@ int otte_rdma_line_greeted(struct otte_rdma_line *line)
 	if (ret != 1)
 		return ret < 0 ? ret : 1;
 	if (frame.type != OTTE_FRAME_LANE_READY || frame.status)
-		return otte_fail(-EPROTO, "a lane's hello is answered with frame type %u, status %d", frame.type,
-				 frame.status);
+		return otte_fail(-EPROTO,
+				 "a lane's hello is answered with frame type %u, status %d",
+				 frame.type, frame.status);
 	return 0;
 }
 

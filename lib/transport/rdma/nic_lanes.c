@@ -2,8 +2,9 @@
 /*
  * The lanes of NICs. All of it is the thread's; two counts are read by the monitor's.
  *
- * A lane that takes no more QPs, because one went whose CQEs may still come, or because it is at fault, keeps those
- * that it has. So it is polled and armed on until they are gone, beside the one that takes its place at once.
+ * A lane that takes no more QPs, because one went whose CQEs may still come, or because it is at
+ * fault, keeps those that it has. So it is polled and armed on until they are gone, beside the one
+ * that takes its place at once.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,7 +24,8 @@ static void cq_ready(struct otte_watch *watch, uint32_t events)
 	(void)events;
 	lane->poller->rdma->busy = true;
 	if (lane->lane && otte_rdma_lane_heard(lane->lane))
-		otte_log(OTTE_LOG_ERROR, "NIC %s: %s", lane->poller->context->name, otte_error_text());
+		otte_log(OTTE_LOG_ERROR, "NIC %s: %s", lane->poller->context->name,
+			 otte_error_text());
 }
 
 static void free_lane(struct otte_retired *retired)
@@ -40,7 +42,8 @@ static int drop(struct otte_rdma_nic_lane *lane)
 	otte_loop_remove(&rdma->loop, &lane->watch);
 	ret = otte_rdma_lane_destroy(lane->lane);
 	if (ret) {
-		otte_log(OTTE_LOG_ERROR, "NIC %s: %s", lane->poller->context->name, otte_error_text());
+		otte_log(OTTE_LOG_ERROR, "NIC %s: %s", lane->poller->context->name,
+			 otte_error_text());
 		otte_rdma_lost(rdma, 0, "rdma: completion queues that could not be destroyed");
 	}
 	lane->lane = NULL;
@@ -67,7 +70,8 @@ static int open_lane(struct otte_rdma_nic_lane *lane)
 	lane->watch.ready = cq_ready;
 	ret = otte_loop_add(&lane->poller->rdma->loop, &lane->watch, EPOLLIN);
 	if (ret && otte_rdma_lane_destroy(lane->lane))
-		otte_rdma_lost(lane->poller->rdma, 0, "rdma: completion queues that could not be destroyed");
+		otte_rdma_lost(lane->poller->rdma, 0,
+			       "rdma: completion queues that could not be destroyed");
 	return ret;
 }
 
@@ -105,7 +109,8 @@ int otte_rdma_lane_of(struct otte_rdma *rdma, unsigned int nic, struct otte_rdma
 		retire_current(poller);
 	if (!poller->current) {
 		if (atomic_load(&poller->drains) >= OTTE_RDMA_DRAINING_MAX)
-			return otte_fail(-EAGAIN, "NIC %s: %u of its lanes drain, which is all that may",
+			return otte_fail(-EAGAIN,
+					 "NIC %s: %u of its lanes drain, which is all that may",
 					 poller->context->name, OTTE_RDMA_DRAINING_MAX);
 		ret = make_lane(poller);
 	}
@@ -150,7 +155,8 @@ static void poll_nic(struct otte_rdma_poller *poller)
 		if (!otte_rdma_lane_admits(poller->current->lane))
 			retire_current(poller);
 	}
-	DL_FOREACH_SAFE(poller->draining, lane, next) {
+	DL_FOREACH_SAFE(poller->draining, lane, next)
+	{
 		poll_one(lane);
 		reclaim(poller, lane);
 	}
@@ -181,7 +187,7 @@ void otte_rdma_lanes_arm(struct otte_rdma *rdma)
 		if (rdma->pollers[i].current)
 			arm(rdma->pollers[i].current);
 		DL_FOREACH(rdma->pollers[i].draining, lane)
-			arm(lane);
+		arm(lane);
 	}
 }
 
@@ -195,8 +201,8 @@ bool otte_rdma_lanes_are_deaf(const struct otte_rdma *rdma)
 		if (rdma->pollers[i].current && rdma->pollers[i].current->deaf)
 			return true;
 		DL_FOREACH(rdma->pollers[i].draining, lane)
-			if (lane->deaf)
-				return true;
+		if (lane->deaf)
+			return true;
 	}
 	return false;
 }
@@ -210,7 +216,8 @@ static int close_nic(struct otte_rdma_poller *poller)
 
 	if (poller->current)
 		retire_current(poller);
-	DL_FOREACH_SAFE(poller->draining, lane, next) {
+	DL_FOREACH_SAFE(poller->draining, lane, next)
+	{
 		DL_DELETE(poller->draining, lane);
 		if (drop(lane))
 			ret = -EUCLEAN;

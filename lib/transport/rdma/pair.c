@@ -19,7 +19,8 @@ static void fenced(struct otte_rdma_qp *qp, void *arg)
 	pair->failed(pair, status.code);
 }
 
-static void fill_params(const struct otte_rdma_pair *pair, bool source, struct otte_rdma_qp_params *params)
+static void fill_params(const struct otte_rdma_pair *pair, bool source,
+			struct otte_rdma_qp_params *params)
 {
 	const struct otte_config *config = pair->rdma->env.config;
 
@@ -31,7 +32,8 @@ static void fill_params(const struct otte_rdma_pair *pair, bool source, struct o
 	if (!source)
 		return;
 	params->max_recv_wr = config->rdma_grants;
-	params->remote_access = pair->op == OTTE_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+	params->remote_access = pair->op == OTTE_READ ? IBV_ACCESS_REMOTE_READ :
+							IBV_ACCESS_REMOTE_WRITE;
 }
 
 /* Before the route is asked for: see routes.c. */
@@ -55,7 +57,8 @@ int otte_rdma_pair_open(struct otte_rdma_pair *pair, bool source)
 	int ret;
 
 	if (atomic_load(&rdma->qps) >= rdma->env.config->rdma_endpoints)
-		return otte_fail(-EDQUOT, "rdma.endpoints (%u) is full", rdma->env.config->rdma_endpoints);
+		return otte_fail(-EDQUOT, "rdma.endpoints (%u) is full",
+				 rdma->env.config->rdma_endpoints);
 	ret = otte_rdma_lane_of(rdma, pair->nic, &lane);
 	if (ret)
 		return ret;
@@ -74,8 +77,8 @@ int otte_rdma_pair_open(struct otte_rdma_pair *pair, bool source)
 	return 0;
 }
 
-int otte_rdma_pair_join(struct otte_rdma_pair *pair, const struct otte_rdma_path *path, uint32_t qpn,
-			uint32_t psn, uint32_t mtu_bytes, uint32_t rd_atomic)
+int otte_rdma_pair_join(struct otte_rdma_pair *pair, const struct otte_rdma_path *path,
+			uint32_t qpn, uint32_t psn, uint32_t mtu_bytes, uint32_t rd_atomic)
 {
 	struct otte_rdma_qp_end end = {
 		.qpn = qpn,
@@ -109,7 +112,8 @@ void otte_rdma_pair_close(struct otte_rdma_pair *pair, int code, const char *why
 	DL_APPEND(pair->rdma->closing, pair);
 	pair->stopped = !otte_rdma_qp_drain(pair->qp, code, why);
 	if (!pair->stopped)
-		otte_log(OTTE_LOG_WARNING, "a queue pair does not stop by itself: %s", otte_error_text());
+		otte_log(OTTE_LOG_WARNING, "a queue pair does not stop by itself: %s",
+			 otte_error_text());
 	pair->rdma->busy = true;
 }
 

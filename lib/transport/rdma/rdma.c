@@ -164,8 +164,8 @@ static void settle(struct otte_transport *transport)
 
 /* ---- Regions ---- */
 
-static int publish(struct otte_transport *transport, uint8_t *address, uint64_t length, uint32_t access,
-		   struct otte_published **out)
+static int publish(struct otte_transport *transport, uint8_t *address, uint64_t length,
+		   uint32_t access, struct otte_published **out)
 {
 	struct otte_rdma *rdma = to_rdma(transport);
 	struct otte_published *published;

@@ -77,7 +77,7 @@ struct otte_rdma_poller {
 	struct otte_rdma_nic_lane *draining;
 
 	/* Written by the thread and read by the monitor's. */
-	_Atomic uint32_t users;            /* pairs, from before their QP is made until it is no more */
+	_Atomic uint32_t users;            /* pairs, from before their QP is made until its end */
 	_Atomic uint32_t drains;           /* lanes in `draining` */
 	/* The other way. */
 	_Atomic uint64_t bytes_per_s;      /* what its port says; 0: nothing yet */
@@ -131,7 +131,7 @@ void otte_rdma_lost(struct otte_rdma *rdma, uint64_t bytes, const char *what);
 
 /* ---- nic_lanes.c ---- */
 
-/* The lane that a new QP of a NIC is to be on. -EAGAIN with a text: as many as may drain already. */
+/* The lane that a new QP of a NIC is to be on. -EAGAIN with a text: too many drain. */
 int otte_rdma_lane_of(struct otte_rdma *rdma, unsigned int nic, struct otte_rdma_cq_lane **lane);
 /* All of them; those that have drained go. Not within a round of the loop. */
 void otte_rdma_lanes_poll(struct otte_rdma *rdma);
@@ -150,8 +150,8 @@ void otte_rdma_routes_look(struct otte_rdma *rdma);
 /* Something of a NIC is gone: where it was the last, a port that was paused may return. */
 void otte_rdma_route_drains(struct otte_rdma_poller *poller);
 /*
- * A port that is down, or another: no path goes out there for now. PATHS have been said; all pairs on that NIC are
- * closed, of those that we ask and of those that ask us.
+ * A port that is down, or another: no path goes out there for now. PATHS have been said; all pairs
+ * on that NIC are closed, of those that we ask and of those that ask us.
  */
 void otte_rdma_port_changed(struct otte_rdma *rdma, unsigned int nic);
 /* The code and text of that. */
@@ -159,9 +159,11 @@ int otte_rdma_why_changed(struct otte_rdma *rdma, unsigned int nic);
 /* PATHS: our NICs as they are now. */
 void otte_rdma_fill_paths(struct otte_rdma *rdma, struct otte_rdma_paths *paths);
 /* What a peer says of one of its NICs, or NULL. */
-const struct otte_rdma_path *otte_rdma_find_path(const struct otte_rdma_paths *paths, unsigned int nic);
-/* Said again: the same NICs and PDs, with other addresses and states. -EPROTO with a text: it is not. */
-int otte_rdma_paths_follow(const struct otte_rdma_paths *paths, const struct otte_rdma_paths *earlier);
+const struct otte_rdma_path *otte_rdma_find_path(const struct otte_rdma_paths *paths,
+						 unsigned int nic);
+/* Said again: the same NICs and PDs, with other addresses and states; else -EPROTO with a text. */
+int otte_rdma_paths_follow(const struct otte_rdma_paths *paths,
+			   const struct otte_rdma_paths *earlier);
 
 /* ---- pair.c ---- */
 

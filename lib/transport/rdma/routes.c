@@ -4,13 +4,13 @@
  *
  *   the monitor's thread                      "otte-rdma"
  *   pauses a route, or fails the device
- *   fenced()              --a bit, a wake-->  PATHS again to all; pairs of that NIC are closed, and destroyed
- *   drained()? not yet    <--its last one is gone, monitor_ask()--
+ *   fenced()              --a bit, a wake-->  PATHS again to all; pairs of that NIC are closed
+ *   drained()? not yet    <--asked anew-----  its last one is gone
  *   resumes it, resumed() --a bit, a wake-->  PATHS again to all
  *
- * The monitor leaves bits and takes no lock but a lane's or a QP's, which are held across no destruction. Between a
- * route's pause and its return nothing is made of it: a QP's creation asks for the route after it is counted in
- * `users`, and drained() counts after the pause.
+ * The monitor leaves bits and takes no lock but a lane's or a QP's, which are held across no
+ * destruction. Between a route's pause and its return nothing is made of it: a QP's creation asks
+ * for the route after it is counted in `users`, and drained() counts after the pause.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -40,8 +40,8 @@ static bool drained(void *arg, struct otte_rdma_context *context)
 	struct otte_rdma *rdma = arg;
 	struct otte_rdma_poller *poller = &rdma->pollers[context->nic];
 
-	return !(atomic_load(&rdma->fenced) & 1ull << context->nic) && !atomic_load(&poller->users) &&
-	       !atomic_load(&poller->drains);
+	return !(atomic_load(&rdma->fenced) & 1ull << context->nic) &&
+	       !atomic_load(&poller->users) && !atomic_load(&poller->drains);
 }
 
 static void resumed(void *arg, struct otte_rdma_context *context)
@@ -60,7 +60,8 @@ static void rate(void *arg, struct otte_rdma_context *context, uint64_t bytes_pe
 }
 
 /* Its lane is there as long as the CQ is, and that waits for this event. */
-static void cq_failed(void *arg, struct otte_rdma_context *context, const struct ibv_cq *cq, const char *why)
+static void cq_failed(void *arg, struct otte_rdma_context *context, const struct ibv_cq *cq,
+		      const char *why)
 {
 	char text[OTTE_ERROR_BYTES];
 
@@ -70,7 +71,8 @@ static void cq_failed(void *arg, struct otte_rdma_context *context, const struct
 }
 
 /* Likewise. */
-static void qp_failed(void *arg, struct otte_rdma_context *context, const struct ibv_qp *qp, const char *why)
+static void qp_failed(void *arg, struct otte_rdma_context *context, const struct ibv_qp *qp,
+		      const char *why)
 {
 	char text[OTTE_ERROR_BYTES];
 
@@ -93,7 +95,8 @@ int otte_rdma_routes_watch(struct otte_rdma *rdma)
 	const struct otte_config *config = rdma->env.config;
 	struct otte_rdma_monitor_params params = OTTE_RDMA_MONITOR_PARAMS;
 
-	params.automatic_gid = config->rdma_gid_index == OTTE_RDMA_GID_UNSET && !config->rdma_device[0];
+	params.automatic_gid = config->rdma_gid_index == OTTE_RDMA_GID_UNSET &&
+			       !config->rdma_device[0];
 	return otte_rdma_monitor_create(&rdma->set, &params, &monitor_ops, rdma, &rdma->monitor);
 }
 
@@ -106,8 +109,12 @@ void otte_rdma_route_drains(struct otte_rdma_poller *poller)
 	otte_rdma_monitor_ask(poller->rdma->monitor);
 }
 
-/* A function of each peer or source. Others append to the lists meanwhile; the thread alone takes away from them. */
-static void each_peer(struct otte_rdma *rdma, void (*do_it)(struct otte_rdma_peer *peer, unsigned int nic),
+/*
+ * A function of each peer or source. Others append to the lists meanwhile; the thread alone takes
+ * away from them.
+ */
+static void each_peer(struct otte_rdma *rdma,
+		      void (*do_it)(struct otte_rdma_peer *peer, unsigned int nic),
 		      unsigned int nic)
 {
 	struct otte_rdma_peer *peer;
@@ -122,7 +129,8 @@ static void each_peer(struct otte_rdma *rdma, void (*do_it)(struct otte_rdma_pee
 }
 
 static void each_source(struct otte_rdma *rdma,
-			void (*do_it)(struct otte_rdma_source *source, unsigned int nic), unsigned int nic)
+			void (*do_it)(struct otte_rdma_source *source, unsigned int nic),
+			unsigned int nic)
 {
 	struct otte_rdma_source *source;
 
@@ -146,7 +154,9 @@ int otte_rdma_why_changed(struct otte_rdma *rdma, unsigned int nic)
 	struct otte_rdma_context *context = rdma->pollers[nic].context;
 	int code = otte_rdma_context_check(context);
 
-	return code ? code : otte_fail(-ENETDOWN, "%s port %u was another one", context->name, context->port);
+	return code ? code :
+		      otte_fail(-ENETDOWN, "%s port %u was another one", context->name,
+				context->port);
 }
 
 /* Peers hear of it before the pairs close, so that they look for no other one on the same NIC. */
@@ -201,7 +211,8 @@ void otte_rdma_fill_paths(struct otte_rdma *rdma, struct otte_rdma_paths *paths)
 	}
 }
 
-const struct otte_rdma_path *otte_rdma_find_path(const struct otte_rdma_paths *paths, unsigned int nic)
+const struct otte_rdma_path *otte_rdma_find_path(const struct otte_rdma_paths *paths,
+						 unsigned int nic)
 {
 	uint32_t i;
 
@@ -211,16 +222,19 @@ const struct otte_rdma_path *otte_rdma_find_path(const struct otte_rdma_paths *p
 	return NULL;
 }
 
-int otte_rdma_paths_follow(const struct otte_rdma_paths *paths, const struct otte_rdma_paths *earlier)
+int otte_rdma_paths_follow(const struct otte_rdma_paths *paths,
+			   const struct otte_rdma_paths *earlier)
 {
 	uint32_t i;
 
 	if (paths->grants != earlier->grants || paths->count != earlier->count)
-		return otte_fail(-EPROTO, "PATHS of %u NICs, %u grants, after those of %u and %u", paths->count,
-				 paths->grants, earlier->count, earlier->grants);
+		return otte_fail(-EPROTO, "PATHS of %u NICs, %u grants, after those of %u and %u",
+				 paths->count, paths->grants, earlier->count, earlier->grants);
 	for (i = 0; i < paths->count; i++)
-		if (paths->rows[i].nic != earlier->rows[i].nic || paths->rows[i].port != earlier->rows[i].port ||
+		if (paths->rows[i].nic != earlier->rows[i].nic ||
+		    paths->rows[i].port != earlier->rows[i].port ||
 		    paths->rows[i].pd != earlier->rows[i].pd)
-			return otte_fail(-EPROTO, "PATHS in which NIC %u is another one", earlier->rows[i].nic);
+			return otte_fail(-EPROTO, "PATHS in which NIC %u is another one",
+					 earlier->rows[i].nic);
 	return 0;
 }

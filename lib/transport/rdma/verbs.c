@@ -129,11 +129,12 @@ int otte_verbs_survive_forks(const struct otte_verbs *verbs)
 	if (status != IBV_FORK_DISABLED)
 		return 0;
 	rc = verbs->fork_init();
-	return rc ? otte_fail(-EOPNOTSUPP,
-			      "ibv_fork_init: %s; memory was registered without it, which no fork may"
-			      " come upon before Linux 5.12",
-			      strerror(rc < 0 ? -rc : rc)) :
-		    0;
+	if (!rc)
+		return 0;
+	return otte_fail(-EOPNOTSUPP,
+			 "ibv_fork_init: %s; memory was registered without it, which no fork may "
+			 "come upon before Linux 5.12",
+			 strerror(rc < 0 ? -rc : rc));
 }
 
 /* ---- The process's --------------------------------------------------------------------------- */

@@ -16,7 +16,10 @@ static void with_libibverbs_of(int status, unsigned inits)
 	pair_close(&pair);
 }
 
-/* By each engine, when it looks whether there are NICs and when it takes them; asked again it does nothing. */
+/*
+ * By each engine, when it looks whether there are NICs and when it takes them; asked again it does
+ * nothing.
+ */
 static void libibverbs_is_asked_where_the_kernel_does_not_do_it(void **state)
 {
 	(void)state;
@@ -48,10 +51,12 @@ static void where_it_is_too_late_there_is_no_rdma(void **state)
 	request = pair_request(&pair, OTTE_READ, 0, 0, 4096);
 	request.transport = OTTE_TRANSPORT_RDMA;
 	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), -EOPNOTSUPP);
-	assert_string_equal(otte_error_text(),
-			    "request 0: transport rdma: ibv_fork_init: Invalid argument; memory was registered "
-			    "without it, which no fork may come upon before Linux 5.12");
-	assert_int_equal(run(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096).transport, OTTE_TRANSPORT_TCP);
+	assert_string_equal(
+		otte_error_text(),
+		"request 0: transport rdma: ibv_fork_init: Invalid argument; memory was registered "
+		"without it, which no fork may come upon before Linux 5.12");
+	assert_int_equal(run(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096).transport,
+			 OTTE_TRANSPORT_TCP);
 	assert_int_equal(sim_calls(SIM_OPEN_DEVICE), 0);
 	pair_close(&pair);
 }
@@ -107,13 +112,16 @@ static void a_child_has_nothing_of_a_nic(void **state)
 int run_fork_tests(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(libibverbs_is_asked_where_the_kernel_does_not_do_it, room_start,
+		cmocka_unit_test_setup_teardown(libibverbs_is_asked_where_the_kernel_does_not_do_it,
+						room_start, room_finish),
+		cmocka_unit_test_setup_teardown(libibverbs_is_not_asked_where_the_kernel_does_it,
+						room_start, room_finish),
+		cmocka_unit_test_setup_teardown(libibverbs_is_not_asked_twice, room_start,
 						room_finish),
-		cmocka_unit_test_setup_teardown(libibverbs_is_not_asked_where_the_kernel_does_it, room_start,
+		cmocka_unit_test_setup_teardown(where_it_is_too_late_there_is_no_rdma, room_start,
 						room_finish),
-		cmocka_unit_test_setup_teardown(libibverbs_is_not_asked_twice, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(where_it_is_too_late_there_is_no_rdma, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(a_child_has_nothing_of_a_nic, room_start, room_finish),
+		cmocka_unit_test_setup_teardown(a_child_has_nothing_of_a_nic, room_start,
+						room_finish),
 	};
 
 	return cmocka_run_group_tests_name("forks", tests, NULL, NULL);

@@ -39,7 +39,10 @@ static bool has_four_cqs(void)
 	return comes(has_cqs, NULL);
 }
 
-/* `other` keeps its queue pair on the old lane, which it goes on using, and with which the lane goes. */
+/*
+ * `other` keeps its queue pair on the old lane, which it goes on using, and with which the lane
+ * goes.
+ */
 static void a_lost_completion_closes_no_nic(void **state)
 {
 	struct pair pair, other;
@@ -67,7 +70,10 @@ static void a_lost_completion_closes_no_nic(void **state)
 	pair_close(&pair);
 }
 
-/* As many as may drain are held by one pair each: the next is refused by name, until one of them goes. */
+/*
+ * As many as may drain are held by one pair each: the next is refused by name, until one of them
+ * goes.
+ */
 static void few_lanes_drain_at_a_time(void **state)
 {
 	struct pair pair, others[OTTE_RDMA_DRAINING_MAX];
@@ -85,7 +91,8 @@ static void few_lanes_drain_at_a_time(void **state)
 			usleep(1000);
 	}
 	assert_int_equal(read_by_rdma(&pair, 0), -EAGAIN);
-	assert_int_equal(run(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096).transport, OTTE_TRANSPORT_TCP);
+	assert_int_equal(run(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096).transport,
+			 OTTE_TRANSPORT_TCP);
 	for (i = 0; i < OTTE_RDMA_DRAINING_MAX; i++)
 		assert_int_equal(read_by_rdma(&others[i], 0), 0);
 	pair_close_requester(&others[0]);
@@ -118,9 +125,11 @@ static void a_lane_that_is_at_fault_is_replaced(void **state)
 int run_lane_tests(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(a_lost_completion_closes_no_nic, room_start, room_finish),
+		cmocka_unit_test_setup_teardown(a_lost_completion_closes_no_nic, room_start,
+						room_finish),
 		cmocka_unit_test_setup_teardown(few_lanes_drain_at_a_time, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(a_lane_that_is_at_fault_is_replaced, room_start, room_finish),
+		cmocka_unit_test_setup_teardown(a_lane_that_is_at_fault_is_replaced, room_start,
+						room_finish),
 	};
 
 	return cmocka_run_group_tests_name("lanes", tests, NULL, NULL);

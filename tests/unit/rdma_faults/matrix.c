@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a provider may do wrong, one after the other: what stays charged and for how long, what is refused meanwhile,
- * what is used again after that. docs/operations.md has it as a table.
+ * What a provider may do wrong, one after the other: what stays charged and for how long, what is
+ * refused meanwhile, what is used again after that. docs/operations.md has it as a table.
  */
 #include "room.h"
 
@@ -33,8 +33,8 @@ static void open_joined(struct pair *pair)
 }
 
 /*
- * Of a WRITE of 4 KiB, of which `left` WRs were never heard of: they are charged and its range is taken for as long as
- * there is the queue pair, and over with it. Others go on over a new one.
+ * Of a WRITE of 4 KiB, of which `left` WRs were never heard of: they are charged and its range is
+ * taken for as long as there is the queue pair, and over with it. Others go on over a new one.
  */
 static void assert_charged_until_destroyed(struct pair *pair, uint32_t left)
 {
@@ -78,7 +78,8 @@ static void fail_a_post(enum sim_bad_wr bad_wr, unsigned accepted)
 /* Which of them were taken nobody knows: all may have been. */
 static void a_post_that_fails_and_names_nothing(void **state)
 {
-	static const enum sim_bad_wr unknown[] = { SIM_BAD_WR_NULL, SIM_BAD_WR_FOREIGN, SIM_BAD_WR_UNTOUCHED };
+	static const enum sim_bad_wr unknown[] = { SIM_BAD_WR_NULL, SIM_BAD_WR_FOREIGN,
+						   SIM_BAD_WR_UNTOUCHED };
 	struct pair pair;
 	unsigned i;
 
@@ -93,8 +94,8 @@ static void a_post_that_fails_and_names_nothing(void **state)
 }
 
 /*
- * The rest is proven not to have been taken, and nothing is charged for it: with the first WR there was no effect, with
- * the second the payload may have arrived.
+ * The rest is proven not to have been taken, and nothing is charged for it: with the first WR there
+ * was no effect, with the second the payload may have arrived.
  */
 static void a_post_that_fails_and_names_which(void **state)
 {
@@ -109,7 +110,8 @@ static void a_post_that_fails_and_names_which(void **state)
 		fail_a_post(SIM_BAD_WR_EXACT, accepted);
 		task = run(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 4096, 4096);
 		assert_int_equal(task.code, -ECONNRESET);
-		assert_int_equal(task.remote_effect, accepted ? OTTE_EFFECT_UNKNOWN : OTTE_EFFECT_NONE);
+		assert_int_equal(task.remote_effect,
+				 accepted ? OTTE_EFFECT_UNKNOWN : OTTE_EFFECT_NONE);
 		assert_int_equal(task.locally_drained, 1);
 		assert_int_equal(is_taken(pair.local_mem, 4096, 4096), false);
 		assert_true(comes(works_by_rdma, &pair));
@@ -178,7 +180,10 @@ static bool has_loan(void *arg)
 	return pair_stats(pair->source).loans == 1;
 }
 
-/* At the source, of its bind: the loan stands until its queue pair is destroyed, and is then over as REVOKED. */
+/*
+ * At the source, of its bind: the loan stands until its queue pair is destroyed, and is then over
+ * as REVOKED.
+ */
 static void a_completion_that_is_lost_at_the_source(void **state)
 {
 	struct pair pair;
@@ -210,7 +215,10 @@ static bool has_both_records(void *arg)
 	return pair_stats(pair->requester).retained >= 2;
 }
 
-/* Its range, and the pair: recorded, and never tried again. Everything else goes on over another one. */
+/*
+ * Its range, and the pair: recorded, and never tried again. Everything else goes on over another
+ * one.
+ */
 static void keep_a_queue_pair(void)
 {
 	struct otte_stats stats;
@@ -320,17 +328,27 @@ static void completion_queues_that_cannot_be_destroyed(void **state)
 int run_matrix_tests(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(a_post_that_fails_and_names_nothing, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(a_post_that_fails_and_names_which, room_start, room_finish),
+		cmocka_unit_test_setup_teardown(a_post_that_fails_and_names_nothing, room_start,
+						room_finish),
+		cmocka_unit_test_setup_teardown(a_post_that_fails_and_names_which, room_start,
+						room_finish),
 		cmocka_unit_test_setup_teardown(a_completion_that_is_lost, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(a_completion_that_comes_twice, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(a_completion_of_another_work_request, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(a_completion_of_another_queue_pair, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(a_completion_that_is_lost_at_the_source, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(a_queue_pair_that_cannot_be_destroyed, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(an_mr_that_cannot_be_deregistered, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(a_window_that_cannot_be_freed, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(completion_queues_that_cannot_be_destroyed, room_start, room_finish),
+		cmocka_unit_test_setup_teardown(a_completion_that_comes_twice, room_start,
+						room_finish),
+		cmocka_unit_test_setup_teardown(a_completion_of_another_work_request, room_start,
+						room_finish),
+		cmocka_unit_test_setup_teardown(a_completion_of_another_queue_pair, room_start,
+						room_finish),
+		cmocka_unit_test_setup_teardown(a_completion_that_is_lost_at_the_source, room_start,
+						room_finish),
+		cmocka_unit_test_setup_teardown(a_queue_pair_that_cannot_be_destroyed, room_start,
+						room_finish),
+		cmocka_unit_test_setup_teardown(an_mr_that_cannot_be_deregistered, room_start,
+						room_finish),
+		cmocka_unit_test_setup_teardown(a_window_that_cannot_be_freed, room_start,
+						room_finish),
+		cmocka_unit_test_setup_teardown(completion_queues_that_cannot_be_destroyed,
+						room_start, room_finish),
 	};
 
 	return cmocka_run_group_tests_name("matrix", tests, NULL, NULL);

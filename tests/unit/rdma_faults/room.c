@@ -45,13 +45,13 @@ int __wrap_otte_verbs_open(const struct otte_verbs **verbs)
 	return 0;
 }
 
-int __real_otte_rdma_pair_join(struct otte_rdma_pair *pair, const struct otte_rdma_path *path, uint32_t qpn,
-			       uint32_t psn, uint32_t mtu_bytes, uint32_t rd_atomic);
-int __wrap_otte_rdma_pair_join(struct otte_rdma_pair *pair, const struct otte_rdma_path *path, uint32_t qpn,
-			       uint32_t psn, uint32_t mtu_bytes, uint32_t rd_atomic);
+int __real_otte_rdma_pair_join(struct otte_rdma_pair *pair, const struct otte_rdma_path *path,
+			       uint32_t qpn, uint32_t psn, uint32_t mtu_bytes, uint32_t rd_atomic);
+int __wrap_otte_rdma_pair_join(struct otte_rdma_pair *pair, const struct otte_rdma_path *path,
+			       uint32_t qpn, uint32_t psn, uint32_t mtu_bytes, uint32_t rd_atomic);
 
-int __wrap_otte_rdma_pair_join(struct otte_rdma_pair *pair, const struct otte_rdma_path *path, uint32_t qpn,
-			       uint32_t psn, uint32_t mtu_bytes, uint32_t rd_atomic)
+int __wrap_otte_rdma_pair_join(struct otte_rdma_pair *pair, const struct otte_rdma_path *path,
+			       uint32_t qpn, uint32_t psn, uint32_t mtu_bytes, uint32_t rd_atomic)
 {
 	unsigned host = pair->qp->context->verbs == &tables[REQUESTER];
 
@@ -177,7 +177,8 @@ struct otte_task wait_task(struct pair *pair)
 	return task;
 }
 
-struct otte_task run(struct pair *pair, uint8_t op, uint32_t transport, uint64_t offset, uint64_t length)
+struct otte_task run(struct pair *pair, uint8_t op, uint32_t transport, uint64_t offset,
+		     uint64_t length)
 {
 	submit(pair, op, transport, offset, length);
 	return wait_task(pair);
@@ -242,7 +243,9 @@ bool is_taken(struct otte_mem *mem, uint64_t offset, uint64_t length)
 
 unsigned strike(enum sim_fault_kind kind, struct sim_device *device, uint64_t value)
 {
-	const struct sim_fault fault = { .kind = kind, .target = device, .times = 1, .value = value };
+	const struct sim_fault fault = {
+		.kind = kind, .target = device, .times = 1, .value = value
+	};
 
 	return sim_fault_arm(&fault);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Two engines over simulated NICs that break: the source on host 0, the requester, and any more of them, on host 1.
- * Each host has one NIC or two, which all reach each other.
+ * Two engines over simulated NICs that break: the source on host 0, the requester, and any more of
+ * them, on host 1. Each host has one NIC or two, which all reach each other.
  */
 #ifndef OTTE_TESTS_RDMA_FAULTS_ROOM_H
 #define OTTE_TESTS_RDMA_FAULTS_ROOM_H
@@ -67,7 +67,8 @@ void use_long_waits(struct otte_config *config);
 
 void submit(struct pair *pair, uint8_t op, uint32_t transport, uint64_t offset, uint64_t length);
 struct otte_task wait_task(struct pair *pair);
-struct otte_task run(struct pair *pair, uint8_t op, uint32_t transport, uint64_t offset, uint64_t length);
+struct otte_task run(struct pair *pair, uint8_t op, uint32_t transport, uint64_t offset,
+		     uint64_t length);
 /* 4 KiB by RDMA and nothing else: its code. */
 int read_by_rdma(struct pair *pair, uint64_t offset);
 

@@ -31,12 +31,14 @@ static void go_and_come_back(unsigned host)
 	assert_int_equal(task.code, 0);
 	assert_int_equal(task.transport, OTTE_TRANSPORT_TCP);
 	assert_memory_equal(pair.local_bytes, pair.remote_bytes, 8192);
-	assert_int_equal(pair_stats(pair.source).rdma_mrs + pair_stats(pair.requester).rdma_mrs, mrs);
+	assert_int_equal(pair_stats(pair.source).rdma_mrs + pair_stats(pair.requester).rdma_mrs,
+			 mrs);
 	set_port(nics[host][0], IBV_PORT_ACTIVE);
 	assert_true(comes(works_by_rdma, &pair));
 	task = run(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 8192, 4096);
 	assert_int_equal(task.transport, OTTE_TRANSPORT_RDMA);
-	assert_int_equal(pair_stats(pair.source).bad_frames + pair_stats(pair.requester).bad_frames, 0);
+	assert_int_equal(pair_stats(pair.source).bad_frames + pair_stats(pair.requester).bad_frames,
+			 0);
 	assert_int_equal(pair_stats(pair.source).retained + pair_stats(pair.requester).retained, 0);
 	/* Down and up, told once each and acknowledged once each. */
 	assert_true(comes(has_heard, nics[host][0]));
@@ -59,8 +61,8 @@ static void a_port_of_the_sources_goes_and_comes_back(void **state)
 static bool is_on(const struct pair *pair, unsigned source_nic, unsigned requester_nic)
 {
 	(void)pair;
-	return sim_counts(nics[SOURCE][source_nic]).qps == 1 && sim_counts(nics[REQUESTER][requester_nic]).qps == 1 &&
-	       sim_counts(NULL).qps == 2;
+	return sim_counts(nics[SOURCE][source_nic]).qps == 1 &&
+	       sim_counts(nics[REQUESTER][requester_nic]).qps == 1 && sim_counts(NULL).qps == 2;
 }
 
 static bool is_quiet(void *arg)
@@ -125,8 +127,8 @@ static void what_is_under_way_ends_with_its_port(void **state)
 }
 
 /*
- * The best GID of then; its peer is told, and reaches it there. At once, although no event comes after the last of the
- * old ones is gone.
+ * The best GID of then; its peer is told, and reaches it there. At once, although no event comes
+ * after the last of the old ones is gone.
  */
 static void change_address(unsigned host)
 {
@@ -295,7 +297,8 @@ static void a_completion_queue_in_error_is_replaced(void **state)
 	pair_close(&pair);
 }
 
-static void assert_follows(int code, struct otte_rdma_paths *paths, const struct otte_rdma_paths *earlier)
+static void assert_follows(int code, struct otte_rdma_paths *paths,
+			   const struct otte_rdma_paths *earlier)
 {
 	assert_int_equal(otte_rdma_paths_follow(paths, earlier), code);
 	*paths = *earlier;
@@ -364,7 +367,9 @@ static void a_peer_whose_nics_are_others_is_cut_off(void **state)
 	forge(REQUESTER);
 }
 
-/* What of the old route is still there may still use it: the port is well, and its NIC stays away. */
+/*
+ * What of the old route is still there may still use it: the port is well, and its NIC stays away.
+ */
 static void stay_away(void)
 {
 	struct pair pair;
@@ -389,10 +394,15 @@ static void a_nic_with_what_stays_does_not_return(void **state)
 	in_its_own_process(stay_away);
 }
 
-/* A port that goes and comes back all the time, while requests go on: each ends, and nothing is left. */
+/*
+ * A port that goes and comes back all the time, while requests go on: each ends, and nothing is
+ * left.
+ */
 static void a_port_that_flaps_loses_nothing(void **state)
 {
-	enum { COUNT = 200 };
+	enum {
+		COUNT = 200
+	};
 	unsigned i, by[4] = { 0 };
 	struct otte_task task;
 	struct pair pair;
@@ -415,7 +425,8 @@ static void a_port_that_flaps_loses_nothing(void **state)
 	for (i = 0; i < 4; i++)
 		set_port(nics[i / 2][i % 2], IBV_PORT_ACTIVE);
 	assert_true(comes(works_by_rdma, &pair));
-	assert_int_equal(pair_stats(pair.source).bad_frames + pair_stats(pair.requester).bad_frames, 0);
+	assert_int_equal(pair_stats(pair.source).bad_frames + pair_stats(pair.requester).bad_frames,
+			 0);
 	assert_int_equal(pair_stats(pair.source).retained + pair_stats(pair.requester).retained, 0);
 	pair_close(&pair);
 }
@@ -423,24 +434,36 @@ static void a_port_that_flaps_loses_nothing(void **state)
 int run_route_tests(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(a_port_of_the_requesters_goes_and_comes_back, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(a_port_of_the_sources_goes_and_comes_back, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(the_other_nic_is_used_at_once, room_start_two, room_finish),
-		cmocka_unit_test_setup_teardown(what_is_under_way_ends_with_its_port, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(another_address_of_the_sources_is_found_and_said, room_start,
+		cmocka_unit_test_setup_teardown(a_port_of_the_requesters_goes_and_comes_back,
+						room_start, room_finish),
+		cmocka_unit_test_setup_teardown(a_port_of_the_sources_goes_and_comes_back,
+						room_start, room_finish),
+		cmocka_unit_test_setup_teardown(the_other_nic_is_used_at_once, room_start_two,
 						room_finish),
-		cmocka_unit_test_setup_teardown(another_address_of_the_requesters_is_found_and_said, room_start,
+		cmocka_unit_test_setup_teardown(what_is_under_way_ends_with_its_port, room_start,
 						room_finish),
-		cmocka_unit_test_setup_teardown(an_address_that_is_fixed_is_waited_for, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(a_port_that_is_down_at_first_is_used_once_it_is_up, room_start,
+		cmocka_unit_test_setup_teardown(another_address_of_the_sources_is_found_and_said,
+						room_start, room_finish),
+		cmocka_unit_test_setup_teardown(another_address_of_the_requesters_is_found_and_said,
+						room_start, room_finish),
+		cmocka_unit_test_setup_teardown(an_address_that_is_fixed_is_waited_for, room_start,
 						room_finish),
-		cmocka_unit_test_setup_teardown(a_device_that_is_lost_stays_fenced, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(a_queue_pair_in_error_is_closed_at_both_ends, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(a_completion_queue_in_error_is_replaced, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(paths_said_again_are_of_the_same_nics, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(a_peer_whose_nics_are_others_is_cut_off, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(a_nic_with_what_stays_does_not_return, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(a_port_that_flaps_loses_nothing, room_start_two, room_finish),
+		cmocka_unit_test_setup_teardown(a_port_that_is_down_at_first_is_used_once_it_is_up,
+						room_start, room_finish),
+		cmocka_unit_test_setup_teardown(a_device_that_is_lost_stays_fenced, room_start,
+						room_finish),
+		cmocka_unit_test_setup_teardown(a_queue_pair_in_error_is_closed_at_both_ends,
+						room_start, room_finish),
+		cmocka_unit_test_setup_teardown(a_completion_queue_in_error_is_replaced, room_start,
+						room_finish),
+		cmocka_unit_test_setup_teardown(paths_said_again_are_of_the_same_nics, room_start,
+						room_finish),
+		cmocka_unit_test_setup_teardown(a_peer_whose_nics_are_others_is_cut_off, room_start,
+						room_finish),
+		cmocka_unit_test_setup_teardown(a_nic_with_what_stays_does_not_return, room_start,
+						room_finish),
+		cmocka_unit_test_setup_teardown(a_port_that_flaps_loses_nothing, room_start_two,
+						room_finish),
 	};
 
 	return cmocka_run_group_tests_name("routes", tests, NULL, NULL);
