@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The decoder of what a peer says of its NICs. Whatever it accepts must encode to the same bytes again; and PATHS follow
- * themselves, and others only where the NICs are the same.
+ * The decoder of what a peer says of its NICs. Whatever it accepts must encode to the same bytes
+ * again; and PATHS follow themselves, and others only where the NICs are the same.
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -458,7 +458,9 @@ static unsigned count_device_fds(void)
 	struct dirent *entry;
 	unsigned count = 0;
 
-	while (folder && (entry = readdir(folder))) {
+	if (!folder)
+		_exit(3);
+	while ((entry = readdir(folder))) {
 		ssize_t length;
 
 		snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);

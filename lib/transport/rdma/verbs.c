@@ -121,8 +121,7 @@ int otte_verbs_load(const char *library, struct otte_verbs *verbs)
 
 int otte_verbs_survive_forks(const struct otte_verbs *verbs)
 {
-	enum ibv_fork_status status = IBV_FORK_DISABLED;
-	int rc;
+	int rc, status = IBV_FORK_DISABLED;
 
 	if (verbs->is_fork_initialized)
 		status = verbs->is_fork_initialized();

@@ -73,7 +73,7 @@ struct otte_verbs {
 	int (*req_notify_cq)(struct ibv_cq *cq, int solicited_only);
 
 	/* NULL where the library is older than they are. */
-	enum ibv_fork_status (*is_fork_initialized)(void);
+	int (*is_fork_initialized)(void); /* IBV_FORK_DISABLED, _ENABLED, _UNNEEDED */
 	struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset, size_t length,
 					uint64_t iova, int fd, int access);
 	int (*query_port_speed)(struct ibv_context *context, uint32_t port, uint64_t *hundred_mbps);

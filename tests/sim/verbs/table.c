@@ -28,7 +28,7 @@ static const char *word(const char *const *texts, size_t count, unsigned int ind
 }
 
 /* As from Linux 5.12 on. */
-static enum ibv_fork_status is_fork_initialized(void)
+static int is_fork_initialized(void)
 {
 	return IBV_FORK_UNNEEDED;
 }

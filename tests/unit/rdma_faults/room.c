@@ -20,9 +20,9 @@ static uint8_t last_gid[2][16];
 
 /* ---- What an engine finds ---- */
 
-static enum ibv_fork_status is_fork_initialized(void)
+static int is_fork_initialized(void)
 {
-	return (enum ibv_fork_status)fork_state;
+	return fork_state;
 }
 
 static int fork_init(void)
