@@ -3,10 +3,10 @@
 #include "base/clock.h"
 #include "room.h"
 
-/* One that asks again is given a new queue pair, whose bind is never heard of; then it goes. */
-static void lose_a_bind(struct pair *pair)
+/* A new queue pair, of whose bind nothing is heard, or nothing that could be; then it goes. */
+static void lose_a_bind(struct pair *pair, enum sim_fault_kind how)
 {
-	unsigned id = strike(SIM_FAULT_CQE_LOST, nics[SOURCE][0], 0);
+	unsigned id = strike(how, nics[SOURCE][0], 1ull << 40);
 
 	assert_int_equal(read_by_rdma(pair, 8192), -ECONNRESET);
 	assert_int_equal(sim_fault_hits(id), 1);
@@ -50,10 +50,10 @@ static void a_lost_completion_closes_no_nic(void **state)
 	unsigned i;
 
 	(void)state;
-	pair_open(&pair, SIZE, use_rdma);
-	pair_join(&other, &pair, use_rdma);
+	pair_open(&pair, SIZE, use_short_control);
+	pair_join(&other, &pair, use_short_control);
 	assert_int_equal(read_by_rdma(&other, 0), 0);
-	lose_a_bind(&pair);
+	lose_a_bind(&pair, SIM_FAULT_CQE_LOST);
 	assert_true(comes(has_one_qp, &pair));
 	assert_int_equal(read_by_rdma(&pair, 8192), 0);
 	assert_true(has_four_cqs());
@@ -84,7 +84,7 @@ static void few_lanes_drain_at_a_time(void **state)
 	for (i = 0; i < OTTE_RDMA_DRAINING_MAX; i++) {
 		pair_join(&others[i], &pair, use_rdma);
 		assert_int_equal(read_by_rdma(&others[i], 0), 0);
-		lose_a_bind(&pair);
+		lose_a_bind(&pair, SIM_FAULT_CQE_WR_ID);
 		cqs_wanted = 2 * (i + 1);
 		assert_true(comes(has_cqs, NULL));
 		while (pair_stats(pair.source).rdma_qps != i + 1)

@@ -147,8 +147,13 @@ void use_rdma(struct otte_config *config)
 	config->rdma_enabled = 1;
 	config->rdma_mr_bytes = 1ull << 32;
 	config->reconnect_max_ns = config->reconnect_min_ns = 1000000;
-	config->control_timeout_ns = 200000000;
 	config->rdma_destruction_ns = 100000000;
+}
+
+void use_short_control(struct otte_config *config)
+{
+	use_rdma(config);
+	config->control_timeout_ns = SECOND;
 }
 
 void use_long_waits(struct otte_config *config)

@@ -62,6 +62,8 @@ void in_its_own_process(void (*test)(void));
 
 /* Failed handshakes are repeated at once, and what is never heard of is over soon. */
 void use_rdma(struct otte_config *config);
+/* The same; and a bind that is not heard of for a second is given up. */
+void use_short_control(struct otte_config *config);
 /* The same; but of a pair that could not be made none is tried again for a minute. */
 void use_long_waits(struct otte_config *config);
 
