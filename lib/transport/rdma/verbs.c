@@ -130,7 +130,7 @@ int otte_verbs_survive_forks(const struct otte_verbs *verbs)
 	rc = verbs->fork_init();
 	if (!rc)
 		return 0;
-	return otte_fail(-EOPNOTSUPP,
+	return otte_fail(-ENOSYS,
 			 "ibv_fork_init: %s; memory was registered without it, which no fork may "
 			 "come upon before Linux 5.12",
 			 strerror(rc < 0 ? -rc : rc));

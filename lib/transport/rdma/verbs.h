@@ -93,7 +93,7 @@ int otte_verbs_open(const struct otte_verbs **verbs);
 /*
  * What the parent of a child writes to memory that NICs know stays what they know, also after the
  * fork: from Linux 5.12 on by itself, else because such memory is not in the child at all, which
- * libibverbs sees to once it was asked. Before anything else is called. -EOPNOTSUPP with a text: it
+ * libibverbs sees to once it was asked. Before anything else is called. -ENOSYS with a text: it
  * cannot any more, as somebody has registered memory unasked.
  */
 int otte_verbs_survive_forks(const struct otte_verbs *verbs);
