@@ -36,12 +36,7 @@ int __wrap_otte_verbs_open(const struct otte_verbs **verbs);
 /* An engine asks twice. */
 int __wrap_otte_verbs_open(const struct otte_verbs **verbs)
 {
-	unsigned host = opens++ < 2 ? SOURCE : REQUESTER;
-
-	tables[host] = *sim_verbs(host);
-	tables[host].is_fork_initialized = is_fork_initialized;
-	tables[host].fork_init = fork_init;
-	*verbs = &tables[host];
+	*verbs = &tables[opens++ < 2 ? SOURCE : REQUESTER];
 	return 0;
 }
 
@@ -101,9 +96,13 @@ static int start(unsigned count)
 	fork_init_code = 0;
 	atomic_store(&fork_inits, 0);
 	memset(nics, 0, sizeof(nics));
-	for (host = 0; host < 2; host++)
+	for (host = 0; host < 2; host++) {
+		tables[host] = *sim_verbs(host);
+		tables[host].is_fork_initialized = is_fork_initialized;
+		tables[host].fork_init = fork_init;
 		for (i = 0; i < count; i++)
 			nics[host][i] = sim_device_add(host, names[i]);
+	}
 	return 0;
 }
 
