@@ -17,6 +17,7 @@ static unsigned opens;
 static struct otte_verbs tables[2];
 static struct otte_rdma_qp *_Atomic last_joined[2];
 static uint8_t last_gid[2][16];
+static uint32_t last_mtu[2];
 
 /* ---- What an engine finds ---- */
 
@@ -51,6 +52,7 @@ int __wrap_otte_rdma_pair_join(struct otte_rdma_pair *pair, const struct otte_rd
 	unsigned host = pair->qp->context->verbs == &tables[REQUESTER];
 
 	memcpy(last_gid[host], path->gid, sizeof(path->gid));
+	last_mtu[host] = mtu_bytes;
 	atomic_store(&last_joined[host], pair->qp);
 	return __real_otte_rdma_pair_join(pair, path, qpn, psn, mtu_bytes, rd_atomic);
 }
@@ -65,6 +67,11 @@ const uint8_t *joined_to(unsigned host)
 	return last_gid[host];
 }
 
+uint32_t joined_mtu(unsigned host)
+{
+	return last_mtu[host];
+}
+
 uint32_t charged(unsigned host)
 {
 	struct otte_rdma_qp_status status;
@@ -74,6 +81,7 @@ uint32_t charged(unsigned host)
 }
 
 _Atomic bool forged_paths;
+_Atomic uint32_t forged_mtu;
 
 void __real_otte_rdma_fill_paths(struct otte_rdma *rdma, struct otte_rdma_paths *paths);
 void __wrap_otte_rdma_fill_paths(struct otte_rdma *rdma, struct otte_rdma_paths *paths);
@@ -83,6 +91,8 @@ void __wrap_otte_rdma_fill_paths(struct otte_rdma *rdma, struct otte_rdma_paths 
 	__real_otte_rdma_fill_paths(rdma, paths);
 	if (atomic_load(&forged_paths))
 		paths->rows[0].pd++;
+	if (atomic_load(&forged_mtu))
+		paths->rows[0].mtu_bytes = atomic_load(&forged_mtu);
 }
 
 static int start(unsigned count)
