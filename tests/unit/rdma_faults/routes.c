@@ -337,6 +337,22 @@ static void paths_said_again_are_of_the_same_nics(void **state)
 	assert_string_equal(otte_error_text(), "PATHS in which NIC 3 is another one");
 }
 
+/* Its port has had a smaller one since it has said its PATHS. */
+static void the_smaller_mtu_is_told(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	nics[SOURCE][0]->ports[0].attr.active_mtu = IBV_MTU_1024;
+	atomic_store(&forged_mtu, 4096);
+	pair_open(&pair, SIZE, use_rdma);
+	assert_int_equal(read_by_rdma(&pair, 0), 0);
+	atomic_store(&forged_mtu, 0);
+	assert_int_equal(joined_mtu(SOURCE), 4096);
+	assert_int_equal(joined_mtu(REQUESTER), 1024);
+	pair_close(&pair);
+}
+
 static bool has_bad_frame(void *arg)
 {
 	return pair_stats(arg).bad_frames == 1;
@@ -456,6 +472,7 @@ int run_route_tests(void)
 						room_start, room_finish),
 		cmocka_unit_test_setup_teardown(a_completion_queue_in_error_is_replaced, room_start,
 						room_finish),
+		cmocka_unit_test_setup_teardown(the_smaller_mtu_is_told, room_start, room_finish),
 		cmocka_unit_test_setup_teardown(paths_said_again_are_of_the_same_nics, room_start,
 						room_finish),
 		cmocka_unit_test_setup_teardown(a_peer_whose_nics_are_others_is_cut_off, room_start,
