@@ -126,6 +126,16 @@ static void close_pairs(struct otte_rdma_peer *peer, int code)
 			close_pair(peer, &peer->pairs[op][i], code);
 }
 
+void otte_rdma_peer_port_changed(struct otte_rdma_peer *peer, unsigned int nic)
+{
+	unsigned int op, i;
+
+	for (op = 0; op < 2; op++)
+		for (i = 0; i < OTTE_RDMA_WIDTH; i++)
+			if (peer->pairs[op][i].nic == nic)
+				close_pair(peer, &peer->pairs[op][i], otte_rdma_why_changed(peer->rdma, nic));
+}
+
 /* -> DOWN. What waits is handed on, or ends with `code` where the peer was stopped. */
 static void lose(struct otte_rdma_peer *peer, int code, bool stopped, uint64_t now_ns)
 {
@@ -159,6 +169,26 @@ static int say_paths(struct otte_rdma_peer *peer)
 
 	otte_rdma_fill_paths(peer->rdma, &message.paths);
 	return otte_rdma_line_say(&peer->line, &message);
+}
+
+/* What could not be made before may be made now. */
+static void try_again(struct otte_rdma_peer *peer)
+{
+	peer->pair_again_ns[OTTE_READ] = peer->pair_again_ns[OTTE_WRITE] = 0;
+}
+
+/* Who has not said any yet will say those of then. */
+void otte_rdma_peer_paths_changed(struct otte_rdma_peer *peer, unsigned int unused)
+{
+	int ret;
+
+	(void)unused;
+	try_again(peer);
+	if (peer->broken || (peer->state != OTTE_RDMA_PEER_PATHS && peer->state != OTTE_RDMA_PEER_READY))
+		return;
+	ret = say_paths(peer);
+	if (ret)
+		otte_rdma_peer_break(peer, ret);
 }
 
 static struct otte_rdma_pair *find_pair(struct otte_rdma_peer *peer, uint64_t connection)
@@ -225,9 +255,22 @@ static int take_paths(struct otte_rdma_peer *peer, const struct otte_rdma_messag
 	return 0;
 }
 
+static int take_paths_again(struct otte_rdma_peer *peer, const struct otte_rdma_paths *paths)
+{
+	int ret = otte_rdma_paths_follow(paths, &peer->paths);
+
+	if (ret)
+		return ret;
+	peer->paths = *paths;
+	try_again(peer);
+	return 0;
+}
+
 static int take_message(struct otte_rdma_peer *peer, const struct otte_rdma_message *message)
 {
 	switch (message->type) {
+	case OTTE_RDMA_MSG_PATHS:
+		return take_paths_again(peer, &message->paths);
 	case OTTE_RDMA_MSG_CONNECTED:
 		return take_connected(peer, &message->connected);
 	case OTTE_RDMA_MSG_GRANT:
@@ -244,7 +287,7 @@ static int take_message(struct otte_rdma_peer *peer, const struct otte_rdma_mess
 }
 
 /* 1: more may be there. */
-static int hear(struct otte_rdma_peer *peer)
+static int hear(struct otte_rdma_peer *peer, bool only_here)
 {
 	struct otte_rdma_message message;
 	int ret;
@@ -257,7 +300,7 @@ static int hear(struct otte_rdma_peer *peer)
 		ret = say_paths(peer);
 		return ret ? ret : 1;
 	}
-	ret = otte_rdma_line_hear(&peer->line, &message);
+	ret = otte_rdma_line_hear(&peer->line, only_here, &message);
 	if (ret != 1)
 		return ret;
 	ret = peer->state == OTTE_RDMA_PEER_PATHS ? take_paths(peer, &message) : take_message(peer, &message);
@@ -275,8 +318,8 @@ static void line_ready(struct otte_watch *watch, uint32_t events)
 	peer->rdma->busy = true;
 	if (events & EPOLLOUT && otte_rdma_line_flush(&peer->line) < 0)
 		ret = -ECONNRESET;
-	for (messages = 0; messages < ROUND_MESSAGES && ret == 1 && !peer->broken; messages++)
-		ret = hear(peer);
+	for (messages = 0; ret == 1 && !peer->broken; messages++)
+		ret = hear(peer, messages >= ROUND_MESSAGES);
 	if (ret >= 0)
 		return;
 	if (ret == -EPROTO || ret == -EPROTONOSUPPORT)
@@ -486,7 +529,7 @@ static void open_line(struct otte_rdma_peer *peer, const struct told *told, uint
 	peer->since_ns = now_ns;
 	peer->state = OTTE_RDMA_PEER_HELLO;
 	peer->line.watch.ready = line_ready;
-	ret = otte_rdma_line_open(&peer->line, &peer->rdma->loop, told->fd);
+	ret = otte_rdma_line_open(&peer->line, &peer->rdma->lines, told->fd);
 	if (ret)
 		otte_fd_close(told->fd);
 	else
