@@ -180,6 +180,7 @@ static void free_peer(struct otte_retired *retired)
 {
 	struct otte_rdma_peer *peer = container_of(retired, struct otte_rdma_peer, retired);
 
+	otte_rdma_endpoints_free(peer);
 	pthread_mutex_destroy(&peer->lock);
 	free(peer);
 }
@@ -255,7 +256,7 @@ static bool is_over(struct otte_rdma *rdma, uint64_t now_ns, uint64_t *stop_ns)
 static int sleep_ms(struct otte_rdma *rdma)
 {
 	struct otte_rdma_peer *peer;
-	bool soon = rdma->closing || rdma->unrecorded || atomic_load(&rdma->stop);
+	bool soon = rdma->closing || rdma->unrecorded || rdma->soon || atomic_load(&rdma->stop);
 	unsigned int i;
 
 	for (i = 0; i < OTTE_NIC_IDS; i++)
@@ -273,7 +274,7 @@ static void *run(void *arg)
 	uint64_t now_ns = otte_now_ns(), stop_ns = 0;
 
 	while (!is_over(rdma, now_ns, &stop_ns)) {
-		rdma->busy = false;
+		rdma->busy = rdma->soon = false;
 		atomic_fetch_add(&rdma->rounds, 1);
 		poll_lanes(rdma);
 		look_at_peers(rdma, now_ns);
@@ -358,6 +359,7 @@ static int discover(const struct otte_config *config, const struct otte_verbs **
 		select.port = (int)config->rdma_port;
 	if (config->rdma_gid_index != OTTE_RDMA_GID_UNSET)
 		select.gid_index = (int)config->rdma_gid_index;
+	select.link_rate_mbps = config->rdma_link_rate_mbps;
 	return otte_rdma_discover(*verbs, &select, nics);
 }
 
@@ -493,6 +495,8 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 		goto fini_loop;
 	ret = open_native(rdma);
 	if (!ret)
+		ret = otte_rdma_rails_open(rdma);
+	if (!ret)
 		ret = otte_thread_start(&rdma->thread, "otte-rdma", run, rdma);
 	if (ret)
 		goto close_native;
@@ -500,6 +504,7 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 	return 0;
 
 close_native:
+	otte_rdma_rails_close(rdma);
 	if (rdma->verbs)
 		close_native(rdma);
 	rdma->next->ops->destroy(rdma->next);
@@ -526,6 +531,7 @@ static void destroy(struct otte_transport *transport)
 		otte_log(OTTE_LOG_ERROR, "what NICs may still use stays: %s", otte_error_text());
 		return;
 	}
+	otte_rdma_rails_close(rdma);
 	pthread_mutex_destroy(&rdma->lock);
 	free(rdma);
 }
@@ -619,6 +625,12 @@ static void counters(struct otte_transport *transport, struct otte_stats *stats)
 	stats->rdma_mr_bytes += buffers.bytes;
 	stats->rdma_grants += atomic_load(&rdma->grants);
 	stats->rdma_cqes += atomic_load(&rdma->cqes);
+	stats->rdma_slices += atomic_load(&rdma->slices);
+	stats->rdma_slices_moved += atomic_load(&rdma->slices_moved);
+	stats->rdma_rails_paused += atomic_load(&rdma->rails_paused);
+	stats->rdma_rail_errors += atomic_load(&rdma->rail_errors);
+	stats->rdma_rail_probes += atomic_load(&rdma->rail_probes);
+	stats->rdma_rail_recoveries += atomic_load(&rdma->rail_recoveries);
 }
 
 const struct otte_transport_ops otte_rdma_transport = {

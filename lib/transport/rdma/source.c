@@ -21,7 +21,7 @@
 /* One line is heard so often before the others have their turn. */
 #define ROUND_MESSAGES 64
 /* Pairs of one peer, those included that are about to go. */
-#define PAIRS_MAX (4 * OTTE_RDMA_WIDTH)
+#define PAIRS_MAX (16 * OTTE_RDMA_WIDTH)
 
 static void lose(struct otte_rdma_source *source)
 {
@@ -72,6 +72,15 @@ void otte_rdma_source_fail_pair(struct otte_rdma_source_pair *pair, int code, co
 	otte_rdma_pair_close(&pair->pair, code, why);
 	otte_rdma_source_say(pair->source, &message);
 	otte_rdma_lents_revoke(pair);
+}
+
+void otte_rdma_source_port_changed(struct otte_rdma_source *source, unsigned int nic)
+{
+	struct otte_rdma_source_pair *pair, *next;
+
+	DL_FOREACH_SAFE(source->pairs, pair, next)
+		if (pair->pair.nic == nic)
+			otte_rdma_source_fail_pair(pair, -ENETDOWN, "the port of its NIC has changed");
 }
 
 static void pair_failed(struct otte_rdma_pair *pair, int code)
