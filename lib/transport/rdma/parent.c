@@ -106,14 +106,8 @@ static void fill_wanted(const struct otte_rdma_peer *peer, const struct otte_wor
 			struct otte_rdma_wanted *wanted)
 {
 	*wanted = (struct otte_rdma_wanted){
-		.work = work,
 		.nics = known_by(work, peer->nics),
 		.op = work->op,
-		.priority = work->priority,
-		.intent = work->intent,
-		.epoch = work->epoch,
-		.region = work->region,
-		.offset = work->offset + work->own.moved,
 	};
 }
 
@@ -474,6 +468,8 @@ static int ask(struct otte_rdma_slice *slice, uint64_t now_ns)
 	struct otte_rdma_pair *pair;
 	int ret;
 
+	if (!(peer->trusted[slice->nic] >> slice->remote_nic & 1))
+		return otte_fail(-ENETUNREACH, "something has failed on a rail to the peer");
 	ret = otte_rdma_endpoint_get(peer, slice->nic, slice->remote_nic, slice->parent->op, &endpoint);
 	if (!ret)
 		ret = otte_rdma_endpoint_pick(endpoint, now_ns, &pair);

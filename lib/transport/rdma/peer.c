@@ -285,7 +285,7 @@ static bool is_over(struct otte_rdma_peer *peer)
 {
 	struct otte_rdma_transfer *transfer;
 
-	if (peer->parents || peer->probes || !otte_rdma_endpoints_are_over(peer))
+	if (peer->parents || otte_rdma_probes_are_under_way(peer) || !otte_rdma_endpoints_are_over(peer))
 		return false;
 	DL_FOREACH(peer->transfers, transfer)
 		if (transfer->pair->state != OTTE_RDMA_PAIR_RETAINED)

@@ -4,8 +4,8 @@
  *
  * A rail is trusted as long as nothing on it has failed, if it is a direct one; or once something has passed it. The
  * payload of a request goes over trusted rails alone. All others, and those whose pause is to be tried, are probed
- * first: a byte of the request that would go there is asked for, and the grant given back unused. So it costs no
- * request's bytes, and no WRITE its known effect, to find out where a rail leads.
+ * first, by a READ or WRITE of no bytes: the peer's NIC answers it, without a key and without its host. So it costs
+ * no request its bytes, no WRITE its known effect and nobody a loan to find out where a rail leads.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -248,38 +248,68 @@ void otte_rdma_rail_fail(struct otte_rdma_peer *peer, unsigned int nic, unsigned
 	otte_rdma_rails_count(peer->rdma);
 }
 
+/* ---- Probes ---- */
+
 static struct otte_rdma_probe *find_probe(const struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic)
 {
 	struct otte_rdma_probe *probe;
 
 	DL_FOREACH(peer->probes, probe)
-		if (probe->endpoint->nic == nic && probe->endpoint->remote_nic == remote_nic)
+		if (probe->endpoint->nic == nic && probe->endpoint->remote_nic == remote_nic &&
+		    probe->state != OTTE_RDMA_PROBE_OVER)
 			return probe;
 	return NULL;
 }
 
-void otte_rdma_rail_blame(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic, int code)
+bool otte_rdma_probes_are_under_way(const struct otte_rdma_peer *peer)
 {
-	struct otte_rdma_probe *probe = find_probe(peer, nic, remote_nic);
-	struct otte_rail_ticket ticket;
+	const struct otte_rdma_probe *probe;
 
-	if (probe && !probe->asked) {
-		otte_rdma_probe_over(peer, probe, code);
-		return;
-	}
-	if (otte_rdma_rail_admit(peer, nic, remote_nic, otte_now_ns(), &ticket))
-		return; /* paused, or tried: who tries it says what came of that */
-	if (ticket.purpose == OTTE_RAIL_TRAFFIC)
-		otte_rdma_rail_fail(peer, nic, remote_nic, &ticket);
-	else
-		otte_rdma_rail_cancel(peer, &ticket);
+	DL_FOREACH(peer->probes, probe)
+		if (probe->state != OTTE_RDMA_PROBE_OVER)
+			return true;
+	return false;
 }
 
-/* ---- Probes ---- */
+/* What came of it; it stays while its WR may still complete. */
+static void conclude(struct otte_rdma_probe *probe, int code)
+{
+	const struct otte_rdma_endpoint *endpoint = probe->endpoint;
+	struct otte_rdma_peer *peer = endpoint->peer;
+
+	if (!code)
+		otte_rdma_rail_succeed(peer, endpoint->nic, endpoint->remote_nic, &probe->ticket);
+	else if (otte_rdma_blames_rail(code))
+		otte_rdma_rail_fail(peer, endpoint->nic, endpoint->remote_nic, &probe->ticket);
+	else
+		otte_rdma_rail_cancel(peer, &probe->ticket);
+	probe->state = OTTE_RDMA_PROBE_OVER;
+	peer->rdma->busy = true;
+}
+
+static void free_probe(struct otte_rdma_probe *probe)
+{
+	DL_DELETE(probe->endpoint->peer->probes, probe);
+	free(probe);
+}
+
+static void probe_done(struct otte_rdma_work *work, const struct otte_rdma_outcome *outcome)
+{
+	struct otte_rdma_probe *probe = container_of(work, struct otte_rdma_probe, work);
+
+	probe->charged = false;
+	/* What has failed its pair tells, which fails with it. */
+	if (probe->state != OTTE_RDMA_PROBE_OVER && !outcome->code) {
+		otte_rdma_endpoint_succeeded(probe->endpoint);
+		conclude(probe, 0);
+	}
+	if (probe->state == OTTE_RDMA_PROBE_OVER)
+		free_probe(probe);
+}
 
 /* Where it cannot begin it is tried with another request. */
-static void begin_probe(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic,
-			const struct otte_rdma_wanted *wanted, uint64_t now_ns)
+static void begin_probe(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic, uint8_t op,
+			uint64_t now_ns)
 {
 	struct otte_rdma_probe *probe;
 
@@ -288,56 +318,53 @@ static void begin_probe(struct otte_rdma_peer *peer, unsigned int nic, unsigned 
 	probe = calloc(1, sizeof(*probe));
 	if (!probe)
 		return;
-	if (otte_rdma_endpoint_get(peer, nic, remote_nic, wanted->op, &probe->endpoint) ||
+	if (otte_rdma_endpoint_get(peer, nic, remote_nic, op, &probe->endpoint) ||
 	    otte_rdma_rail_admit(peer, nic, remote_nic, now_ns, &probe->ticket)) {
 		free(probe);
 		return;
 	}
-	probe->wanted = *wanted;
+	probe->work.done = probe_done;
 	DL_APPEND(peer->probes, probe);
-}
-
-static void free_probe(struct otte_rdma_peer *peer, struct otte_rdma_probe *probe)
-{
-	DL_DELETE(peer->probes, probe);
-	free(probe);
 	peer->rdma->busy = true;
 }
 
-void otte_rdma_probe_over(struct otte_rdma_peer *peer, struct otte_rdma_probe *probe, int code)
+/* 0: posted; 1: there is no room now. */
+static int post(struct otte_rdma_probe *probe, struct otte_rdma_pair *pair)
 {
-	const struct otte_rdma_endpoint *endpoint = probe->endpoint;
+	const struct otte_rdma_send send = {
+		.op = pair->op == OTTE_READ ? OTTE_RDMA_READ : OTTE_RDMA_WRITE,
+		.empty = true,
+		.work = &probe->work,
+	};
+	uint32_t accepted = 0;
+	int ret;
 
-	if (!code)
-		otte_rdma_rail_succeed(peer, endpoint->nic, endpoint->remote_nic, &probe->ticket);
-	else if (otte_rdma_blames_rail(code))
-		otte_rdma_rail_fail(peer, endpoint->nic, endpoint->remote_nic, &probe->ticket);
-	else
-		otte_rdma_rail_cancel(peer, &probe->ticket);
-	free_probe(peer, probe);
+	probe->pair = pair;
+	ret = otte_rdma_qp_post(pair->qp, &send, 1, &accepted);
+	if (ret == -EAGAIN)
+		return 1;
+	probe->charged = accepted;
+	probe->state = OTTE_RDMA_PROBE_POSTED;
+	if (ret)
+		pair->failed(pair, ret);
+	return 0;
 }
 
-void otte_rdma_probe_refused(struct otte_rdma_peer *peer, struct otte_rdma_probe *probe, int code)
-{
-	peer->refused = (struct otte_rdma_refused){ .work = probe->wanted.work, .code = code };
-	otte_rdma_rail_cancel(peer, &probe->ticket);
-	free_probe(peer, probe);
-}
-
-/* False: it is over. */
 static void go_on_with(struct otte_rdma_peer *peer, struct otte_rdma_probe *probe, uint64_t now_ns)
 {
 	struct otte_rdma_pair *pair;
-	int ret;
+	int ret = -ECONNRESET;
 
-	if (probe->asked)
-		return;
-	ret = peer->state == OTTE_RDMA_PEER_READY ? otte_rdma_endpoint_pick(probe->endpoint, now_ns, &pair) :
-						    otte_fail(-ECONNRESET, "the peer is lost");
-	if (!ret)
-		ret = otte_rdma_transfer_probe(peer, pair, probe);
-	if (ret < 0)
-		otte_rdma_probe_over(peer, probe, ret);
+	if (probe->state == OTTE_RDMA_PROBE_CONNECTING) {
+		if (peer->state == OTTE_RDMA_PEER_READY)
+			ret = otte_rdma_endpoint_pick(probe->endpoint, now_ns, &pair);
+		if (!ret)
+			ret = post(probe, pair);
+		if (ret < 0)
+			conclude(probe, ret);
+	}
+	if (probe->state == OTTE_RDMA_PROBE_OVER && !probe->charged)
+		free_probe(probe);
 }
 
 void otte_rdma_probes_go_on(struct otte_rdma_peer *peer, uint64_t now_ns)
@@ -346,6 +373,24 @@ void otte_rdma_probes_go_on(struct otte_rdma_peer *peer, uint64_t now_ns)
 
 	DL_FOREACH_SAFE(peer->probes, probe, next)
 		go_on_with(peer, probe, now_ns);
+}
+
+void otte_rdma_rail_blame(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair, bool unsaid, int code)
+{
+	struct otte_rdma_probe *probe = find_probe(peer, pair->nic, pair->remote_nic);
+	struct otte_rail_ticket ticket;
+
+	if (probe && (!probe->pair || probe->pair == pair)) {
+		conclude(probe, code);
+		return;
+	}
+	/* Paused, or tried: who tries it says what came of that. */
+	if (!unsaid || otte_rdma_rail_admit(peer, pair->nic, pair->remote_nic, otte_now_ns(), &ticket))
+		return;
+	if (ticket.purpose == OTTE_RAIL_TRAFFIC)
+		otte_rdma_rail_fail(peer, pair->nic, pair->remote_nic, &ticket);
+	else
+		otte_rdma_rail_cancel(peer, &ticket);
 }
 
 /* ---- The choice ---- */
@@ -388,14 +433,12 @@ static void choose_of(struct search *search, unsigned int nic, const struct otte
 	if (probe < 0 && remote < 0)
 		probe = first_open(search, nic, allowed->healthy[nic] & ~trusted);
 	if (probe >= 0)
-		begin_probe(search->peer, nic, (unsigned int)probe, search->wanted, search->now_ns);
+		begin_probe(search->peer, nic, (unsigned int)probe, search->wanted->op, search->now_ns);
 }
 
 static int nothing_there(struct search *search)
 {
-	if (search->peer->refused.work == search->wanted->work)
-		return otte_fail(search->peer->refused.code, "the peer grants nothing over a rail that is to be tried");
-	if (search->peer->probes)
+	if (otte_rdma_probes_are_under_way(search->peer))
 		return 1;
 	if (search->blocked == -EUCLEAN)
 		return otte_fail(-EUCLEAN, "all queue pairs of the peer stay, and none is of use");
@@ -414,7 +457,7 @@ int otte_rdma_rails_choose(struct otte_rdma_peer *peer, const struct otte_rdma_w
 
 	choice->nics = 0;
 	ret = otte_rails_allowed(peer->rdma->rails, peer->epoch, &peer->reach, wanted->nics, now_ns, &allowed);
-	if (ret && peer->probes)
+	if (ret && otte_rdma_probes_are_under_way(peer))
 		return 1;
 	if (ret)
 		return ret;
@@ -422,7 +465,5 @@ int otte_rdma_rails_choose(struct otte_rdma_peer *peer, const struct otte_rdma_w
 		allowed.healthy[wanted->but->nic] &= ~(1ull << wanted->but->remote_nic);
 	for (left = allowed.locals; left; left &= left - 1)
 		choose_of(&search, (unsigned int)__builtin_ctzll(left), &allowed, choice);
-	ret = choice->nics ? 0 : nothing_there(&search);
-	peer->refused.work = NULL;
-	return ret;
+	return choice->nics ? 0 : nothing_there(&search);
 }

@@ -173,12 +173,6 @@ void otte_rdma_pairs_reap(struct otte_rdma *rdma, uint64_t now_ns);
 
 /* ---- peer.c ---- */
 
-/* A request that a source refused a probe of, by its place in memory, and why. */
-struct otte_rdma_refused {
-	const void *work;
-	int code;
-};
-
 enum otte_rdma_peer_state {
 	OTTE_RDMA_PEER_DOWN = 0,  /* requests are handed on */
 	OTTE_RDMA_PEER_HELLO = 1, /* they wait */
@@ -222,7 +216,6 @@ struct otte_rdma_peer {
 	uint64_t trusted[OTTE_NIC_IDS]; /* remote NICs by local one: payload goes there */
 	uint64_t carried[OTTE_NIC_IDS]; /* likewise: something has passed, ever */
 	struct otte_rdma_probe *probes;
-	struct otte_rdma_refused refused; /* the last probe that was */
 	struct otte_rdma_parent *parents; /* first come first */
 	uint32_t unbegun;              /* their slices that are to be asked for */
 	uint32_t unanswered;           /* ASKs */
@@ -295,13 +288,11 @@ void otte_rdma_endpoints_free(struct otte_rdma_peer *peer);
 
 /* ---- rail.c ---- */
 
-/* A request that is to go somewhere; what a probe asks for in its place is the first byte. */
+/* What is to go somewhere. */
 struct otte_rdma_wanted {
-	const void *work;     /* its place in memory, no more */
-	uint64_t nics;        /* that may be used: they know its memory */
+	uint64_t nics; /* that may be used: they know its memory */
+	uint8_t op;
 	const struct otte_rdma_endpoint *but; /* not over this one's rail; or NULL */
-	uint8_t op, priority, intent;
-	uint64_t epoch, region, offset;
 };
 
 struct otte_rdma_choice {
@@ -310,16 +301,24 @@ struct otte_rdma_choice {
 };
 
 /*
- *   CONNECTING --a pair has room--> asked --the grant is given back, unused--> gone: the rail is trusted
- *       |                             `--refused--> gone, nothing is known
- *       `-----------its pair fails------`--> gone: a failure of the rail
+ *   CONNECTING --a pair has room--> POSTED --its CQE--> gone: the rail is trusted
+ *       |                             |
+ *       `-----------its pair fails----`--> OVER: a failure of the rail; until its CQE has come
  */
+enum otte_rdma_probe_state {
+	OTTE_RDMA_PROBE_CONNECTING = 0,
+	OTTE_RDMA_PROBE_POSTED,
+	OTTE_RDMA_PROBE_OVER,
+};
+
 struct otte_rdma_probe {
-	struct otte_rdma_probe *prev, *next; /* peer->probes; one a rail */
+	struct otte_rdma_probe *prev, *next; /* peer->probes; one a rail that is not OVER */
 	struct otte_rdma_endpoint *endpoint;
+	enum otte_rdma_probe_state state;
+	struct otte_rdma_pair *pair;         /* POSTED */
 	struct otte_rail_ticket ticket;
-	struct otte_rdma_wanted wanted;
-	bool asked;                          /* in a transfer */
+	struct otte_rdma_work work;
+	bool charged;
 };
 
 int otte_rdma_rails_open(struct otte_rdma *rdma);
@@ -349,15 +348,14 @@ void otte_rdma_rail_succeed(struct otte_rdma_peer *peer, unsigned int nic, unsig
 			    const struct otte_rail_ticket *ticket);
 void otte_rdma_rail_fail(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic,
 			 const struct otte_rail_ticket *ticket);
-/* A failure without a ticket: of a pair that carried nothing. */
-void otte_rdma_rail_blame(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic, int code);
+/* A pair has failed with this code. `unsaid`: that is its rail's failure, and no ticket has said so. */
+void otte_rdma_rail_blame(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair, bool unsaid, int code);
 /* Whether what a pair has failed with is its rail's. */
 bool otte_rdma_blames_rail(int code);
 
 void otte_rdma_probes_go_on(struct otte_rdma_peer *peer, uint64_t now_ns);
-/* It is gone. 0: something has passed. */
-void otte_rdma_probe_over(struct otte_rdma_peer *peer, struct otte_rdma_probe *probe, int code);
-void otte_rdma_probe_refused(struct otte_rdma_peer *peer, struct otte_rdma_probe *probe, int code);
+/* Some may still say something. */
+bool otte_rdma_probes_are_under_way(const struct otte_rdma_peer *peer);
 
 /* ---- parent.c ---- */
 
@@ -450,9 +448,8 @@ struct otte_rdma_transfer {
 	struct otte_rdma_transfer *prev, *next; /* peer->transfers */
 	struct otte_rdma_peer *peer;
 	struct otte_rdma_pair *pair;
-	struct otte_rdma_slice *slice; /* NULL: it has left, or this is a probe's */
+	struct otte_rdma_slice *slice; /* NULL: it has left */
 	struct otte_work *work;      /* of the slice, likewise */
-	struct otte_rdma_probe *probe;
 	struct otte_rail_ticket ticket;
 	bool ticketed;               /* it is out */
 	enum otte_rdma_transfer_state state;
@@ -470,10 +467,9 @@ struct otte_rdma_transfer {
 	int status;                  /* and this in it */
 };
 
-/* Ask for a slice, or for a probe's byte, over a pair that has room. Not 0: nothing has happened. */
+/* Ask for a slice over a pair that has room. Not 0: nothing has happened. */
 int otte_rdma_transfer_begin(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair, struct otte_rdma_slice *slice,
 			     const struct otte_rail_ticket *ticket);
-int otte_rdma_transfer_probe(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair, struct otte_rdma_probe *probe);
 int otte_rdma_transfer_granted(struct otte_rdma_peer *peer, const struct otte_rdma_grant *grant);
 int otte_rdma_transfer_answered(struct otte_rdma_peer *peer, const struct otte_rdma_message *message);
 /* Those of a pair that was closed, and why: LOST. `gone`: so is the pair. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A slice on its way: asked for, granted, moved, given back; or a probe's grant, which is given back unused.
+ * A slice on its way: asked for, granted, moved, given back.
  *
  * A slice leaves its transfer when nothing of ours can touch its range any more: every WR that was posted for it has
  * completed, or its QP is destroyed. What is left of the transfer is between us and the source.
@@ -48,15 +48,6 @@ static void give_ticket_back(struct otte_rdma_transfer *transfer)
 	transfer->ticketed = false;
 }
 
-static void end_probe(struct otte_rdma_transfer *transfer, int code)
-{
-	struct otte_rdma_probe *probe = transfer->probe;
-
-	transfer->probe = NULL;
-	if (probe)
-		otte_rdma_probe_over(transfer->peer, probe, code);
-}
-
 static void free_transfer(struct otte_rdma_transfer *transfer)
 {
 	DL_DELETE(transfer->peer->transfers, transfer);
@@ -74,7 +65,6 @@ static void settle(struct otte_rdma_transfer *transfer)
 static void end_slice(struct otte_rdma_transfer *transfer)
 {
 	vouch(transfer);
-	end_probe(transfer, 0);
 	if (!transfer->slice)
 		return;
 	if (transfer->status)
@@ -121,13 +111,9 @@ static void blame(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair
 			otte_rdma_rail_fail(peer, pair->nic, pair->remote_nic, &transfer->ticket);
 			transfer->ticketed = blames = false;
 		}
-		if (transfer->probe)
-			blames = false;
 		give_ticket_back(transfer);
-		end_probe(transfer, code);
 	}
-	if (blames)
-		otte_rdma_rail_blame(peer, pair->nic, pair->remote_nic, code);
+	otte_rdma_rail_blame(peer, pair, blames, code);
 }
 
 void otte_rdma_transfers_lose(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair, int code)
@@ -324,33 +310,24 @@ static struct otte_rdma_transfer *find(struct otte_rdma_peer *peer, uint64_t ask
 	return NULL;
 }
 
-static struct otte_rdma_transfer *make(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair, uint64_t bytes)
-{
-	struct otte_rdma_transfer *transfer = calloc(1, sizeof(*transfer));
-
-	if (!transfer)
-		return NULL;
-	transfer->peer = peer;
-	transfer->pair = pair;
-	transfer->bytes = bytes;
-	transfer->ask = ++peer->last_ask;
-	transfer->payload.done = payload_done;
-	transfer->finish.done = finish_done;
-	DL_APPEND(peer->transfers, transfer);
-	peer->unanswered++;
-	return transfer;
-}
-
 int otte_rdma_transfer_begin(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair, struct otte_rdma_slice *slice,
 			     const struct otte_rail_ticket *ticket)
 {
 	struct otte_rdma_message ask = { .type = OTTE_RDMA_MSG_ASK };
 	struct otte_work *work = slice->parent->work;
-	struct otte_rdma_transfer *transfer = make(peer, pair, slice->bytes);
+	struct otte_rdma_transfer *transfer = calloc(1, sizeof(*transfer));
 
 	if (!transfer)
 		return otte_fail(-ENOMEM, "no memory for a transfer");
+	transfer->peer = peer;
+	transfer->pair = pair;
 	transfer->slice = slice;
+	transfer->bytes = slice->bytes;
+	transfer->ask = ++peer->last_ask;
+	transfer->payload.done = payload_done;
+	transfer->finish.done = finish_done;
+	DL_APPEND(peer->transfers, transfer);
+	peer->unanswered++;
 	transfer->work = work;
 	transfer->ticket = *ticket;
 	transfer->ticketed = true;
@@ -367,32 +344,6 @@ int otte_rdma_transfer_begin(struct otte_rdma_peer *peer, struct otte_rdma_pair 
 		.op = work->op,
 		.priority = work->priority,
 		.intent = work->intent,
-	};
-	otte_rdma_peer_say(peer, &ask);
-	return 0;
-}
-
-int otte_rdma_transfer_probe(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair, struct otte_rdma_probe *probe)
-{
-	const struct otte_rdma_wanted *wanted = &probe->wanted;
-	struct otte_rdma_message ask = { .type = OTTE_RDMA_MSG_ASK };
-	struct otte_rdma_transfer *transfer = make(peer, pair, 1);
-
-	if (!transfer)
-		return otte_fail(-ENOMEM, "no memory for a transfer");
-	transfer->probe = probe;
-	transfer->unused = true;
-	probe->asked = true;
-	ask.ask = (struct otte_rdma_ask){
-		.ask = transfer->ask,
-		.connection = pair->connection,
-		.epoch = wanted->epoch,
-		.region = wanted->region,
-		.offset = wanted->offset,
-		.length = 1,
-		.op = wanted->op,
-		.priority = wanted->priority,
-		.intent = wanted->intent,
 	};
 	otte_rdma_peer_say(peer, &ask);
 	return 0;
@@ -440,12 +391,7 @@ int otte_rdma_transfer_granted(struct otte_rdma_peer *peer, const struct otte_rd
 
 static void refused(struct otte_rdma_transfer *transfer, int code)
 {
-	struct otte_rdma_probe *probe = transfer->probe;
-
-	transfer->probe = NULL;
 	give_ticket_back(transfer);
-	if (probe)
-		otte_rdma_probe_refused(transfer->peer, probe, code);
 	if (transfer->slice)
 		otte_rdma_slice_refused(let_go(transfer), code);
 	settle(transfer);
