@@ -2,7 +2,8 @@
 /*
  * Which rails a peer's requests take, and what became of what was sent over them.
  *
- * A rail is trusted as long as nothing on it has failed, if it is a direct one; or once something has passed it. The
+ * A rail is likely to lead somewhere if it is a direct one, of two hosts with as many NICs. It is trusted as long as
+ * nothing on it has failed, if it is a likely one; or once something has passed it. The
  * payload of a request goes over trusted rails alone. All others, and those whose pause is to be tried, are probed
  * first, by a READ or WRITE of no bytes: the peer's NIC answers it, without a key and without its host. So it costs
  * no request its bytes, no WRITE its known effect and nobody a loan to find out where a rail leads.
@@ -123,15 +124,17 @@ static void look_again(struct otte_rdma_peer *peer)
 	otte_rdma_fill_paths(peer->rdma, &ours);
 	find_reach(&ours, &peer->paths, &peer->reach);
 	peer->nics = 0;
-	for (i = 0; i < OTTE_NIC_IDS; i++)
+	for (i = 0; i < OTTE_NIC_IDS; i++) {
 		peer->nics |= (uint64_t)!!peer->reach.compatible[i] << i;
+		peer->likely[i] = ours.count == peer->paths.count ? peer->reach.direct[i] : 0;
+	}
 }
 
 void otte_rdma_peer_meet(struct otte_rdma_peer *peer)
 {
 	peer->epoch = ++peer->rdma->last_epoch;
 	look_again(peer);
-	memcpy(peer->trusted, peer->reach.direct, sizeof(peer->trusted));
+	memcpy(peer->trusted, peer->likely, sizeof(peer->trusted));
 	memset(peer->carried, 0, sizeof(peer->carried));
 }
 
@@ -147,7 +150,7 @@ void otte_rdma_peer_port_changed(struct otte_rdma_peer *peer, unsigned int nic)
 		return;
 	otte_rdma_endpoints_fence(peer, nic);
 	look_again(peer);
-	peer->trusted[nic] = peer->reach.direct[nic];
+	peer->trusted[nic] = peer->likely[nic];
 	peer->carried[nic] = 0;
 }
 
@@ -240,8 +243,8 @@ void otte_rdma_rail_fail(struct otte_rdma_peer *peer, unsigned int nic, unsigned
 	uint64_t bit = 1ull << remote_nic;
 
 	peer->trusted[nic] &= ~bit;
-	/* One that was never more than a guess is not tried three times. */
-	if ((peer->carried[nic] | peer->reach.direct[nic]) & bit)
+	/* One that was never more than a guess is not tried so often. */
+	if ((peer->carried[nic] | peer->likely[nic]) & bit)
 		otte_rails_fail(peer->rdma->rails, ticket, otte_now_ns());
 	else
 		otte_rails_condemn(peer->rdma->rails, ticket, otte_now_ns());

@@ -213,7 +213,8 @@ struct otte_rdma_peer {
 	uint64_t epoch;                /* as rails know it; of one line */
 	struct otte_rail_paths reach;
 	uint64_t nics;                 /* of ours, with any path */
-	uint64_t trusted[OTTE_NIC_IDS]; /* remote NICs by local one: payload goes there */
+	uint64_t likely[OTTE_NIC_IDS]; /* remote NICs by local one: they are trusted at first */
+	uint64_t trusted[OTTE_NIC_IDS]; /* likewise: payload goes there */
 	uint64_t carried[OTTE_NIC_IDS]; /* likewise: something has passed, ever */
 	struct otte_rdma_probe *probes;
 	struct otte_rdma_parent *parents; /* first come first */

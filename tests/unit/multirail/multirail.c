@@ -619,6 +619,31 @@ static void all_uses_what_is_not_like_where_it_leads_somewhere(void **state)
 	pair_close(&pair);
 }
 
+/* Three of ours and two of theirs: which is like which nobody knows, and each is tried before it carries anything. */
+static void unequal_hosts_trust_no_rail_at_first(void **state)
+{
+	struct sim_device *third = sim_device_add(1, "mlx5_2");
+	struct otte_stats stats;
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	sim_link_set(ours[0], theirs[0], false);
+	sim_link_set(ours[0], theirs[1], true);
+	pair_open(&pair, SIZE, use_no_trials);
+	for (i = 0; i < 20; i++) {
+		assert_int_equal(move(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 1u << 20, (uint8_t)i).code, 0);
+		assert_arrived(&pair, OTTE_WRITE, 1u << 20);
+	}
+	stats = pair_stats(pair.requester);
+	assert_int_equal(stats.rdma_slices_moved, 0);
+	/* The first of ours does not reach the first of theirs. */
+	assert_int_equal(stats.rdma_rail_errors, 1);
+	assert_int_equal(stats.rdma_rails_paused, 1);
+	assert_true(sim_counts(third).qps > 0);
+	pair_close(&pair);
+}
+
 /* ---- A peer whose handshakes fail ---- */
 
 static void use_backoff(struct otte_config *config)
@@ -677,6 +702,7 @@ int main(void)
 		TEST(all_tries_what_is_not_like_once),
 		TEST(all_without_a_like_one_costs_one_retry_period),
 		TEST(all_uses_what_is_not_like_where_it_leads_somewhere),
+		TEST(unequal_hosts_trust_no_rail_at_first),
 		TEST(handshakes_that_fail_are_backed_off),
 	};
 
