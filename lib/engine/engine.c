@@ -21,6 +21,9 @@
 #include "engine/notify.h"
 #include "engine/serve.h"
 #include "engine/source.h"
+#include "engine/source_awaited.h"
+#include "engine/source_grant.h"
+#include "engine/source_use.h"
 
 /* close() looks this often whether peers' requests have drained. */
 #define DRAIN_STEP_NS (1 * NSEC_PER_MSEC)
@@ -424,8 +427,11 @@ int otte_engine_close(struct otte_engine *engine, unsigned directions, int64_t t
 	bool mine;
 	int ret;
 
-	if (!engine || !directions || directions & ~(OTTE_CLOSE_SOURCE | OTTE_CLOSE_REQUESTER))
-		return otte_fail(-EINVAL, "otte_engine_close: engine is NULL, or no such direction");
+	if (!engine)
+		return otte_fail(-EINVAL, "otte_engine_close: engine must not be NULL");
+	if (!directions || directions & ~(OTTE_CLOSE_SOURCE | OTTE_CLOSE_REQUESTER))
+		return otte_fail(-EINVAL, "otte_engine_close: directions are %#x, allowed are bits of %#x",
+				 directions, OTTE_CLOSE_SOURCE | OTTE_CLOSE_REQUESTER);
 	if (report && report->size < sizeof(report->size))
 		return otte_fail(-EINVAL, "otte_engine_close: report->size is not set");
 	ret = otte_fork_check(engine->generation);

@@ -198,7 +198,6 @@ struct local_grant {
 struct local_peer {
 	struct otte_transport_peer base;
 	struct local *local;
-	struct otte_transport_peer *next;
 	struct otte_control_client *control;
 	struct otte_watch lane;
 	struct otte_watch kick; /* an eventfd: the queue is to be looked at */

@@ -423,7 +423,7 @@ static void begin(struct local_peer *peer)
 	otte_tail_unlock(&peer->lock);
 	if (say)
 		otte_log(OTTE_LOG_INFO, "peer %s is of this host and reached over %s: %s",
-			 theirs->name, peer->next->ops->name, otte_error_text());
+			 theirs->name, peer->base.next->ops->name, otte_error_text());
 }
 
 /* ---- What is said to us ---- */
@@ -718,7 +718,7 @@ int local_peer_open(struct otte_transport *transport, struct otte_control_client
 	peer = calloc(1, sizeof(*peer));
 	if (!peer)
 		return otte_fail(-ENOMEM, "no memory for a peer");
-	ret = local->next->ops->peer_open(local->next, control, changed, arg, &peer->next);
+	ret = local->next->ops->peer_open(local->next, control, changed, arg, &peer->base.next);
 	if (ret) {
 		free(peer);
 		return ret;
@@ -742,7 +742,7 @@ void local_peer_connect(struct otte_transport_peer *base)
 
 	/* First, so that no request finds the other one ready and this one not begun. */
 	begin(peer);
-	peer->next->ops->peer_connect(peer->next);
+	peer->base.next->ops->peer_connect(peer->base.next);
 }
 
 void local_peer_stop(struct otte_transport_peer *base, int code)
@@ -759,7 +759,7 @@ void local_peer_stop(struct otte_transport_peer *base, int code)
 	if (peer->state == LOCAL_DOWN)
 		close_kick(peer);
 	otte_tail_unlock(&peer->lock);
-	peer->next->ops->peer_stop(peer->next, code);
+	peer->base.next->ops->peer_stop(peer->base.next, code);
 }
 
 /* Under lock: the source has not said for too long what it was asked. */
@@ -794,7 +794,7 @@ void local_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
 	otte_tail_unlock(&peer->lock);
 	if (again)
 		begin(peer);
-	peer->next->ops->peer_tick(peer->next, now_ns);
+	peer->base.next->ops->peer_tick(peer->base.next, now_ns);
 }
 
 void local_peer_close(struct otte_transport_peer *base)
@@ -809,6 +809,6 @@ void local_peer_close(struct otte_transport_peer *base)
 	otte_fd_close(peer->lane.fd);
 	welcome(peer, false);
 	otte_tail_lock_fini(&peer->lock);
-	peer->next->ops->peer_close(peer->next);
+	peer->base.next->ops->peer_close(peer->base.next);
 	free(peer);
 }

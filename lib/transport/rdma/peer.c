@@ -25,6 +25,7 @@
 #include "base/line.h"
 #include "base/log.h"
 #include "ledger/ledger.h"
+#include "transport/chain.h"
 #include "transport/rdma/rdma.h"
 
 /* One line is heard so often before the others have their turn. */
@@ -61,7 +62,7 @@ void otte_rdma_work_hand_on(struct otte_rdma_peer *peer, struct otte_work *work,
 	else if (begun || work->wanted == OTTE_TRANSPORT_RDMA)
 		otte_rdma_work_tell(work, code, true);
 	else
-		peer->next->ops->start(peer->next, work);
+		peer->base.next->ops->start(peer->base.next, work);
 }
 
 /* The first that waits, out of the queue. */
@@ -167,7 +168,7 @@ static int take_message(struct otte_rdma_peer *peer, const struct otte_rdma_mess
 }
 
 /* 1: more may be there. */
-static int hear(struct otte_rdma_peer *peer)
+static int hear(struct otte_rdma_peer *peer, bool only_here)
 {
 	struct otte_rdma_message message;
 	int ret;
@@ -180,7 +181,7 @@ static int hear(struct otte_rdma_peer *peer)
 		ret = say_paths(peer);
 		return ret ? ret : 1;
 	}
-	ret = otte_rdma_line_hear(&peer->line, &message);
+	ret = otte_rdma_line_hear(&peer->line, only_here, &message);
 	if (ret != 1)
 		return ret;
 	ret = peer->state == OTTE_RDMA_PEER_PATHS ? take_paths(peer, &message) : take_message(peer, &message);
@@ -198,8 +199,8 @@ static void line_ready(struct otte_watch *watch, uint32_t events)
 	peer->rdma->busy = true;
 	if (events & EPOLLOUT && otte_rdma_line_flush(&peer->line) < 0)
 		ret = -ECONNRESET;
-	for (messages = 0; messages < ROUND_MESSAGES && ret == 1 && !peer->broken; messages++)
-		ret = hear(peer);
+	for (messages = 0; ret == 1 && !peer->broken; messages++)
+		ret = hear(peer, messages >= ROUND_MESSAGES);
 	if (ret >= 0)
 		return;
 	if (ret == -EPROTO || ret == -EPROTONOSUPPORT)
@@ -265,7 +266,7 @@ static void open_line(struct otte_rdma_peer *peer, const struct told *told, uint
 	peer->since_ns = now_ns;
 	peer->state = OTTE_RDMA_PEER_HELLO;
 	peer->line.watch.ready = line_ready;
-	ret = otte_rdma_line_open(&peer->line, &peer->rdma->loop, told->fd);
+	ret = otte_rdma_line_open(&peer->line, &peer->rdma->lines, told->fd);
 	if (ret)
 		otte_fd_close(told->fd);
 	else
@@ -393,7 +394,7 @@ int otte_rdma_peer_open(struct otte_transport *transport, struct otte_control_cl
 	peer = calloc(1, sizeof(*peer));
 	if (!peer)
 		return otte_fail(-ENOMEM, "no memory for a peer");
-	ret = rdma->next->ops->peer_open(rdma->next, control, changed, arg, &peer->next);
+	ret = rdma->next->ops->peer_open(rdma->next, control, changed, arg, &peer->base.next);
 	if (ret) {
 		free(peer);
 		return ret;
@@ -422,7 +423,7 @@ void otte_rdma_peer_connect(struct otte_transport_peer *base)
 	pthread_mutex_unlock(&peer->lock);
 	/* First, so that no request finds the other one ready and this one not begun. */
 	begin(peer);
-	peer->next->ops->peer_connect(peer->next);
+	peer->base.next->ops->peer_connect(peer->base.next);
 }
 
 void otte_rdma_peer_stop(struct otte_transport_peer *base, int code)
@@ -438,7 +439,7 @@ void otte_rdma_peer_stop(struct otte_transport_peer *base, int code)
 	peer->told_open = false;
 	pthread_mutex_unlock(&peer->lock);
 	otte_rdma_wake(peer->rdma);
-	peer->next->ops->peer_stop(peer->next, code);
+	peer->base.next->ops->peer_stop(peer->base.next, code);
 }
 
 void otte_rdma_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
@@ -454,7 +455,7 @@ void otte_rdma_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
 	pthread_mutex_unlock(&peer->lock);
 	if (again)
 		begin(peer);
-	peer->next->ops->peer_tick(peer->next, now_ns);
+	peer->base.next->ops->peer_tick(peer->base.next, now_ns);
 }
 
 void otte_rdma_peer_close(struct otte_transport_peer *base)
@@ -462,7 +463,7 @@ void otte_rdma_peer_close(struct otte_transport_peer *base)
 	struct otte_rdma_peer *peer = to_peer(base);
 	struct otte_rdma *rdma = peer->rdma; /* which outlives the peer */
 
-	peer->next->ops->peer_close(peer->next);
+	peer->base.next->ops->peer_close(peer->base.next);
 	pthread_mutex_lock(&peer->lock);
 	peer->told_close = true;
 	pthread_mutex_unlock(&peer->lock);
@@ -504,7 +505,7 @@ void otte_rdma_peer_start(struct otte_transport_peer *base, struct otte_work *wo
 	int ret = 0, code = 0;
 
 	if (otte_rdma_peer_passes(peer, work)) {
-		peer->next->ops->start(peer->next, work);
+		peer->base.next->ops->start(peer->base.next, work);
 		return;
 	}
 	work->own.way = NULL;
@@ -527,20 +528,6 @@ void otte_rdma_peer_start(struct otte_transport_peer *base, struct otte_work *wo
 		otte_rdma_wake(rdma);
 }
 
-/* Under lock: the work of a pin, out of the queue. */
-static struct otte_work *take_pinned(struct otte_rdma_peer *peer, const void *pinned)
-{
-	struct otte_work *work;
-
-	DL_FOREACH2(peer->queue, work, own.next) {
-		if (work->native == pinned) {
-			DL_DELETE2(peer->queue, work, own.prev, own.next);
-			return work;
-		}
-	}
-	return NULL;
-}
-
 /* What stands nowhere here is the other transport's, or over; it has the pin in any case. */
 void otte_rdma_peer_cancel(struct otte_transport_peer *base, void *pinned, int code)
 {
@@ -549,9 +536,9 @@ void otte_rdma_peer_cancel(struct otte_transport_peer *base, void *pinned, int c
 	bool noticed = false;
 
 	/* Before the lock: what stands nowhere yet will find it. */
-	atomic_store(peer->next->ops->mark(pinned), code);
+	atomic_store(peer->base.next->ops->mark(pinned), code);
 	pthread_mutex_lock(&peer->lock);
-	work = take_pinned(peer, pinned);
+	work = otte_chain_take_pinned(&peer->queue, pinned);
 	DL_FOREACH2(peer->running, each, own.next) {
 		if (each->native != pinned)
 			continue;
@@ -563,5 +550,5 @@ void otte_rdma_peer_cancel(struct otte_transport_peer *base, void *pinned, int c
 		otte_rdma_work_tell(work, code, true);
 	if (noticed)
 		otte_rdma_wake(peer->rdma);
-	peer->next->ops->cancel(peer->next, pinned, code);
+	peer->base.next->ops->cancel(peer->base.next, pinned, code);
 }

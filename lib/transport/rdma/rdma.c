@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "control/auth.h"
+#include "transport/chain.h"
 
 /* CQEs of one lane before the others have their turn. */
 #define POLL_BUDGET 256
@@ -23,11 +24,6 @@
 static struct otte_rdma *to_rdma(struct otte_transport *transport)
 {
 	return container_of(transport, struct otte_rdma, base);
-}
-
-static struct otte_transport_peer *next_of(struct otte_transport_peer *peer)
-{
-	return container_of(peer, struct otte_rdma_peer, base)->next;
 }
 
 void otte_rdma_lost(struct otte_rdma *rdma, uint64_t bytes, const char *what)
@@ -275,17 +271,20 @@ static void *run(void *arg)
 
 	while (!is_over(rdma, now_ns, &stop_ns)) {
 		rdma->busy = rdma->soon = false;
+		/* Before it looks: what is left from here on needs another wake. */
+		atomic_store(&rdma->woken, false);
 		atomic_fetch_add(&rdma->rounds, 1);
 		poll_lanes(rdma);
 		look_at_peers(rdma, now_ns);
 		look_at_sources(rdma, now_ns);
 		otte_rdma_lents_go_on(rdma);
 		otte_rdma_pairs_reap(rdma, now_ns);
+		otte_rdma_lines_send(&rdma->lines);
 		if (!rdma->busy) {
 			arm_lanes(rdma);
 			poll_lanes(rdma);
 		}
-		otte_loop_run(&rdma->loop, rdma->busy ? 0 : sleep_ms(rdma));
+		otte_loop_run(&rdma->loop, rdma->busy || rdma->lines.unsent ? 0 : sleep_ms(rdma));
 		now_ns = otte_now_ns();
 	}
 	return NULL;
@@ -486,6 +485,7 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 		return otte_fail(-ENOMEM, "no memory for the rdma transport");
 	rdma->base.ops = &otte_rdma_transport;
 	rdma->env = *env;
+	rdma->lines.loop = &rdma->loop;
 	pthread_mutex_init(&rdma->lock, NULL);
 	ret = otte_loop_init(&rdma->loop);
 	if (ret)
@@ -538,53 +538,19 @@ static void destroy(struct otte_transport *transport)
 
 /* ---- What is the next one's ---- */
 
-static int peer_ready(struct otte_transport_peer *peer)
-{
-	struct otte_transport_peer *next = next_of(peer);
-
-	return next->ops->peer_ready(next);
-}
-
-/* Which NIC a request passes is found with its pair. */
-static int peer_nic(struct otte_transport_peer *peer, char name[IF_NAMESIZE])
-{
-	struct otte_transport_peer *next = next_of(peer);
-
-	return next->ops->peer_nic(next, name);
-}
-
-/* Everything is planned for the other transport, too: handing on must not fail. */
-static int plan(struct otte_transport_peer *peer, struct otte_work *work)
-{
-	struct otte_transport_peer *next = next_of(peer);
-
-	work->own.planner = next->ops;
-	return next->ops->plan(next, work);
-}
-
-static void unplan(struct otte_work *work)
-{
-	work->own.planner->unplan(work);
-}
-
-static void *pin(struct otte_work *work)
-{
-	return work->own.planner->pin(work);
-}
-
 static bool receive_alone(struct otte_transport_peer *base)
 {
 	struct otte_rdma_peer *peer = container_of(base, struct otte_rdma_peer, base);
 
 	/* What is under way here is ended by another thread. */
-	return otte_rdma_peer_is_idle(peer) && peer->next->ops->receive_alone(peer->next);
+	return otte_rdma_peer_is_idle(peer) && base->next->ops->receive_alone(base->next);
 }
 
 static bool exchange(struct otte_transport_peer *base, struct otte_work *work)
 {
 	struct otte_rdma_peer *peer = container_of(base, struct otte_rdma_peer, base);
 
-	return otte_rdma_peer_passes(peer, work) && peer->next->ops->exchange(peer->next, work);
+	return otte_rdma_peer_passes(peer, work) && base->next->ops->exchange(base->next, work);
 }
 
 static int accept_lane(struct otte_transport *transport, void *peer, int fd, enum otte_lane_kind kind)
@@ -645,17 +611,17 @@ const struct otte_transport_ops otte_rdma_transport = {
 	.withdraw = withdraw,
 	.peer_open = otte_rdma_peer_open,
 	.peer_connect = otte_rdma_peer_connect,
-	.peer_ready = peer_ready,
-	.peer_nic = peer_nic,
+	.peer_ready = otte_chain_peer_ready,
+	.peer_nic = otte_chain_peer_nic, /* which of ours a request passes is found with its pair */
 	.peer_stop = otte_rdma_peer_stop,
 	.peer_tick = otte_rdma_peer_tick,
 	.peer_close = otte_rdma_peer_close,
-	.plan = plan,
-	.unplan = unplan,
+	.plan = otte_chain_plan,
+	.unplan = otte_chain_unplan,
 	.start = otte_rdma_peer_start,
 	.receive_alone = receive_alone,
 	.exchange = exchange,
-	.pin = pin,
+	.pin = otte_chain_pin,
 	.cancel = otte_rdma_peer_cancel,
 	.accept_lane = accept_lane,
 	.drop_lanes = drop_lanes,

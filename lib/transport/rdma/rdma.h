@@ -80,6 +80,7 @@ struct otte_rdma {
 	struct otte_loop loop;
 	pthread_t thread;
 	_Atomic bool stop;
+	_Atomic bool woken;              /* since the thread last began to look */
 	_Atomic uint64_t rounds;         /* of the thread */
 
 	pthread_mutex_t lock;
@@ -87,6 +88,7 @@ struct otte_rdma {
 	struct otte_rdma_source *sources;
 
 	/* The thread's. */
+	struct otte_rdma_lines lines;
 	struct otte_rdma_poller pollers[OTTE_NIC_IDS];
 	struct otte_rdma_pair *closing;
 	struct otte_rdma_lent *waiting;  /* ASKs without a place, first come first */
@@ -116,7 +118,8 @@ int otte_rdma_lane_of(struct otte_rdma *rdma, unsigned int nic, struct otte_rdma
 /* Something is to be looked at by the thread. */
 static inline void otte_rdma_wake(struct otte_rdma *rdma)
 {
-	otte_loop_wake(&rdma->loop);
+	if (!atomic_exchange(&rdma->woken, true))
+		otte_loop_wake(&rdma->loop);
 }
 /* PATHS: our NICs as they are now. */
 void otte_rdma_fill_paths(struct otte_rdma *rdma, struct otte_rdma_paths *paths);
@@ -185,7 +188,6 @@ struct otte_rdma_peer {
 	struct otte_rdma_peer *prev, *next_peer; /* rdma->peers */
 	struct otte_retired retired;
 	struct otte_rdma *rdma;
-	struct otte_transport_peer *next;
 	struct otte_control_client *control;
 
 	_Atomic enum otte_rdma_peer_state state; /* the thread's; read by anybody */

@@ -257,8 +257,8 @@ static void line_ready(struct otte_watch *watch, uint32_t events)
 	source->rdma->busy = true;
 	if (events & EPOLLOUT && otte_rdma_line_flush(&source->line) < 0)
 		ret = -ECONNRESET;
-	for (messages = 0; messages < ROUND_MESSAGES && ret == 1 && !source->broken; messages++) {
-		ret = otte_rdma_line_hear(&source->line, &message);
+	for (messages = 0; ret == 1 && !source->broken; messages++) {
+		ret = otte_rdma_line_hear(&source->line, messages >= ROUND_MESSAGES, &message);
 		if (ret == 1 && take_message(source, &message))
 			ret = -EPROTO;
 	}
@@ -320,7 +320,7 @@ bool otte_rdma_source_look(struct otte_rdma_source *source, uint64_t now_ns)
 	fd = source->fd;
 	source->fd = -1;
 	pthread_mutex_unlock(&rdma->lock);
-	if (fd >= 0 && otte_rdma_line_open(&source->line, &rdma->loop, fd)) {
+	if (fd >= 0 && otte_rdma_line_open(&source->line, &rdma->lines, fd)) {
 		otte_fd_close(fd);
 		source->broken = true;
 	}
