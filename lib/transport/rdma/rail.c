@@ -116,9 +116,10 @@ static void find_reach(const struct otte_rdma_paths *ours, const struct otte_rdm
 	}
 }
 
-static void look_again(struct otte_rdma_peer *peer)
+void otte_rdma_peer_look_again(struct otte_rdma_peer *peer)
 {
 	struct otte_rdma_paths ours;
+	uint64_t before;
 	unsigned int i;
 
 	otte_rdma_fill_paths(peer->rdma, &ours);
@@ -126,16 +127,19 @@ static void look_again(struct otte_rdma_peer *peer)
 	peer->nics = 0;
 	for (i = 0; i < OTTE_NIC_IDS; i++) {
 		peer->nics |= (uint64_t)!!peer->reach.compatible[i] << i;
+		before = peer->likely[i];
 		peer->likely[i] = ours.count == peer->paths.count ? peer->reach.direct[i] : 0;
+		peer->trusted[i] |= peer->likely[i] & ~before;
 	}
 }
 
 void otte_rdma_peer_meet(struct otte_rdma_peer *peer)
 {
 	peer->epoch = ++peer->rdma->last_epoch;
-	look_again(peer);
-	memcpy(peer->trusted, peer->likely, sizeof(peer->trusted));
+	memset(peer->likely, 0, sizeof(peer->likely));
+	memset(peer->trusted, 0, sizeof(peer->trusted));
 	memset(peer->carried, 0, sizeof(peer->carried));
+	otte_rdma_peer_look_again(peer);
 }
 
 void otte_rdma_peer_part(struct otte_rdma_peer *peer)
@@ -149,39 +153,41 @@ void otte_rdma_peer_port_changed(struct otte_rdma_peer *peer, unsigned int nic)
 	if (peer->state != OTTE_RDMA_PEER_READY)
 		return;
 	otte_rdma_endpoints_fence(peer, nic);
-	look_again(peer);
+	otte_rdma_peer_look_again(peer);
 	peer->trusted[nic] = peer->likely[nic];
 	peer->carried[nic] = 0;
 }
 
-void otte_rdma_port_changed(struct otte_rdma *rdma, unsigned int nic)
+void otte_rdma_rails_port_changed(struct otte_rdma *rdma, unsigned int nic)
 {
 	struct otte_rdma_context *context = rdma->pollers[nic].context;
 	struct otte_rdma_route route = { .state = OTTE_RDMA_CONTEXT_FATAL };
-	struct otte_rdma_source *source;
-	struct otte_rdma_peer *peer;
 
 	if (context)
 		otte_rdma_context_route(context, &route);
 	otte_devices_set_healthy(rdma->devices, nic, route.state == OTTE_RDMA_CONTEXT_ACTIVE);
 	otte_rails_port_changed(rdma->rails, nic);
-	/* Others append to the lists; this thread alone takes away from them. */
+}
+
+/* Others append to the lists; this thread alone takes away from them. */
+void otte_rdma_port_changed(struct otte_rdma *rdma, unsigned int nic)
+{
+	struct otte_rdma_source *source;
+	struct otte_rdma_peer *peer;
+
+	otte_rdma_rails_port_changed(rdma, nic);
 	pthread_mutex_lock(&rdma->lock);
-	peer = rdma->peers;
-	source = rdma->sources;
-	pthread_mutex_unlock(&rdma->lock);
-	while (peer) {
+	for (peer = rdma->peers; peer; peer = peer->next_peer) {
+		pthread_mutex_unlock(&rdma->lock);
 		otte_rdma_peer_port_changed(peer, nic);
 		pthread_mutex_lock(&rdma->lock);
-		peer = peer->next_peer;
-		pthread_mutex_unlock(&rdma->lock);
 	}
-	while (source) {
+	for (source = rdma->sources; source; source = source->next) {
+		pthread_mutex_unlock(&rdma->lock);
 		otte_rdma_source_port_changed(source, nic);
 		pthread_mutex_lock(&rdma->lock);
-		source = source->next;
-		pthread_mutex_unlock(&rdma->lock);
 	}
+	pthread_mutex_unlock(&rdma->lock);
 	rdma->busy = true;
 }
 

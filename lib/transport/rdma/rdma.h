@@ -332,6 +332,10 @@ void otte_rdma_rails_count(struct otte_rdma *rdma);
 /* A line is ready: all of its rails are new. And it is lost. */
 void otte_rdma_peer_meet(struct otte_rdma_peer *peer);
 void otte_rdma_peer_part(struct otte_rdma_peer *peer);
+/* PATHS of either side have changed. What is likely now and was not is trusted. */
+void otte_rdma_peer_look_again(struct otte_rdma_peer *peer);
+/* What rails and the choice of NICs have to know of that; the next two are all of it. */
+void otte_rdma_rails_port_changed(struct otte_rdma *rdma, unsigned int nic);
 /* The thread: the port of a NIC of ours went, came, or has another address. What is on it ends now. */
 void otte_rdma_port_changed(struct otte_rdma *rdma, unsigned int nic);
 void otte_rdma_peer_port_changed(struct otte_rdma_peer *peer, unsigned int nic);

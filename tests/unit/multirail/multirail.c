@@ -284,6 +284,28 @@ static void requests_that_want_more_than_half_end_both(void **state)
 	pair_close(&pair);
 }
 
+static void use_one_grant(struct otte_config *config)
+{
+	use_rdma(config);
+	config->rdma_grants = 1;
+}
+
+/* No slice is longer than 64 MiB, and no parent may have two: one after the other. */
+static void what_one_grant_cannot_hold_goes_in_stretches(void **state)
+{
+	const uint64_t length = (64u << 20) + 70000;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, length + 2 * GUARD, use_one_grant);
+	assert_int_equal(move(&pair, OTTE_READ, OTTE_TRANSPORT_RDMA, length, 2).code, 0);
+	assert_arrived(&pair, OTTE_READ, length);
+	assert_int_equal(move(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, length, 3).code, 0);
+	assert_arrived(&pair, OTTE_WRITE, length);
+	assert_int_equal(pair_stats(pair.source).rdma_grants, 4);
+	pair_close(&pair);
+}
+
 /* ---- A rail that is lost ---- */
 
 static void connect_both(struct pair *pair, uint8_t op)
@@ -691,6 +713,7 @@ int main(void)
 		TEST(the_faster_rail_gets_more),
 		TEST(without_selection_they_take_turns),
 		TEST(requests_that_want_more_than_half_end_both),
+		TEST(what_one_grant_cannot_hold_goes_in_stretches),
 		TEST(a_read_moves_to_the_other_rail),
 		TEST(without_a_budget_a_read_ends),
 		TEST(a_write_ends_with_its_rail),
