@@ -68,7 +68,10 @@ static ssize_t receive(struct otte_stream *stream, void *to, size_t most)
 	return n < 0 ? otte_fail(-errno, "recv: %m") : n;
 }
 
-/* Into the buffer, which is empty. A socket that gave less than there was room for is not asked twice in a row. */
+/*
+ * Into the buffer, which is empty. A socket that gave less than there was room for is not asked
+ * twice in a row.
+ */
 static ssize_t refill(struct otte_stream *stream)
 {
 	ssize_t n;
@@ -181,7 +184,8 @@ static ssize_t send_some(struct otte_stream *stream)
 	ssize_t n;
 
 	for (tx = stream->tx; tx && message.msg_iovlen < FRAMES_A_CALL; tx = tx->next)
-		parts[message.msg_iovlen++] = (struct iovec){ tx->bytes + tx->sent, tx->length - tx->sent };
+		parts[message.msg_iovlen++] =
+			(struct iovec){ tx->bytes + tx->sent, tx->length - tx->sent };
 	do
 		n = sendmsg(stream->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 	while (n < 0 && errno == EINTR);

@@ -29,7 +29,10 @@ struct otte_stream {
 };
 
 void otte_stream_init(struct otte_stream *stream, int fd, uint32_t max_payload, size_t tx_limit);
-/* Many small frames are received at a time, so many bytes of them: where frames come in numbers. -ENOMEM. */
+/*
+ * Many small frames are received at a time, so many bytes of them: where frames come in numbers.
+ * -ENOMEM.
+ */
 int otte_stream_buffer(struct otte_stream *stream, uint32_t bytes);
 /* Frees the buffers; the descriptor is the owner's. */
 void otte_stream_fini(struct otte_stream *stream);
@@ -48,11 +51,15 @@ int otte_stream_receive_buffered(struct otte_stream *stream, struct otte_frame *
 /* For the next flush. -EDQUOT: tx_limit would be passed; nothing queued. */
 int otte_stream_queue(struct otte_stream *stream, const struct otte_frame *frame,
 		      const void *payload);
-/* Queue a frame and send what the socket takes. -EDQUOT: tx_limit would be passed; nothing queued. */
+/*
+ * Queue a frame and send what the socket takes. -EDQUOT: tx_limit would be passed; nothing queued.
+ */
 int otte_stream_send(struct otte_stream *stream, const struct otte_frame *frame,
 		     const void *payload);
 
-/* 0: all sent; 1: the socket is full, wait until it is writable; negative: the connection is dead. */
+/*
+ * 0: all sent; 1: the socket is full, wait until it is writable; negative: the connection is dead.
+ */
 int otte_stream_flush(struct otte_stream *stream);
 
 #endif

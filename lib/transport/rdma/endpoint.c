@@ -177,11 +177,17 @@ void otte_rdma_endpoints_fence(struct otte_rdma_peer *peer, unsigned int nic)
 	DL_FOREACH(peer->endpoints, endpoint) {
 		if (endpoint->nic != nic)
 			continue;
-		for (i = 0; i < OTTE_RDMA_WIDTH; i++) {
-			otte_fail(-ENETDOWN, "the port of NIC %u has changed", nic);
-			close_pair(endpoint, &endpoint->pairs[i], -ENETDOWN);
-		}
-		/* It is another one from now on. */
+		for (i = 0; i < OTTE_RDMA_WIDTH; i++)
+			close_pair(endpoint, &endpoint->pairs[i], otte_rdma_why_changed(peer->rdma, nic));
+	}
+	otte_rdma_endpoints_try_again(peer);
+}
+
+void otte_rdma_endpoints_try_again(struct otte_rdma_peer *peer)
+{
+	struct otte_rdma_endpoint *endpoint;
+
+	DL_FOREACH(peer->endpoints, endpoint) {
 		endpoint->again_ns = 0;
 		endpoint->failures = 0;
 	}

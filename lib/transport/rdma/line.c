@@ -112,7 +112,8 @@ int otte_rdma_line_greet(struct otte_rdma_line *line, const struct otte_lane_hel
 	return after_send(line, otte_stream_send(&line->stream, &frame, bytes));
 }
 
-static int hear(struct otte_rdma_line *line, bool only_here, struct otte_frame *frame, const uint8_t **payload)
+static int hear(struct otte_rdma_line *line, bool only_here, struct otte_frame *frame,
+		const uint8_t **payload)
 {
 	char text[OTTE_TEXT_MAX];
 	int ret = only_here ? otte_stream_receive_buffered(&line->stream, frame, payload) :
@@ -134,12 +135,14 @@ int otte_rdma_line_greeted(struct otte_rdma_line *line)
 	if (ret != 1)
 		return ret < 0 ? ret : 1;
 	if (frame.type != OTTE_FRAME_LANE_READY || frame.status)
-		return otte_fail(-EPROTO, "a lane's hello is answered with frame type %u, status %d", frame.type,
-				 frame.status);
+		return otte_fail(-EPROTO,
+				 "a lane's hello is answered with frame type %u, status %d",
+				 frame.type, frame.status);
 	return 0;
 }
 
-int otte_rdma_line_hear(struct otte_rdma_line *line, bool only_here, struct otte_rdma_message *message)
+int otte_rdma_line_hear(struct otte_rdma_line *line, bool only_here,
+			struct otte_rdma_message *message)
 {
 	struct otte_frame frame;
 	const uint8_t *payload;

@@ -4,9 +4,9 @@
  *
  *   closed --open--> open --the owner's, after any error--> closed
  *
- * What is said goes out when the thread has done what it can, with otte_rdma_lines_send(), and what came at a time is
- * received at a time: a batch of requests makes as many messages, and a system call for each would cost more than
- * they do.
+ * What is said goes out when the thread has done what it can, with otte_rdma_lines_send(), and what
+ * came at a time is received at a time: a batch of requests makes as many messages, and a system
+ * call for each would cost more than they do.
  *
  * No lock: the transport's thread.
  */
@@ -51,13 +51,17 @@ int otte_rdma_line_greet(struct otte_rdma_line *line, const struct otte_lane_hel
 /* 0: greeted back; 1: not yet. */
 int otte_rdma_line_greeted(struct otte_rdma_line *line);
 /*
- * 1: *message is there; 0: nothing whole yet. `only_here`: of what has been received already, which the loop knows
- * nothing of; who hears no more for now hears that to its end.
+ * 1: *message is there; 0: nothing whole yet. `only_here`: of what has been received already, which
+ * the loop knows nothing of; who hears no more for now hears that to its end.
  */
-int otte_rdma_line_hear(struct otte_rdma_line *line, bool only_here, struct otte_rdma_message *message);
+int otte_rdma_line_hear(struct otte_rdma_line *line, bool only_here,
+			struct otte_rdma_message *message);
 /* The socket is writable. */
 int otte_rdma_line_flush(struct otte_rdma_line *line);
-/* What has no room in its socket goes later. A line on which nothing can be sent is shut down, as its owner will hear. */
+/*
+ * What has no room in its socket goes later. Where nothing can be sent the line is shut down: its
+ * owner hears it.
+ */
 void otte_rdma_lines_send(struct otte_rdma_lines *lines);
 
 #endif

@@ -424,7 +424,7 @@ int otte_rdma_parent_begin(struct otte_rdma_peer *peer, struct otte_work *work, 
 
 	if (!has_room(peer, 1))
 		return 1;
-	if (!plan->wanted.nics)
+	if (!plan->wanted.nics && peer->nics)
 		return otte_fail(-EOPNOTSUPP, "no NIC that reaches the peer knows the local region");
 	ret = otte_rdma_rails_choose(peer, &plan->wanted, now_ns, &choice);
 	if (ret > 0 && !plan->patient)

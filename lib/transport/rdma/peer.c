@@ -139,6 +139,22 @@ static int say_paths(struct otte_rdma_peer *peer)
 	return otte_rdma_line_say(&peer->line, &message);
 }
 
+/* Who has not said any yet will say those of then. */
+void otte_rdma_peer_paths_changed(struct otte_rdma_peer *peer, unsigned int unused)
+{
+	int ret;
+
+	(void)unused;
+	otte_rdma_endpoints_try_again(peer);
+	if (peer->state == OTTE_RDMA_PEER_READY)
+		otte_rdma_peer_look_again(peer);
+	if (peer->broken || (peer->state != OTTE_RDMA_PEER_PATHS && peer->state != OTTE_RDMA_PEER_READY))
+		return;
+	ret = say_paths(peer);
+	if (ret)
+		otte_rdma_peer_break(peer, ret);
+}
+
 static int take_paths(struct otte_rdma_peer *peer, const struct otte_rdma_message *message)
 {
 	if (message->type != OTTE_RDMA_MSG_PATHS)
@@ -149,9 +165,23 @@ static int take_paths(struct otte_rdma_peer *peer, const struct otte_rdma_messag
 	return 0;
 }
 
+static int take_paths_again(struct otte_rdma_peer *peer, const struct otte_rdma_paths *paths)
+{
+	int ret = otte_rdma_paths_follow(paths, &peer->paths);
+
+	if (ret)
+		return ret;
+	peer->paths = *paths;
+	otte_rdma_peer_look_again(peer);
+	otte_rdma_endpoints_try_again(peer);
+	return 0;
+}
+
 static int take_message(struct otte_rdma_peer *peer, const struct otte_rdma_message *message)
 {
 	switch (message->type) {
+	case OTTE_RDMA_MSG_PATHS:
+		return take_paths_again(peer, &message->paths);
 	case OTTE_RDMA_MSG_CONNECTED:
 		return otte_rdma_endpoint_connected(peer, &message->connected);
 	case OTTE_RDMA_MSG_GRANT:

@@ -16,6 +16,8 @@
  *                     <                      READY, another may be asked for
  *   CANCEL            >                      REFUSED, if it still waits; else GRANT, to be given back unused
  *   CLOSE             >   <                  the pair is of no use any more: what was granted on it is over
+ *   PATHS             >   <                  again, at any time after the first: the same grants, NICs, ports and PDs
+ *                                            with other addresses and states; who hears it answers nothing
  *
  * An ASK is answered once for good: by REFUSED, by READY, or by the CLOSE of its pair. So many may be
  * unanswered as the source's PATHS say. CANCEL does not end a grant: who has its key may be about to

@@ -88,6 +88,12 @@ void otte_rdma_rails_close(struct otte_rdma *rdma)
 	rdma->rails = NULL;
 }
 
+void otte_rdma_rails_rate(struct otte_rdma *rdma, unsigned int nic, uint64_t bytes_per_s)
+{
+	if (!rdma->env.config->rdma_link_rate_mbps)
+		otte_devices_set_rate(rdma->devices, nic, bytes_per_s);
+}
+
 /* ---- Where they lead ---- */
 
 static bool may_reach(const struct otte_rdma_path *local, const struct otte_rdma_path *remote)
@@ -160,35 +166,7 @@ void otte_rdma_peer_port_changed(struct otte_rdma_peer *peer, unsigned int nic)
 
 void otte_rdma_rails_port_changed(struct otte_rdma *rdma, unsigned int nic)
 {
-	struct otte_rdma_context *context = rdma->pollers[nic].context;
-	struct otte_rdma_route route = { .state = OTTE_RDMA_CONTEXT_FATAL };
-
-	if (context)
-		otte_rdma_context_route(context, &route);
-	otte_devices_set_healthy(rdma->devices, nic, route.state == OTTE_RDMA_CONTEXT_ACTIVE);
 	otte_rails_port_changed(rdma->rails, nic);
-}
-
-/* Others append to the lists; this thread alone takes away from them. */
-void otte_rdma_port_changed(struct otte_rdma *rdma, unsigned int nic)
-{
-	struct otte_rdma_source *source;
-	struct otte_rdma_peer *peer;
-
-	otte_rdma_rails_port_changed(rdma, nic);
-	pthread_mutex_lock(&rdma->lock);
-	for (peer = rdma->peers; peer; peer = peer->next_peer) {
-		pthread_mutex_unlock(&rdma->lock);
-		otte_rdma_peer_port_changed(peer, nic);
-		pthread_mutex_lock(&rdma->lock);
-	}
-	for (source = rdma->sources; source; source = source->next) {
-		pthread_mutex_unlock(&rdma->lock);
-		otte_rdma_source_port_changed(source, nic);
-		pthread_mutex_lock(&rdma->lock);
-	}
-	pthread_mutex_unlock(&rdma->lock);
-	rdma->busy = true;
 }
 
 /* ---- What became of it ---- */

@@ -13,9 +13,8 @@
 #include "base/thread.h"
 #include "control/auth.h"
 #include "transport/chain.h"
+#include "transport/rdma/monitor.h"
 
-/* CQEs of one lane before the others have their turn. */
-#define POLL_BUDGET 256
 /* The thread looks up this often while something has a limit, and while there is nothing to do. */
 #define TICK_MS 20
 #define IDLE_MS 1000
@@ -31,146 +30,7 @@ void otte_rdma_lost(struct otte_rdma *rdma, uint64_t bytes, const char *what)
 	rdma->env.keep.lost(rdma->env.source.engine, bytes, what);
 }
 
-/* ---- NICs ---- */
-
-void otte_rdma_fill_paths(struct otte_rdma *rdma, struct otte_rdma_paths *paths)
-{
-	unsigned int i;
-
-	paths->grants = rdma->env.config->rdma_grants;
-	paths->count = 0;
-	for (i = 0; i < OTTE_NIC_IDS; i++) {
-		const struct otte_rdma_poller *poller = &rdma->pollers[i];
-		struct otte_rdma_path *path = &paths->rows[paths->count];
-		struct otte_rdma_route route;
-
-		if (!poller->context)
-			continue;
-		otte_rdma_context_route(poller->context, &route);
-		*path = (struct otte_rdma_path){
-			.nic = (uint8_t)i,
-			.port = poller->context->port,
-			.gid_type = (uint8_t)route.address.gid.type,
-			.ethernet = route.address.ethernet,
-			.active = route.state == OTTE_RDMA_CONTEXT_ACTIVE,
-			.lid = route.address.lid,
-			.mtu_bytes = route.address.mtu_bytes,
-			.pd = poller->pd,
-		};
-		memcpy(path->gid, route.address.gid.bytes, sizeof(path->gid));
-		paths->count++;
-	}
-}
-
-const struct otte_rdma_path *otte_rdma_find_path(const struct otte_rdma_paths *paths, unsigned int nic)
-{
-	uint32_t i;
-
-	for (i = 0; i < paths->count; i++)
-		if (paths->rows[i].nic == nic)
-			return &paths->rows[i];
-	return NULL;
-}
-
-static void cq_ready(struct otte_watch *watch, uint32_t events)
-{
-	struct otte_rdma_poller *poller = container_of(watch, struct otte_rdma_poller, watch);
-
-	(void)events;
-	poller->rdma->busy = true;
-	if (poller->lane && otte_rdma_lane_heard(poller->lane))
-		otte_log(OTTE_LOG_ERROR, "NIC %s: %s", poller->context->name, otte_error_text());
-}
-
-/* One that takes no QPs any more, and has none. */
-static void drop_lane(struct otte_rdma_poller *poller)
-{
-	struct otte_rdma_lane_status status;
-
-	otte_rdma_lane_status(poller->lane, &status);
-	if (status.state == OTTE_RDMA_LANE_OPEN || status.qps)
-		return;
-	otte_loop_remove(&poller->rdma->loop, &poller->watch);
-	if (otte_rdma_lane_destroy(poller->lane)) {
-		otte_log(OTTE_LOG_ERROR, "NIC %s: %s", poller->context->name, otte_error_text());
-		otte_rdma_lost(poller->rdma, 0, "rdma: completion queues that could not be destroyed");
-	}
-	poller->lane = NULL;
-	poller->deaf = false;
-}
-
-static int make_lane(struct otte_rdma_poller *poller)
-{
-	const struct otte_config *config = poller->rdma->env.config;
-	struct otte_rdma_lane_params params = OTTE_RDMA_LANE_PARAMS;
-	int ret;
-
-	params.max_cqes = config->rdma_cqes;
-	params.max_qps = config->rdma_endpoints;
-	params.events = true;
-	ret = otte_rdma_lane_create(poller->context, &params, &poller->lane);
-	if (ret)
-		return ret;
-	poller->watch.fd = otte_rdma_lane_fd(poller->lane);
-	poller->watch.ready = cq_ready;
-	ret = otte_loop_add(&poller->rdma->loop, &poller->watch, EPOLLIN);
-	if (!ret)
-		return 0;
-	otte_rdma_lane_destroy(poller->lane);
-	poller->lane = NULL;
-	return ret;
-}
-
-int otte_rdma_lane_of(struct otte_rdma *rdma, unsigned int nic, struct otte_rdma_cq_lane **lane)
-{
-	struct otte_rdma_poller *poller = &rdma->pollers[nic];
-	int ret;
-
-	if (!poller->context)
-		return otte_fail(-ENODEV, "there is no NIC %u", nic);
-	if (poller->lane)
-		drop_lane(poller);
-	ret = poller->lane ? 0 : make_lane(poller);
-	*lane = poller->lane;
-	return ret;
-}
-
 /* ---- The thread ---- */
-
-static void poll_lanes(struct otte_rdma *rdma)
-{
-	unsigned int i;
-	int ret;
-
-	for (i = 0; i < OTTE_NIC_IDS; i++) {
-		struct otte_rdma_poller *poller = &rdma->pollers[i];
-
-		if (!poller->lane)
-			continue;
-		ret = otte_rdma_lane_poll(poller->lane, POLL_BUDGET);
-		if (ret > 0) {
-			atomic_fetch_add(&rdma->cqes, (uint64_t)ret);
-			rdma->busy = true;
-		} else if (ret < 0 || poller->deaf) {
-			drop_lane(poller);
-		}
-	}
-}
-
-/* What comes from now on ends the thread's sleep. */
-static void arm_lanes(struct otte_rdma *rdma)
-{
-	unsigned int i;
-
-	for (i = 0; i < OTTE_NIC_IDS; i++) {
-		struct otte_rdma_poller *poller = &rdma->pollers[i];
-
-		if (!poller->lane || poller->deaf || !otte_rdma_lane_arm(poller->lane))
-			continue;
-		otte_log(OTTE_LOG_ERROR, "NIC %s: %s", poller->context->name, otte_error_text());
-		poller->deaf = true;
-	}
-}
 
 static void free_peer(struct otte_retired *retired)
 {
@@ -252,11 +112,10 @@ static bool is_over(struct otte_rdma *rdma, uint64_t now_ns, uint64_t *stop_ns)
 static int sleep_ms(struct otte_rdma *rdma)
 {
 	struct otte_rdma_peer *peer;
-	bool soon = rdma->closing || rdma->unrecorded || rdma->soon || atomic_load(&rdma->stop);
-	unsigned int i;
+	bool soon = rdma->closing || rdma->unrecorded || rdma->soon ||
+		    atomic_load(&rdma->stop);
 
-	for (i = 0; i < OTTE_NIC_IDS; i++)
-		soon |= rdma->pollers[i].deaf;
+	soon |= otte_rdma_lanes_are_deaf(rdma);
 	pthread_mutex_lock(&rdma->lock);
 	DL_FOREACH2(rdma->peers, peer, next_peer)
 		soon |= peer->state == OTTE_RDMA_PEER_HELLO || peer->state == OTTE_RDMA_PEER_PATHS;
@@ -274,15 +133,16 @@ static void *run(void *arg)
 		/* Before it looks: what is left from here on needs another wake. */
 		atomic_store(&rdma->woken, false);
 		atomic_fetch_add(&rdma->rounds, 1);
-		poll_lanes(rdma);
+		otte_rdma_lanes_poll(rdma);
+		otte_rdma_routes_look(rdma);
 		look_at_peers(rdma, now_ns);
 		look_at_sources(rdma, now_ns);
 		otte_rdma_lents_go_on(rdma);
 		otte_rdma_pairs_reap(rdma, now_ns);
 		otte_rdma_lines_send(&rdma->lines);
 		if (!rdma->busy) {
-			arm_lanes(rdma);
-			poll_lanes(rdma);
+			otte_rdma_lanes_arm(rdma);
+			otte_rdma_lanes_poll(rdma);
 		}
 		otte_loop_run(&rdma->loop, rdma->busy || rdma->lines.unsent ? 0 : sleep_ms(rdma));
 		now_ns = otte_now_ns();
@@ -305,8 +165,8 @@ static void settle(struct otte_transport *transport)
 
 /* ---- Regions ---- */
 
-static int publish(struct otte_transport *transport, uint8_t *address, uint64_t length, uint32_t access,
-		   struct otte_published **out)
+static int publish(struct otte_transport *transport, uint8_t *address, uint64_t length,
+		   uint32_t access, struct otte_published **out)
 {
 	struct otte_rdma *rdma = to_rdma(transport);
 	struct otte_published *published;
@@ -351,6 +211,8 @@ static int discover(const struct otte_config *config, const struct otte_verbs **
 	int ret;
 
 	ret = otte_verbs_open(verbs);
+	if (!ret)
+		ret = otte_verbs_survive_forks(*verbs);
 	if (ret)
 		return ret;
 	select.device = config->rdma_device[0] ? config->rdma_device : NULL;
@@ -453,26 +315,26 @@ static int open_native(struct otte_rdma *rdma)
 	return ret;
 }
 
-/* After the thread. False: something stays, and so does what it is of. */
+/* After the threads. False: something stays, and so does what it is of. */
 static bool close_native(struct otte_rdma *rdma)
 {
-	unsigned int i;
-	int ret = 0;
+	int ret = otte_rdma_lanes_close(rdma);
 
-	for (i = 0; i < OTTE_NIC_IDS; i++) {
-		struct otte_rdma_poller *poller = &rdma->pollers[i];
-
-		if (!poller->lane)
-			continue;
-		otte_loop_remove(&rdma->loop, &poller->watch);
-		if (otte_rdma_lane_destroy(poller->lane))
-			ret = -EUCLEAN;
-	}
 	if (otte_rdma_buffers_close(rdma->buffers))
 		ret = -EUCLEAN;
 	if (otte_rdma_context_set_close(&rdma->set))
 		ret = -EUCLEAN;
 	return !ret;
+}
+
+/* The monitor's first: the other one asks it. */
+static int start_threads(struct otte_rdma *rdma)
+{
+	int ret = otte_rdma_routes_watch(rdma);
+
+	if (!ret)
+		ret = otte_rdma_monitor_start(rdma->monitor);
+	return ret ? ret : otte_thread_start(&rdma->thread, "otte-rdma", run, rdma);
 }
 
 static int create(const struct otte_transport_env *env, struct otte_transport **transport)
@@ -497,13 +359,14 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 	if (!ret)
 		ret = otte_rdma_rails_open(rdma);
 	if (!ret)
-		ret = otte_thread_start(&rdma->thread, "otte-rdma", run, rdma);
+		ret = start_threads(rdma);
 	if (ret)
 		goto close_native;
 	*transport = &rdma->base;
 	return 0;
 
 close_native:
+	otte_rdma_monitor_stop(rdma->monitor);
 	otte_rdma_rails_close(rdma);
 	if (rdma->verbs)
 		close_native(rdma);
@@ -524,6 +387,7 @@ static void destroy(struct otte_transport *transport)
 	atomic_store(&rdma->stop, true);
 	otte_rdma_wake(rdma);
 	pthread_join(rdma->thread, NULL);
+	otte_rdma_monitor_stop(rdma->monitor);
 	clean = close_native(rdma);
 	rdma->next->ops->destroy(rdma->next);
 	otte_loop_fini(&rdma->loop);

@@ -17,12 +17,13 @@
  *   parent     a request, or a stretch of a long one, and the slices that it is cut into; parent.c
  *   transfer   a slice on its way over a pair; transfer.c
  *   source     one that asks us: its line, its pairs; source.c
+ *   poller     a NIC: its context and its lanes; nic_lanes.c
  *   lent       a range that a peer may reach: a use with its loan, a window, a receipt; grant.c
  *
  * One thread, "otte-rdma", does everything but registration and what needs no NIC: it hears the lines, polls the
  * lanes of all contexts, and makes and destroys queue pairs. So all of these objects are its own, and what others
  * want of it they leave in a few fields under a lock and wake it. One thread for all NICs is what there is to
- * begin with.
+ * begin with. Beside it the monitor's thread hears what devices tell; see routes.c.
  *
  * Locks: rdma.lock, of the lists of peers and sources; otte_rdma_peer.lock, of what the peer was told. Neither
  * is held when anybody is called; the first may be held when the second is taken.
@@ -49,6 +50,7 @@
 #define OTTE_RDMA_PIECE_BYTES (64 * MIB)
 
 struct otte_rdma;
+struct otte_rdma_monitor;
 
 /* What publish() makes of a region. */
 struct otte_published {
@@ -58,14 +60,32 @@ struct otte_published {
 
 /* ---- rdma.c ---- */
 
-/* A context's CQs. A lane that has closed is destroyed once its QPs are gone, and made anew when one is wanted. */
-struct otte_rdma_poller {
+/* Lanes of a NIC that have QPs left and take no more, at most: beyond, no QP is made on it. */
+#define OTTE_RDMA_DRAINING_MAX 8
+
+/*
+ *   current --it takes no more QPs--> draining --it has none any more--> gone
+ */
+struct otte_rdma_nic_lane {
 	struct otte_watch watch;
+	struct otte_retired retired;
+	struct otte_rdma_nic_lane *prev, *next; /* poller->draining */
+	struct otte_rdma_poller *poller;
+	struct otte_rdma_cq_lane *lane;
+	bool deaf;                         /* its events do not come: it is polled now and then */
+};
+
+/* A NIC: its context and lanes. */
+struct otte_rdma_poller {
 	struct otte_rdma *rdma;
 	struct otte_rdma_context *context; /* NULL: none of this id */
-	struct otte_rdma_cq_lane *lane;    /* NULL: not yet */
-	bool deaf;                         /* its events do not come: it is polled now and then */
 	uint64_t pd;                       /* random: which PD of which time */
+	struct otte_rdma_nic_lane *current; /* NULL: not yet */
+	struct otte_rdma_nic_lane *draining;
+
+	/* Written by the thread and read by the monitor's. */
+	_Atomic uint32_t users;            /* pairs, from before their QP is made until its end */
+	_Atomic uint32_t drains;           /* lanes in `draining` */
 };
 
 struct otte_rdma {
@@ -75,7 +95,9 @@ struct otte_rdma {
 	const struct otte_verbs *verbs;
 	struct otte_rdma_context_set set;
 	struct otte_rdma_buffers *buffers;
+	struct otte_rdma_monitor *monitor;
 	_Atomic uint64_t published; /* ids, ever */
+	_Atomic uint64_t fenced, resumed; /* NICs by id: as the monitor says, and not heard yet */
 
 	struct otte_loop loop;
 	pthread_t thread;
@@ -113,20 +135,50 @@ struct otte_rdma {
 	_Atomic uint64_t rails_paused, rail_errors, rail_probes, rail_recoveries;
 };
 
-/* The lane that a new QP of a NIC is to be on. */
-int otte_rdma_lane_of(struct otte_rdma *rdma, unsigned int nic, struct otte_rdma_cq_lane **lane);
 /* Something is to be looked at by the thread. */
 static inline void otte_rdma_wake(struct otte_rdma *rdma)
 {
 	if (!atomic_exchange(&rdma->woken, true))
 		otte_loop_wake(&rdma->loop);
 }
+/* A native object that could not be destroyed. */
+void otte_rdma_lost(struct otte_rdma *rdma, uint64_t bytes, const char *what);
+
+/* ---- nic_lanes.c ---- */
+
+/* The lane that a new QP of a NIC is to be on. -EAGAIN with a text: too many drain. */
+int otte_rdma_lane_of(struct otte_rdma *rdma, unsigned int nic, struct otte_rdma_cq_lane **lane);
+/* All of them; those that have drained go. Not within a round of the loop. */
+void otte_rdma_lanes_poll(struct otte_rdma *rdma);
+/* What comes from now on ends the thread's sleep. */
+void otte_rdma_lanes_arm(struct otte_rdma *rdma);
+bool otte_rdma_lanes_are_deaf(const struct otte_rdma *rdma);
+/* After the thread. -EUCLEAN: some of them stay. */
+int otte_rdma_lanes_close(struct otte_rdma *rdma);
+
+/* ---- routes.c ---- */
+
+/* The monitor is there, and does not run yet. */
+int otte_rdma_routes_watch(struct otte_rdma *rdma);
+/* What it has told since the last look. */
+void otte_rdma_routes_look(struct otte_rdma *rdma);
+/* Something of a NIC is gone: where it was the last, a port that was paused may return. */
+void otte_rdma_route_drains(struct otte_rdma_poller *poller);
+/*
+ * A port that is down, or another: no path goes out there for now. PATHS have been said; all pairs
+ * on that NIC are closed, of those that we ask and of those that ask us.
+ */
+void otte_rdma_port_changed(struct otte_rdma *rdma, unsigned int nic);
+/* The code and text of that. */
+int otte_rdma_why_changed(struct otte_rdma *rdma, unsigned int nic);
 /* PATHS: our NICs as they are now. */
 void otte_rdma_fill_paths(struct otte_rdma *rdma, struct otte_rdma_paths *paths);
 /* What a peer says of one of its NICs, or NULL. */
-const struct otte_rdma_path *otte_rdma_find_path(const struct otte_rdma_paths *paths, unsigned int nic);
-/* A native object that could not be destroyed. */
-void otte_rdma_lost(struct otte_rdma *rdma, uint64_t bytes, const char *what);
+const struct otte_rdma_path *otte_rdma_find_path(const struct otte_rdma_paths *paths,
+						 unsigned int nic);
+/* Said again: the same NICs and PDs, with other addresses and states; else -EPROTO with a text. */
+int otte_rdma_paths_follow(const struct otte_rdma_paths *paths,
+			   const struct otte_rdma_paths *earlier);
 
 /* ---- pair.c ---- */
 
@@ -243,6 +295,9 @@ bool otte_rdma_peer_is_idle(struct otte_rdma_peer *peer);
 
 /* The thread: what others have left there, and whatever can go on. False: the peer is gone. */
 bool otte_rdma_peer_look(struct otte_rdma_peer *peer, uint64_t now_ns);
+/* The thread, see routes.c: pairs on this NIC are closed; PATHS are said again. */
+void otte_rdma_peer_port_changed(struct otte_rdma_peer *peer, unsigned int nic);
+void otte_rdma_peer_paths_changed(struct otte_rdma_peer *peer, unsigned int unused);
 /* The line is to be lost, as the error's text says. */
 void otte_rdma_peer_break(struct otte_rdma_peer *peer, int code);
 /* Where that fails the line is lost, with the next look. */
@@ -280,6 +335,8 @@ int otte_rdma_endpoint_closed(struct otte_rdma_peer *peer, const struct otte_rdm
 /* All pairs of the peer; those of one NIC of ours, whose port is another one from now on. */
 void otte_rdma_endpoints_close(struct otte_rdma_peer *peer, int code);
 void otte_rdma_endpoints_fence(struct otte_rdma_peer *peer, unsigned int nic);
+/* What could not be made before may be made now. */
+void otte_rdma_endpoints_try_again(struct otte_rdma_peer *peer);
 /* Pairs that the peer was asked for and does not answer. */
 void otte_rdma_endpoints_give_up(struct otte_rdma_peer *peer, uint64_t now_ns);
 /* No pair will change any more. */
@@ -334,11 +391,9 @@ void otte_rdma_peer_meet(struct otte_rdma_peer *peer);
 void otte_rdma_peer_part(struct otte_rdma_peer *peer);
 /* PATHS of either side have changed. What is likely now and was not is trusted. */
 void otte_rdma_peer_look_again(struct otte_rdma_peer *peer);
-/* What rails and the choice of NICs have to know of that; the next two are all of it. */
+/* A port of ours is another one. And what it says of its rate; any thread. */
 void otte_rdma_rails_port_changed(struct otte_rdma *rdma, unsigned int nic);
-/* The thread: the port of a NIC of ours went, came, or has another address. What is on it ends now. */
-void otte_rdma_port_changed(struct otte_rdma *rdma, unsigned int nic);
-void otte_rdma_peer_port_changed(struct otte_rdma_peer *peer, unsigned int nic);
+void otte_rdma_rails_rate(struct otte_rdma *rdma, unsigned int nic, uint64_t bytes_per_s);
 
 /*
  * 0; 1: rails are being tried, and nothing else can be said now. Negative, and the text says why: nothing can go
@@ -522,8 +577,9 @@ int otte_rdma_source_accept(struct otte_rdma *rdma, void *peer, int fd);
 void otte_rdma_source_drop(struct otte_rdma *rdma, void *peer);
 /* The thread. False: the source is gone. */
 bool otte_rdma_source_look(struct otte_rdma_source *source, uint64_t now_ns);
-/* The port of a NIC of ours is another one: its pairs end now. */
+/* As of a peer. */
 void otte_rdma_source_port_changed(struct otte_rdma_source *source, unsigned int nic);
+void otte_rdma_source_paths_changed(struct otte_rdma_source *source, unsigned int unused);
 /* Where that fails the line is lost, with the next look. */
 void otte_rdma_source_say(struct otte_rdma_source *source, const struct otte_rdma_message *message);
 /* Closed, and everything that was granted on it is taken back. */

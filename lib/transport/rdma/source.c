@@ -77,10 +77,14 @@ void otte_rdma_source_fail_pair(struct otte_rdma_source_pair *pair, int code, co
 void otte_rdma_source_port_changed(struct otte_rdma_source *source, unsigned int nic)
 {
 	struct otte_rdma_source_pair *pair, *next;
+	int code;
 
-	DL_FOREACH_SAFE(source->pairs, pair, next)
-		if (pair->pair.nic == nic)
-			otte_rdma_source_fail_pair(pair, -ENETDOWN, "the port of its NIC has changed");
+	DL_FOREACH_SAFE(source->pairs, pair, next) {
+		if (pair->pair.nic != nic)
+			continue;
+		code = otte_rdma_why_changed(source->rdma, nic);
+		otte_rdma_source_fail_pair(pair, code, otte_error_text());
+	}
 }
 
 static void pair_failed(struct otte_rdma_pair *pair, int code)
@@ -170,7 +174,8 @@ static int make_pair(struct otte_rdma_source *source, const struct otte_rdma_con
 	}
 	answer->qpn = pair->pair.qp->end.qpn;
 	answer->psn = pair->pair.qp->end.psn;
-	answer->mtu_bytes = connect->mtu_bytes;
+	/* Ours may be smaller than what its PATHS said then. */
+	answer->mtu_bytes = (uint32_t)min_u64(connect->mtu_bytes, pair->pair.qp->end.address.mtu_bytes);
 	answer->rd_atomic = pair->pair.qp->end.max_dest_rd_atomic;
 	return 0;
 }
@@ -204,17 +209,39 @@ static int take_close(struct otte_rdma_source *source, const struct otte_rdma_cl
 
 /* ---- The line ---- */
 
-static int take_paths(struct otte_rdma_source *source, const struct otte_rdma_message *message)
+static void say_paths(struct otte_rdma_source *source)
 {
 	struct otte_rdma_message ours = { .type = OTTE_RDMA_MSG_PATHS };
 
+	otte_rdma_fill_paths(source->rdma, &ours.paths);
+	otte_rdma_source_say(source, &ours);
+}
+
+/* Who has not said any yet is answered with those of then. */
+void otte_rdma_source_paths_changed(struct otte_rdma_source *source, unsigned int unused)
+{
+	(void)unused;
+	if (source->greeted)
+		say_paths(source);
+}
+
+static int take_paths(struct otte_rdma_source *source, const struct otte_rdma_message *message)
+{
 	if (message->type != OTTE_RDMA_MSG_PATHS)
 		return otte_fail(-EPROTO, "message %u of a requester before its PATHS", message->type);
 	source->paths = message->paths;
 	source->greeted = true;
-	otte_rdma_fill_paths(source->rdma, &ours.paths);
-	otte_rdma_source_say(source, &ours);
+	say_paths(source);
 	return 0;
+}
+
+static int take_paths_again(struct otte_rdma_source *source, const struct otte_rdma_paths *paths)
+{
+	int ret = otte_rdma_paths_follow(paths, &source->paths);
+
+	if (!ret)
+		source->paths = *paths;
+	return ret;
 }
 
 static int take_message(struct otte_rdma_source *source, const struct otte_rdma_message *message)
@@ -222,6 +249,8 @@ static int take_message(struct otte_rdma_source *source, const struct otte_rdma_
 	if (!source->greeted)
 		return take_paths(source, message);
 	switch (message->type) {
+	case OTTE_RDMA_MSG_PATHS:
+		return take_paths_again(source, &message->paths);
 	case OTTE_RDMA_MSG_CONNECT:
 		return take_connect(source, &message->connect);
 	case OTTE_RDMA_MSG_ASK: {

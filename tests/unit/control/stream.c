@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* Frames over a socket: many with one system call, and what there is when it ends in the middle of one. */
+/*
+ * Frames over a socket: many with one system call, and what there is when it ends in the middle of
+ * one.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,7 +146,8 @@ static void a_frame_may_go_in_parts(void **state)
 	do {
 		ret = otte_stream_flush(&link.to);
 		parts += ret == 1;
-	} while ((i = (unsigned)otte_stream_receive(&link.from, &frame, &payload)) == 0 && ret == 1);
+	} while ((i = (unsigned)otte_stream_receive(&link.from, &frame, &payload)) == 0 &&
+		 ret == 1);
 	assert_int_equal(i, 1);
 	assert_true(parts > 2);
 	assert_memory_equal(payload, bytes, LONG_BYTES);
@@ -222,12 +226,14 @@ static void wherever_the_buffer_ends(void **state)
 		otte_frame_encode(&frame, bytes);
 		n = OTTE_FRAME_HEADER + frame.length;
 		for (i = 0; i < n; i++) {
-			while ((ret = otte_stream_receive(&link.from, &frame, &payload)) == 0 && in_socket(&link))
+			while ((ret = otte_stream_receive(&link.from, &frame, &payload)) == 0 &&
+			       in_socket(&link))
 				;
 			assert_int_equal(ret, 0);
 			assert_int_equal(send(link.fds[0], bytes + i, 1, 0), 1);
 		}
-		while ((ret = otte_stream_receive(&link.from, &frame, &payload)) == 0 && in_socket(&link))
+		while ((ret = otte_stream_receive(&link.from, &frame, &payload)) == 0 &&
+		       in_socket(&link))
 			;
 		assert_int_equal(ret, 1);
 		check_numbered(12, &frame, payload);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A lane of RDMA frames: what is said goes when the thread is done, all of it together, and what cannot go is heard.
+ * A lane of RDMA frames: what is said goes when the thread is done, all of it together, and what
+ * cannot go is heard.
  */
 #include "transport/rdma/line.h"
 
@@ -35,7 +36,8 @@ static void set_up(struct fixture *fixture)
 {
 	int fds[2];
 
-	*fixture = (struct fixture){ .lines.loop = &fixture->loop, .line.watch = { .fd = -1, .ready = note } };
+	*fixture = (struct fixture){ .lines.loop = &fixture->loop,
+				     .line.watch = { .fd = -1, .ready = note } };
 	assert_int_equal(otte_loop_init(&fixture->loop), 0);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
 	fixture->other = fds[1];
@@ -51,7 +53,8 @@ static void tear_down(struct fixture *fixture)
 
 static void say_ack(struct fixture *fixture, uint64_t ask)
 {
-	const struct otte_rdma_message ack = { .type = OTTE_RDMA_MSG_ACK, .answer = { .ask = ask, .grant = 7 } };
+	const struct otte_rdma_message ack = { .type = OTTE_RDMA_MSG_ACK,
+					       .answer = { .ask = ask, .grant = 7 } };
 
 	assert_int_equal(otte_rdma_line_say(&fixture->line, &ack), 0);
 }
@@ -134,7 +137,8 @@ static void what_has_no_room_goes_when_there_is(void **state)
 
 	(void)state;
 	set_up(&fixture);
-	assert_int_equal(setsockopt(fixture.line.watch.fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
+	assert_int_equal(
+		setsockopt(fixture.line.watch.fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
 	while (!fixture.line.waits_for_room) {
 		say_ack(&fixture, ++said);
 		otte_rdma_lines_send(&fixture.lines);
