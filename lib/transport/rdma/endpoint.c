@@ -2,8 +2,9 @@
 /*
  * The queue pairs with a peer over one rail, for one direction: an array of fixed width.
  *
- * A slot is filled when those before it are full, and one at a time: who finds one coming waits for it instead of
- * making another. What fails holds the array off, each time twice as long, until something has passed it.
+ * A slot is filled when those before it are full, and one at a time: who finds one coming waits for
+ * it instead of making another. What fails holds the array off, each time twice as long, until
+ * something has passed it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -24,19 +25,20 @@ static void pair_closed(struct otte_rdma_pair *pair, bool gone);
 
 /* ---- Those of a peer ---- */
 
-struct otte_rdma_endpoint *otte_rdma_endpoint_find(const struct otte_rdma_peer *peer, unsigned int nic,
-						   unsigned int remote_nic, uint8_t op)
+struct otte_rdma_endpoint *otte_rdma_endpoint_find(const struct otte_rdma_peer *peer,
+						   unsigned int nic, unsigned int remote_nic,
+						   uint8_t op)
 {
 	struct otte_rdma_endpoint *endpoint;
 
 	DL_FOREACH(peer->endpoints, endpoint)
-		if (endpoint->nic == nic && endpoint->remote_nic == remote_nic && endpoint->op == op)
-			return endpoint;
+	if (endpoint->nic == nic && endpoint->remote_nic == remote_nic && endpoint->op == op)
+		return endpoint;
 	return NULL;
 }
 
-int otte_rdma_endpoint_get(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic, uint8_t op,
-			   struct otte_rdma_endpoint **out)
+int otte_rdma_endpoint_get(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic,
+			   uint8_t op, struct otte_rdma_endpoint **out)
 {
 	struct otte_rdma_endpoint *endpoint = otte_rdma_endpoint_find(peer, nic, remote_nic, op);
 	unsigned int i;
@@ -71,7 +73,7 @@ void otte_rdma_endpoints_free(struct otte_rdma_peer *peer)
 	struct otte_rdma_endpoint *endpoint, *next;
 
 	DL_FOREACH_SAFE(peer->endpoints, endpoint, next)
-		free(endpoint);
+	free(endpoint);
 	peer->endpoints = NULL;
 }
 
@@ -91,8 +93,8 @@ static bool any_of_peer_is(const struct otte_rdma_peer *peer, unsigned int state
 	const struct otte_rdma_endpoint *endpoint;
 
 	DL_FOREACH(peer->endpoints, endpoint)
-		if (any_is(endpoint, states))
-			return true;
+	if (any_is(endpoint, states))
+		return true;
 	return false;
 }
 
@@ -126,7 +128,8 @@ void otte_rdma_endpoint_succeeded(struct otte_rdma_endpoint *endpoint)
 	endpoint->failures = 0;
 }
 
-bool otte_rdma_endpoint_is_blocked(const struct otte_rdma_endpoint *endpoint, uint64_t now_ns, int *code)
+bool otte_rdma_endpoint_is_blocked(const struct otte_rdma_endpoint *endpoint, uint64_t now_ns,
+				   int *code)
 {
 	unsigned int i, retained = 0, width = endpoint->peer->rdma->env.config->rdma_pairs;
 
@@ -165,8 +168,8 @@ void otte_rdma_endpoints_close(struct otte_rdma_peer *peer, int code)
 	unsigned int i;
 
 	DL_FOREACH(peer->endpoints, endpoint)
-		for (i = 0; i < OTTE_RDMA_WIDTH; i++)
-			close_pair(endpoint, &endpoint->pairs[i], code);
+	for (i = 0; i < OTTE_RDMA_WIDTH; i++)
+		close_pair(endpoint, &endpoint->pairs[i], code);
 }
 
 void otte_rdma_endpoints_fence(struct otte_rdma_peer *peer, unsigned int nic)
@@ -174,11 +177,13 @@ void otte_rdma_endpoints_fence(struct otte_rdma_peer *peer, unsigned int nic)
 	struct otte_rdma_endpoint *endpoint;
 	unsigned int i;
 
-	DL_FOREACH(peer->endpoints, endpoint) {
+	DL_FOREACH(peer->endpoints, endpoint)
+	{
 		if (endpoint->nic != nic)
 			continue;
 		for (i = 0; i < OTTE_RDMA_WIDTH; i++)
-			close_pair(endpoint, &endpoint->pairs[i], otte_rdma_why_changed(peer->rdma, nic));
+			close_pair(endpoint, &endpoint->pairs[i],
+				   otte_rdma_why_changed(peer->rdma, nic));
 	}
 	otte_rdma_endpoints_try_again(peer);
 }
@@ -187,13 +192,15 @@ void otte_rdma_endpoints_try_again(struct otte_rdma_peer *peer)
 {
 	struct otte_rdma_endpoint *endpoint;
 
-	DL_FOREACH(peer->endpoints, endpoint) {
+	DL_FOREACH(peer->endpoints, endpoint)
+	{
 		endpoint->again_ns = 0;
 		endpoint->failures = 0;
 	}
 }
 
-static void fail_pair(struct otte_rdma_endpoint *endpoint, struct otte_rdma_pair *pair, int code, int told)
+static void fail_pair(struct otte_rdma_endpoint *endpoint, struct otte_rdma_pair *pair, int code,
+		      int told)
 {
 	otte_log(OTTE_LOG_WARNING, "NIC %u to NIC %u of peer %s: %s", pair->nic, pair->remote_nic,
 		 endpoint->peer->source.name, otte_error_text());
@@ -227,8 +234,8 @@ static int build(struct otte_rdma_endpoint *endpoint, struct otte_rdma_pair *pai
 	local = otte_rdma_find_path(&ours, endpoint->nic);
 	remote = otte_rdma_find_path(&peer->paths, endpoint->remote_nic);
 	if (!local || !remote)
-		return otte_fail(-ENETUNREACH, "NIC %u or NIC %u of the peer is not there any more", endpoint->nic,
-				 endpoint->remote_nic);
+		return otte_fail(-ENETUNREACH, "NIC %u or NIC %u of the peer is not there any more",
+				 endpoint->nic, endpoint->remote_nic);
 	pair->connection = ++peer->last_connection;
 	ret = otte_rdma_pair_open(pair, false);
 	if (ret)
@@ -255,7 +262,7 @@ static uint64_t load_of(const struct otte_rdma_peer *peer, const struct otte_rdm
 	uint64_t load = 0;
 
 	DL_FOREACH(peer->transfers, transfer)
-		load += transfer->pair == pair && transfer->state < OTTE_RDMA_TRANSFER_OVER;
+	load += transfer->pair == pair && transfer->state < OTTE_RDMA_TRANSFER_OVER;
 	return load;
 }
 
@@ -290,7 +297,8 @@ static struct otte_rdma_pair *first_empty(struct otte_rdma_endpoint *endpoint)
 	return NULL;
 }
 
-int otte_rdma_endpoint_pick(struct otte_rdma_endpoint *endpoint, uint64_t now_ns, struct otte_rdma_pair **out)
+int otte_rdma_endpoint_pick(struct otte_rdma_endpoint *endpoint, uint64_t now_ns,
+			    struct otte_rdma_pair **out)
 {
 	bool joined = any_is(endpoint, 1u << OTTE_RDMA_PAIR_JOINED);
 	struct otte_rdma_pair *empty = first_empty(endpoint);
@@ -300,8 +308,10 @@ int otte_rdma_endpoint_pick(struct otte_rdma_endpoint *endpoint, uint64_t now_ns
 	if (*out)
 		return 0;
 	if (otte_rdma_endpoint_is_blocked(endpoint, now_ns, &code))
-		return otte_fail(code, code == -EUCLEAN ? "all queue pairs of a rail stay, and none is of use" :
-							  "no queue pair to the peer, for a while");
+		return otte_fail(code,
+				 code == -EUCLEAN ?
+					 "all queue pairs of a rail stay, and none is of use" :
+					 "no queue pair to the peer, for a while");
 	if (!empty || now_ns < endpoint->again_ns || any_is(endpoint, 1u << OTTE_RDMA_PAIR_OPEN))
 		return 1;
 	ret = build(endpoint, empty);
@@ -319,20 +329,22 @@ static struct otte_rdma_pair *find_pair(const struct otte_rdma_peer *peer, uint6
 	unsigned int i;
 
 	DL_FOREACH(peer->endpoints, endpoint)
-		for (i = 0; i < OTTE_RDMA_WIDTH; i++)
-			if (endpoint->pairs[i].state != OTTE_RDMA_PAIR_EMPTY &&
-			    endpoint->pairs[i].connection == connection)
-				return &endpoint->pairs[i];
+	for (i = 0; i < OTTE_RDMA_WIDTH; i++)
+		if (endpoint->pairs[i].state != OTTE_RDMA_PAIR_EMPTY &&
+		    endpoint->pairs[i].connection == connection)
+			return &endpoint->pairs[i];
 	return NULL;
 }
 
-int otte_rdma_endpoint_connected(struct otte_rdma_peer *peer, const struct otte_rdma_connected *connected)
+int otte_rdma_endpoint_connected(struct otte_rdma_peer *peer,
+				 const struct otte_rdma_connected *connected)
 {
 	struct otte_rdma_pair *pair = find_pair(peer, connected->connection);
 	const struct otte_rdma_path *path;
 	int ret = connected->status;
 
-	if (!pair || pair->state == OTTE_RDMA_PAIR_CLOSING || pair->state == OTTE_RDMA_PAIR_RETAINED)
+	if (!pair || pair->state == OTTE_RDMA_PAIR_CLOSING ||
+	    pair->state == OTTE_RDMA_PAIR_RETAINED)
 		return 0;
 	if (pair->state != OTTE_RDMA_PAIR_OPEN)
 		return otte_fail(-EPROTO, "a queue pair that is connected twice");
@@ -340,8 +352,8 @@ int otte_rdma_endpoint_connected(struct otte_rdma_peer *peer, const struct otte_
 	if (ret)
 		otte_fail(ret, "the peer makes no queue pair");
 	else
-		ret = otte_rdma_pair_join(pair, path, connected->qpn, connected->psn, connected->mtu_bytes,
-					  connected->rd_atomic);
+		ret = otte_rdma_pair_join(pair, path, connected->qpn, connected->psn,
+					  connected->mtu_bytes, connected->rd_atomic);
 	if (ret)
 		fail_pair(pair->owner, pair, ret, ret);
 	return 0;
@@ -365,7 +377,8 @@ void otte_rdma_endpoints_give_up(struct otte_rdma_peer *peer, uint64_t now_ns)
 	struct otte_rdma_endpoint *endpoint;
 	unsigned int i;
 
-	DL_FOREACH(peer->endpoints, endpoint) {
+	DL_FOREACH(peer->endpoints, endpoint)
+	{
 		for (i = 0; i < OTTE_RDMA_WIDTH; i++) {
 			struct otte_rdma_pair *pair = &endpoint->pairs[i];
 

@@ -2,17 +2,18 @@
 /*
  * A request, or a stretch of a long one, and the slices that it was cut into.
  *
- * A parent begins when its peer may be asked for all of its slices: as many more ASKs may be unanswered then, and
- * none of them is given to another parent. So two that want more than half each go one after the other, and neither
- * waits with a part of what the other one needs. What a source grants it grants slice by slice, and each slice goes
- * on by itself: a grant never waits for another one of its parent.
+ * A parent begins when its peer may be asked for all of its slices: as many more ASKs may be
+ * unanswered then, and none of them is given to another parent. So two that want more than half
+ * each go one after the other, and neither waits with a part of what the other one needs. What a
+ * source grants it grants slice by slice, and each slice goes on by itself: a grant never waits for
+ * another one of its parent.
  *
- * How finely it is cut: a slice costs a grant, with its system calls at the source, and is what rails share. Over one
- * rail a request is not cut, up to OTTE_RDMA_PIECE_BYTES. Over several there are up to SLICES_PER_RAIL for each, of
- * 64 KiB and more, so that they can be given out by weight.
+ * How finely it is cut: a slice costs a grant, with its system calls at the source, and is what
+ * rails share. Over one rail a request is not cut, up to OTTE_RDMA_PIECE_BYTES. Over several there
+ * are up to SLICES_PER_RAIL for each, of 64 KiB and more, so that they can be given out by weight.
  *
- * The work is told, or goes the other way, when no slice is under way any more: nothing of ours can touch its range
- * then, or it is kept.
+ * The work is told, or goes the other way, when no slice is under way any more: nothing of ours can
+ * touch its range then, or it is kept.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -47,7 +48,10 @@ static void leave(struct otte_rdma_slice *slice, enum otte_rdma_slice_state stat
 	parent->peer->rdma->busy = true;
 }
 
-/* The request ends with it, once nothing of it is under way. Settled: not even the other transport is tried. */
+/*
+ * The request ends with it, once nothing of it is under way. Settled: not even the other transport
+ * is tried.
+ */
 static void fail(struct otte_rdma_parent *parent, int code, bool settled)
 {
 	uint32_t i;
@@ -111,8 +115,9 @@ static void fill_wanted(const struct otte_rdma_peer *peer, const struct otte_wor
 	};
 }
 
-static int select_nics(struct otte_rdma_peer *peer, const struct otte_rdma_choice *choice, uint64_t bytes,
-		       const struct otte_slicing *slicing, struct otte_device_charge *charge)
+static int select_nics(struct otte_rdma_peer *peer, const struct otte_rdma_choice *choice,
+		       uint64_t bytes, const struct otte_slicing *slicing,
+		       struct otte_device_charge *charge)
 {
 	const struct otte_devices_request request = {
 		.location.kind = OTTE_LOCATION_ANY,
@@ -132,8 +137,12 @@ static void put_on(struct otte_rdma_slice *slice, uint32_t index, struct otte_de
 	slice->remote_nic = choice->remote[slice->nic];
 }
 
-/* Of a slice that nothing was posted of, or whose payload cannot be under way any more. `but` may be NULL. */
-static int choose_again(struct otte_rdma_slice *slice, const struct otte_rdma_endpoint *but, uint64_t now_ns)
+/*
+ * Of a slice that nothing was posted of, or whose payload cannot be under way any more. `but` may
+ * be NULL.
+ */
+static int choose_again(struct otte_rdma_slice *slice, const struct otte_rdma_endpoint *but,
+			uint64_t now_ns)
 {
 	const struct otte_slicing one = { .count = 1, .block_bytes = slice->bytes };
 	struct otte_rdma_peer *peer = slice->parent->peer;
@@ -168,7 +177,10 @@ static void wait_again(struct otte_rdma_slice *slice, uint64_t again_ns)
 	parent->peer->rdma->busy = true;
 }
 
-/* The payload of a READ may go again, so often as the request may be tried again; of a WRITE nothing that went may. */
+/*
+ * The payload of a READ may go again, so often as the request may be tried again; of a WRITE
+ * nothing that went may.
+ */
 static bool may_go_again(const struct otte_rdma_slice *slice, bool posted)
 {
 	const struct otte_work *work = slice->parent->work;
@@ -176,7 +188,8 @@ static bool may_go_again(const struct otte_rdma_slice *slice, bool posted)
 	return !posted || (work->op == OTTE_READ && slice->tries < work->retries);
 }
 
-void otte_rdma_slice_lost(struct otte_rdma_slice *slice, const struct otte_rdma_endpoint *endpoint, bool posted)
+void otte_rdma_slice_lost(struct otte_rdma_slice *slice, const struct otte_rdma_endpoint *endpoint,
+			  bool posted)
 {
 	struct otte_rdma_parent *parent = slice->parent;
 	struct otte_rdma *rdma = parent->peer->rdma;
@@ -194,7 +207,8 @@ void otte_rdma_slice_lost(struct otte_rdma_slice *slice, const struct otte_rdma_
 	}
 	parent->replays |= posted;
 	leave(slice, OTTE_RDMA_SLICE_DROPPED);
-	fail(parent, abandon ? abandon : -ECONNRESET, abandon || (posted && !parent->work->retries));
+	fail(parent, abandon ? abandon : -ECONNRESET,
+	     abandon || (posted && !parent->work->retries));
 }
 
 void otte_rdma_slice_refused(struct otte_rdma_slice *slice, int code)
@@ -249,8 +263,8 @@ static uint64_t prefix(const struct otte_rdma_parent *parent)
 }
 
 /*
- * Between two stretches the work is in the queue again, and before all others. It is in one list or the other
- * whenever somebody wants its end; who did so before is heard here.
+ * Between two stretches the work is in the queue again, and before all others. It is in one list or
+ * the other whenever somebody wants its end; who did so before is heard here.
  */
 static int let_go(struct otte_rdma_peer *peer, struct otte_work *work, bool goes_on)
 {
@@ -293,7 +307,8 @@ static void tell(struct otte_rdma_parent *parent)
 	if (goes_on)
 		otte_rdma_work_tell(work, abandon, true);
 	else if (!parent->code || parent->settled || parent->unproven)
-		otte_rdma_work_tell(work, parent->unproven ? -EUCLEAN : parent->code, !parent->unproven);
+		otte_rdma_work_tell(work, parent->unproven ? -EUCLEAN : parent->code,
+				    !parent->unproven);
 	else
 		otte_rdma_work_hand_on(peer, work, parent->code);
 }
@@ -321,10 +336,11 @@ static void end(struct otte_rdma_parent *parent)
 /* ---- The beginning ---- */
 
 /*
- * In the queue until now, if it is still there: who wants it to end early may have been faster. Another one may be
- * at its place in memory then, which is taken where the plan is its own, too.
+ * In the queue until now, if it is still there: who wants it to end early may have been faster.
+ * Another one may be at its place in memory then, which is taken where the plan is its own, too.
  */
-static bool take(struct otte_rdma_peer *peer, const struct otte_work *work, const struct otte_rdma_plan *plan)
+static bool take(struct otte_rdma_peer *peer, const struct otte_work *work,
+		 const struct otte_rdma_plan *plan)
 {
 	struct otte_rdma_plan now = {};
 	struct otte_work *first;
@@ -349,12 +365,13 @@ static uint32_t most_slices(const struct otte_rdma_peer *peer, uint8_t op)
 {
 	uint64_t most = op == OTTE_READ ? OTTE_SLICES_HOST_READ : OTTE_SLICES_ELSE;
 
-	return (uint32_t)min_u64(most, min_u64(peer->rdma->env.config->rdma_grants, peer->paths.grants));
+	return (uint32_t)min_u64(most,
+				 min_u64(peer->rdma->env.config->rdma_grants, peer->paths.grants));
 }
 
 /* Of what is left of a work, the bytes of the next parent, and how they are cut. */
-static uint64_t cut(const struct otte_rdma_peer *peer, const struct otte_rdma_plan *plan, unsigned int rails,
-		    struct otte_slice_geometry *geometry)
+static uint64_t cut(const struct otte_rdma_peer *peer, const struct otte_rdma_plan *plan,
+		    unsigned int rails, struct otte_slice_geometry *geometry)
 {
 	uint64_t most = most_slices(peer, plan->wanted.op);
 	uint64_t bytes = min_u64(plan->left, most * OTTE_RDMA_PIECE_BYTES);
@@ -366,8 +383,8 @@ static uint64_t cut(const struct otte_rdma_peer *peer, const struct otte_rdma_pl
 	return bytes;
 }
 
-static struct otte_rdma_parent *make(struct otte_rdma_peer *peer, struct otte_work *work, uint8_t op,
-				     const struct otte_slice_geometry *geometry)
+static struct otte_rdma_parent *make(struct otte_rdma_peer *peer, struct otte_work *work,
+				     uint8_t op, const struct otte_slice_geometry *geometry)
 {
 	struct otte_rdma_parent *parent;
 	uint32_t i;
@@ -411,8 +428,8 @@ static bool has_room(const struct otte_rdma_peer *peer, uint32_t count)
 	       min_u64(peer->rdma->env.config->rdma_grants, peer->paths.grants);
 }
 
-int otte_rdma_parent_begin(struct otte_rdma_peer *peer, struct otte_work *work, const struct otte_rdma_plan *plan,
-			   uint64_t now_ns)
+int otte_rdma_parent_begin(struct otte_rdma_peer *peer, struct otte_work *work,
+			   const struct otte_rdma_plan *plan, uint64_t now_ns)
 {
 	struct otte_slice_geometry geometry;
 	struct otte_device_charge charge;
@@ -425,7 +442,8 @@ int otte_rdma_parent_begin(struct otte_rdma_peer *peer, struct otte_work *work, 
 	if (!has_room(peer, 1))
 		return 1;
 	if (!plan->wanted.nics && peer->nics)
-		return otte_fail(-EOPNOTSUPP, "no NIC that reaches the peer knows the local region");
+		return otte_fail(-EOPNOTSUPP,
+				 "no NIC that reaches the peer knows the local region");
 	ret = otte_rdma_rails_choose(peer, &plan->wanted, now_ns, &choice);
 	if (ret > 0 && !plan->patient)
 		return otte_fail(-ENETUNREACH, "no rail to the peer is known to be well");
@@ -434,7 +452,8 @@ int otte_rdma_parent_begin(struct otte_rdma_peer *peer, struct otte_work *work, 
 	bytes = cut(peer, plan, (unsigned int)__builtin_popcountll(choice.nics), &geometry);
 	if (!has_room(peer, geometry.count))
 		return 1;
-	slicing = (struct otte_slicing){ .count = geometry.count, .block_bytes = geometry.block_bytes };
+	slicing = (struct otte_slicing){ .count = geometry.count,
+					 .block_bytes = geometry.block_bytes };
 	ret = select_nics(peer, &choice, bytes, &slicing, &charge);
 	if (ret)
 		return ret;
@@ -450,7 +469,8 @@ int otte_rdma_parent_begin(struct otte_rdma_peer *peer, struct otte_work *work, 
 	return 0;
 }
 
-void otte_rdma_plan(const struct otte_rdma_peer *peer, const struct otte_work *work, struct otte_rdma_plan *plan)
+void otte_rdma_plan(const struct otte_rdma_peer *peer, const struct otte_work *work,
+		    struct otte_rdma_plan *plan)
 {
 	fill_wanted(peer, work, &plan->wanted);
 	plan->left = work->length - work->own.moved;
@@ -470,7 +490,8 @@ static int ask(struct otte_rdma_slice *slice, uint64_t now_ns)
 
 	if (!(peer->trusted[slice->nic] >> slice->remote_nic & 1))
 		return otte_fail(-ENETUNREACH, "something has failed on a rail to the peer");
-	ret = otte_rdma_endpoint_get(peer, slice->nic, slice->remote_nic, slice->parent->op, &endpoint);
+	ret = otte_rdma_endpoint_get(peer, slice->nic, slice->remote_nic, slice->parent->op,
+				     &endpoint);
 	if (!ret)
 		ret = otte_rdma_endpoint_pick(endpoint, now_ns, &pair);
 	if (ret)
@@ -495,7 +516,8 @@ static void go_round(struct otte_rdma_slice *slice, int code, uint64_t now_ns)
 	const unsigned int nic = slice->nic, remote_nic = slice->remote_nic;
 	struct otte_rdma_parent *parent = slice->parent;
 
-	if (choose_again(slice, NULL, now_ns) || (slice->nic == nic && slice->remote_nic == remote_nic))
+	if (choose_again(slice, NULL, now_ns) ||
+	    (slice->nic == nic && slice->remote_nic == remote_nic))
 		fail(parent, code, false);
 	parent->peer->rdma->busy = true;
 }
@@ -533,7 +555,8 @@ void otte_rdma_parents_go_on(struct otte_rdma_peer *peer, uint64_t now_ns)
 	struct otte_rdma_parent *parent, *next;
 	int abandon;
 
-	DL_FOREACH_SAFE(peer->parents, parent, next) {
+	DL_FOREACH_SAFE(peer->parents, parent, next)
+	{
 		abandon = atomic_load(&parent->work->own.abandon);
 		if (abandon && (parent->waiting || parent->under_way))
 			fail(parent, abandon, true);
@@ -549,5 +572,5 @@ void otte_rdma_parents_fail(struct otte_rdma_peer *peer, int code, bool settled)
 	struct otte_rdma_parent *parent;
 
 	DL_FOREACH(peer->parents, parent)
-		fail(parent, code, settled);
+	fail(parent, code, settled);
 }

@@ -2,11 +2,12 @@
 /*
  * Which rails a peer's requests take, and what became of what was sent over them.
  *
- * A rail is likely to lead somewhere if it is a direct one, of two hosts with as many NICs. It is trusted as long as
- * nothing on it has failed, if it is a likely one; or once something has passed it. The
- * payload of a request goes over trusted rails alone. All others, and those whose pause is to be tried, are probed
- * first, by a READ or WRITE of no bytes: the peer's NIC answers it, without a key and without its host. So it costs
- * no request its bytes, no WRITE its known effect and nobody a loan to find out where a rail leads.
+ * A rail is likely to lead somewhere if it is a direct one, of two hosts with as many NICs. It is
+ * trusted as long as nothing on it has failed, if it is a likely one; or once something has passed
+ * it. The payload of a request goes over trusted rails alone. All others, and those whose pause is
+ * to be tried, are probed first, by a READ or WRITE of no bytes: the peer's NIC answers it, without
+ * a key and without its host. So it costs no request its bytes, no WRITE its known effect and
+ * nobody a loan to find out where a rail leads.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -27,7 +28,8 @@ static int open_rails(struct otte_rdma *rdma)
 	int ret;
 
 	otte_rails_config_init(&rails);
-	rails.topology = config->rdma_rail_topology == OTTE_RAIL_DIRECT ? OTTE_RAILS_DIRECT : OTTE_RAILS_ALL;
+	rails.topology = config->rdma_rail_topology == OTTE_RAIL_DIRECT ? OTTE_RAILS_DIRECT :
+									  OTTE_RAILS_ALL;
 	rails.max_pairs = config->rdma_max_rail_pairs;
 	rails.error_threshold = config->rdma_rail_error_threshold;
 	rails.error_window_ns = config->rdma_rail_error_window_ns;
@@ -58,7 +60,8 @@ static int open_devices(struct otte_rdma *rdma)
 		list[i] = (struct otte_device){ .node = OTTE_TOPO_NO_NODE };
 		if (!context)
 			continue;
-		list[i] = (struct otte_device){ .node = context->node, .rate = context->bytes_per_s };
+		list[i] =
+			(struct otte_device){ .node = context->node, .rate = context->bytes_per_s };
 		row.ranks[0] |= 1ull << i;
 	}
 	ret = otte_nic_priority_add(&rdma->ranks, &row);
@@ -111,7 +114,8 @@ static void find_reach(const struct otte_rdma_paths *ours, const struct otte_rdm
 	zero_bytes(reach, sizeof(*reach));
 	for (i = 0; i < ours->count; i++) {
 		for (j = 0; j < theirs->count; j++) {
-			const struct otte_rdma_path *local = &ours->rows[i], *remote = &theirs->rows[j];
+			const struct otte_rdma_path *local = &ours->rows[i],
+						    *remote = &theirs->rows[j];
 
 			if (!may_reach(local, remote))
 				continue;
@@ -132,7 +136,7 @@ void otte_rdma_peer_look_again(struct otte_rdma_peer *peer)
 	find_reach(&ours, &peer->paths, &peer->reach);
 	peer->nics = 0;
 	for (i = 0; i < OTTE_NIC_IDS; i++) {
-		peer->nics |= (uint64_t)!!peer->reach.compatible[i] << i;
+		peer->nics |= (uint64_t) !!peer->reach.compatible[i] << i;
 		before = peer->likely[i];
 		peer->likely[i] = ours.count == peer->paths.count ? peer->reach.direct[i] : 0;
 		peer->trusted[i] |= peer->likely[i] & ~before;
@@ -182,8 +186,8 @@ void otte_rdma_rails_count(struct otte_rdma *rdma)
 	atomic_store(&rdma->rail_recoveries, stats.total.recoveries);
 }
 
-int otte_rdma_rail_admit(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic, uint64_t now_ns,
-			 struct otte_rail_ticket *ticket)
+int otte_rdma_rail_admit(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic,
+			 uint64_t now_ns, struct otte_rail_ticket *ticket)
 {
 	const struct otte_rail rail = { .peer = peer->epoch, .local = nic, .remote = remote_nic };
 
@@ -210,11 +214,11 @@ void otte_rdma_rail_succeed(struct otte_rdma_peer *peer, unsigned int nic, unsig
 bool otte_rdma_blames_rail(int code)
 {
 	switch (code) {
-	case -ETIMEDOUT:    /* nothing has answered */
+	case -ETIMEDOUT: /* nothing has answered */
 	case -EIO:
 	case -ENETUNREACH:
 	case -EHOSTUNREACH:
-	case -EINVAL:       /* an address that the NIC does not take */
+	case -EINVAL: /* an address that the NIC does not take */
 		return true;
 	default:
 		return false;
@@ -237,14 +241,15 @@ void otte_rdma_rail_fail(struct otte_rdma_peer *peer, unsigned int nic, unsigned
 
 /* ---- Probes ---- */
 
-static struct otte_rdma_probe *find_probe(const struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic)
+static struct otte_rdma_probe *find_probe(const struct otte_rdma_peer *peer, unsigned int nic,
+					  unsigned int remote_nic)
 {
 	struct otte_rdma_probe *probe;
 
 	DL_FOREACH(peer->probes, probe)
-		if (probe->endpoint->nic == nic && probe->endpoint->remote_nic == remote_nic &&
-		    probe->state != OTTE_RDMA_PROBE_OVER)
-			return probe;
+	if (probe->endpoint->nic == nic && probe->endpoint->remote_nic == remote_nic &&
+	    probe->state != OTTE_RDMA_PROBE_OVER)
+		return probe;
 	return NULL;
 }
 
@@ -253,8 +258,8 @@ bool otte_rdma_probes_are_under_way(const struct otte_rdma_peer *peer)
 	const struct otte_rdma_probe *probe;
 
 	DL_FOREACH(peer->probes, probe)
-		if (probe->state != OTTE_RDMA_PROBE_OVER)
-			return true;
+	if (probe->state != OTTE_RDMA_PROBE_OVER)
+		return true;
 	return false;
 }
 
@@ -295,8 +300,8 @@ static void probe_done(struct otte_rdma_work *work, const struct otte_rdma_outco
 }
 
 /* Where it cannot begin it is tried with another request. */
-static void begin_probe(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic, uint8_t op,
-			uint64_t now_ns)
+static void begin_probe(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic,
+			uint8_t op, uint64_t now_ns)
 {
 	struct otte_rdma_probe *probe;
 
@@ -359,10 +364,11 @@ void otte_rdma_probes_go_on(struct otte_rdma_peer *peer, uint64_t now_ns)
 	struct otte_rdma_probe *probe, *next;
 
 	DL_FOREACH_SAFE(peer->probes, probe, next)
-		go_on_with(peer, probe, now_ns);
+	go_on_with(peer, probe, now_ns);
 }
 
-void otte_rdma_rail_blame(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair, bool unsaid, int code)
+void otte_rdma_rail_blame(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair,
+			  bool unsaid, int code)
 {
 	struct otte_rdma_probe *probe = find_probe(peer, pair->nic, pair->remote_nic);
 	struct otte_rail_ticket ticket;
@@ -372,7 +378,8 @@ void otte_rdma_rail_blame(struct otte_rdma_peer *peer, const struct otte_rdma_pa
 		return;
 	}
 	/* Paused, or tried: who tries it says what came of that. */
-	if (!unsaid || otte_rdma_rail_admit(peer, pair->nic, pair->remote_nic, otte_now_ns(), &ticket))
+	if (!unsaid ||
+	    otte_rdma_rail_admit(peer, pair->nic, pair->remote_nic, otte_now_ns(), &ticket))
 		return;
 	if (ticket.purpose == OTTE_RAIL_TRAFFIC)
 		otte_rdma_rail_fail(peer, pair->nic, pair->remote_nic, &ticket);
@@ -399,15 +406,17 @@ static int first_open(struct search *search, unsigned int nic, uint64_t remotes)
 
 	for (left = direct ? direct : remotes; left; left &= left - 1) {
 		remote = __builtin_ctzll(left);
-		endpoint = otte_rdma_endpoint_find(peer, nic, (unsigned int)remote, search->wanted->op);
-		if (!endpoint || !otte_rdma_endpoint_is_blocked(endpoint, search->now_ns, &search->blocked))
+		endpoint = otte_rdma_endpoint_find(peer, nic, (unsigned int)remote,
+						   search->wanted->op);
+		if (!endpoint ||
+		    !otte_rdma_endpoint_is_blocked(endpoint, search->now_ns, &search->blocked))
 			return remote;
 	}
 	return direct && direct != remotes ? first_open(search, nic, remotes & ~direct) : -1;
 }
 
-static void choose_of(struct search *search, unsigned int nic, const struct otte_rails_allowed *allowed,
-		      struct otte_rdma_choice *choice)
+static void choose_of(struct search *search, unsigned int nic,
+		      const struct otte_rails_allowed *allowed, struct otte_rdma_choice *choice)
 {
 	uint64_t trusted = allowed->healthy[nic] & search->peer->trusted[nic];
 	int remote = first_open(search, nic, trusted), probe;
@@ -420,7 +429,8 @@ static void choose_of(struct search *search, unsigned int nic, const struct otte
 	if (probe < 0 && remote < 0)
 		probe = first_open(search, nic, allowed->healthy[nic] & ~trusted);
 	if (probe >= 0)
-		begin_probe(search->peer, nic, (unsigned int)probe, search->wanted->op, search->now_ns);
+		begin_probe(search->peer, nic, (unsigned int)probe, search->wanted->op,
+			    search->now_ns);
 }
 
 static int nothing_there(struct search *search)
@@ -434,8 +444,8 @@ static int nothing_there(struct search *search)
 	return otte_fail(-ENETUNREACH, "no rail to the peer can be tried now");
 }
 
-int otte_rdma_rails_choose(struct otte_rdma_peer *peer, const struct otte_rdma_wanted *wanted, uint64_t now_ns,
-			   struct otte_rdma_choice *choice)
+int otte_rdma_rails_choose(struct otte_rdma_peer *peer, const struct otte_rdma_wanted *wanted,
+			   uint64_t now_ns, struct otte_rdma_choice *choice)
 {
 	struct search search = { .peer = peer, .wanted = wanted, .now_ns = now_ns };
 	struct otte_rails_allowed allowed;
@@ -443,7 +453,8 @@ int otte_rdma_rails_choose(struct otte_rdma_peer *peer, const struct otte_rdma_w
 	int ret;
 
 	choice->nics = 0;
-	ret = otte_rails_allowed(peer->rdma->rails, peer->epoch, &peer->reach, wanted->nics, now_ns, &allowed);
+	ret = otte_rails_allowed(peer->rdma->rails, peer->epoch, &peer->reach, wanted->nics, now_ns,
+				 &allowed);
 	if (ret && otte_rdma_probes_are_under_way(peer))
 		return 1;
 	if (ret)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Two engines with two simulated NICs each: what is shared between them, what moves over to the other one when one
- * fails, who is not tried any more, and who is tried again.
+ * Two engines with two simulated NICs each: what is shared between them, what moves over to the
+ * other one when one fails, who is not tried any more, and who is tried again.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -30,11 +30,11 @@
 #define WAIT_TURNS 10000
 #define RAILS 2
 
-#define OK(call)                                                                      \
-	do {                                                                          \
-		int ok_ret = (call);                                                  \
-		if (ok_ret)                                                           \
-			fail_msg("%s: %d: %s", #call, ok_ret, otte_error_text());     \
+#define OK(call)                                                                  \
+	do {                                                                      \
+		int ok_ret = (call);                                              \
+		if (ok_ret)                                                       \
+			fail_msg("%s: %d: %s", #call, ok_ret, otte_error_text()); \
 	} while (0)
 
 /* ---- Two hosts ---- */
@@ -98,8 +98,8 @@ static void use_selection(struct otte_config *config)
 	config->rdma_smart_selection = 1;
 }
 
-static struct otte_request a_request(const struct pair *pair, uint8_t op, uint32_t transport, uint64_t offset,
-				     uint64_t length)
+static struct otte_request a_request(const struct pair *pair, uint8_t op, uint32_t transport,
+				     uint64_t offset, uint64_t length)
 {
 	struct otte_request request = pair_request(pair, op, offset, offset, length);
 
@@ -107,7 +107,8 @@ static struct otte_request a_request(const struct pair *pair, uint8_t op, uint32
 	return request;
 }
 
-static struct otte_task run(struct pair *pair, uint8_t op, uint32_t transport, uint64_t offset, uint64_t length)
+static struct otte_task run(struct pair *pair, uint8_t op, uint32_t transport, uint64_t offset,
+			    uint64_t length)
 {
 	struct otte_request request = a_request(pair, op, transport, offset, length);
 	struct otte_task task;
@@ -120,7 +121,8 @@ static struct otte_task run(struct pair *pair, uint8_t op, uint32_t transport, u
 }
 
 /* What is read from is one thing, and where it goes to another, with nothing written beside it. */
-static struct otte_task move(struct pair *pair, uint8_t op, uint32_t transport, uint64_t length, uint8_t salt)
+static struct otte_task move(struct pair *pair, uint8_t op, uint32_t transport, uint64_t length,
+			     uint8_t salt)
 {
 	pair_fill(pair->remote_bytes, pair->size, op == OTTE_READ ? salt : 0);
 	pair_fill(pair->local_bytes, pair->size, op == OTTE_READ ? 0 : salt);
@@ -139,7 +141,8 @@ static void assert_arrived(const struct pair *pair, uint8_t op, uint64_t length)
 		assert_int_equal(to[i], UNTOUCHED);
 	for (i = GUARD + length; i < pair->size; i++)
 		if (to[i] != UNTOUCHED)
-			fail_msg("byte %lu behind the range was written", (unsigned long)(i - GUARD - length));
+			fail_msg("byte %lu behind the range was written",
+				 (unsigned long)(i - GUARD - length));
 }
 
 static bool comes(bool (*condition)(void *arg), void *arg)
@@ -156,7 +159,8 @@ static bool comes(bool (*condition)(void *arg), void *arg)
 
 static uint64_t carried(uint8_t op, unsigned rail)
 {
-	return op == OTTE_READ ? sim_counts(ours[rail]).bytes_read : sim_counts(theirs[rail]).bytes_written;
+	return op == OTTE_READ ? sim_counts(ours[rail]).bytes_read :
+				 sim_counts(theirs[rail]).bytes_written;
 }
 
 /* ---- What is shared ---- */
@@ -216,7 +220,10 @@ static void a_short_request_is_not_cut(void **state)
 	pair_close(&pair);
 }
 
-/* The second NIC has a quarter of the first one's rate: 8 slices go 6 and 1, and the one that is left to the best. */
+/*
+ * The second NIC has a quarter of the first one's rate: 8 slices go 6 and 1, and the one that is
+ * left to the best.
+ */
 static void the_faster_rail_gets_more(void **state)
 {
 	struct pair pair;
@@ -260,7 +267,8 @@ static void count_slices(void *arg, enum otte_log_level level, const char *line)
 
 	(void)arg;
 	for (rail = 0; rail < RAILS; rail++) {
-		snprintf(text, sizeof(text), "slice of 131072 bytes: NIC %u to NIC %u of peer ", rail, rail);
+		snprintf(text, sizeof(text), "slice of 131072 bytes: NIC %u to NIC %u of peer ",
+			 rail, rail);
 		if (level == OTTE_LOG_DEBUG && strstr(line, text))
 			atomic_fetch_add(&said[rail], 1);
 	}
@@ -291,7 +299,10 @@ static void use_ten_grants(struct otte_config *config)
 	config->rdma_grants = 10;
 }
 
-/* Two requests of 8 slices each at a time; the places are fewer than both want, and enough for each. */
+/*
+ * Two requests of 8 slices each at a time; the places are fewer than both want, and enough for
+ * each.
+ */
 static void requests_that_want_more_than_half_end_both(void **state)
 {
 	struct otte_request requests[16];
@@ -303,7 +314,8 @@ static void requests_that_want_more_than_half_end_both(void **state)
 	pair_open(&pair, 16u << 20, use_ten_grants);
 	pair_fill(pair.remote_bytes, pair.size, 5);
 	for (i = 0; i < 16; i++) /* backwards, so that no two are merged */
-		requests[i] = a_request(&pair, OTTE_READ, OTTE_TRANSPORT_RDMA, (15ull - i) << 20, (1u << 20) - 7);
+		requests[i] = a_request(&pair, OTTE_READ, OTTE_TRANSPORT_RDMA, (15ull - i) << 20,
+					(1u << 20) - 7);
 	for (round = 0; round < 4; round++) {
 		OK(otte_batch_reset(pair.batch));
 		OK(otte_batch_submit(pair.batch, requests, 16));
@@ -315,8 +327,8 @@ static void requests_that_want_more_than_half_end_both(void **state)
 		}
 	}
 	for (i = 0; i < 16; i++)
-		assert_memory_equal(pair.local_bytes + ((uint64_t)i << 20), pair.remote_bytes + ((uint64_t)i << 20),
-				    (1u << 20) - 7);
+		assert_memory_equal(pair.local_bytes + ((uint64_t)i << 20),
+				    pair.remote_bytes + ((uint64_t)i << 20), (1u << 20) - 7);
 	assert_int_equal(pair_stats(pair.source).bad_frames, 0);
 	assert_int_equal(pair_stats(pair.source).loans, 0);
 	pair_close(&pair);
@@ -450,13 +462,19 @@ static void use_pauses(struct otte_config *config)
 static unsigned refuse_pairs(unsigned rail)
 {
 	const struct sim_fault fault = {
-		.kind = SIM_FAULT_CALL, .verb = SIM_CREATE_QP, .target = theirs[rail], .error = EINVAL,
+		.kind = SIM_FAULT_CALL,
+		.verb = SIM_CREATE_QP,
+		.target = theirs[rail],
+		.error = EINVAL,
 	};
 
 	return sim_fault_arm(&fault);
 }
 
-/* Nothing was posted on the rail that makes no queue pair: a WRITE goes on like a READ, and is whole. */
+/*
+ * Nothing was posted on the rail that makes no queue pair: a WRITE goes on like a READ, and is
+ * whole.
+ */
 static void what_was_not_posted_moves(void **state)
 {
 	struct otte_stats stats;
@@ -542,7 +560,10 @@ static void use_patience(struct otte_config *config)
 	config->rdma_rail_error_threshold = 16;
 }
 
-/* It is not paused, and pairs are made again soon: what is sent there meanwhile belongs to no request. */
+/*
+ * It is not paused, and pairs are made again soon: what is sent there meanwhile belongs to no
+ * request.
+ */
 static void what_has_failed_once_carries_no_request(void **state)
 {
 	struct otte_stats stats;
@@ -578,7 +599,8 @@ static void where_no_rail_is_left_nothing_is_sent(void **state)
 	connect_both(&pair, OTTE_WRITE);
 	sim_link_set(ours[0], theirs[0], false);
 	sim_link_set(ours[1], theirs[1], false);
-	assert_int_equal(run(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 0, 1u << 20).code, -ECONNRESET);
+	assert_int_equal(run(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 0, 1u << 20).code,
+			 -ECONNRESET);
 	assert_int_equal(pair_stats(pair.requester).rdma_rails_paused, 2);
 	posted = sim_calls(SIM_POST_SEND);
 	task = run(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 0, 1u << 20);
@@ -594,7 +616,10 @@ static void where_no_rail_is_left_nothing_is_sent(void **state)
 
 /* ---- NICs that are not like ---- */
 
-/* The source's first NIC has no port: ours of that place is left with the source's second one, of another network. */
+/*
+ * The source's first NIC has no port: ours of that place is left with the source's second one, of
+ * another network.
+ */
 static void leave_one_alone(void)
 {
 	theirs[0]->ports[0].attr.state = IBV_PORT_DOWN;
@@ -616,7 +641,8 @@ static void direct_never_tries_what_is_not_like(void **state)
 	leave_one_alone();
 	pair_open(&pair, SIZE, use_direct);
 	for (i = 0; i < 10; i++) {
-		assert_int_equal(move(&pair, OTTE_READ, OTTE_TRANSPORT_RDMA, 1u << 20, (uint8_t)i).code, 0);
+		assert_int_equal(
+			move(&pair, OTTE_READ, OTTE_TRANSPORT_RDMA, 1u << 20, (uint8_t)i).code, 0);
 		assert_arrived(&pair, OTTE_READ, 1u << 20);
 	}
 	stats = pair_stats(pair.requester);
@@ -635,7 +661,8 @@ static void direct_without_a_like_one_is_no_rail(void **state)
 	ours[1]->ports[0].attr.state = IBV_PORT_DOWN;
 	pair_open(&pair, SIZE, use_direct);
 	assert_int_equal(run(&pair, OTTE_READ, OTTE_TRANSPORT_RDMA, 0, 4096).code, -ENETUNREACH);
-	assert_int_equal(run(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096).transport, OTTE_TRANSPORT_TCP);
+	assert_int_equal(run(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096).transport,
+			 OTTE_TRANSPORT_TCP);
 	assert_int_equal(sim_counts(NULL).qps, 0);
 	pair_close(&pair);
 }
@@ -660,7 +687,8 @@ static void all_tries_what_is_not_like_once(void **state)
 	sim_progress_set(SIM_THREAD, 0);
 	pair_open(&pair, SIZE, use_no_trials);
 	for (i = 0; i < 10; i++) {
-		assert_int_equal(move(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 1u << 20, (uint8_t)i).code, 0);
+		assert_int_equal(
+			move(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 1u << 20, (uint8_t)i).code, 0);
 		assert_arrived(&pair, OTTE_WRITE, 1u << 20);
 	}
 	assert_true(comes(has_failed_once, &pair));
@@ -673,7 +701,9 @@ static void all_tries_what_is_not_like_once(void **state)
 	pair_close(&pair);
 }
 
-/* Nothing but that is there: who wants RDMA alone waits for one retry period, others for nothing. */
+/*
+ * Nothing but that is there: who wants RDMA alone waits for one retry period, others for nothing.
+ */
 static void all_without_a_like_one_costs_one_retry_period(void **state)
 {
 	uint64_t began_ns;
@@ -691,7 +721,8 @@ static void all_without_a_like_one_costs_one_retry_period(void **state)
 	assert_true(otte_now_ns() - began_ns >= 60000000);
 	assert_int_equal(pair_stats(pair.requester).rdma_rails_paused, 1);
 	assert_int_equal(run(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 0, 4096).code, -ENETUNREACH);
-	assert_int_equal(run(&pair, OTTE_WRITE, OTTE_TRANSPORT_ANY, 0, 4096).transport, OTTE_TRANSPORT_TCP);
+	assert_int_equal(run(&pair, OTTE_WRITE, OTTE_TRANSPORT_ANY, 0, 4096).transport,
+			 OTTE_TRANSPORT_TCP);
 	assert_int_equal(pair_stats(pair.requester).rdma_rail_errors, 1);
 	pair_close(&pair);
 }
@@ -713,7 +744,10 @@ static void all_uses_what_is_not_like_where_it_leads_somewhere(void **state)
 	pair_close(&pair);
 }
 
-/* Three of ours and two of theirs: which is like which nobody knows, and each is tried before it carries anything. */
+/*
+ * Three of ours and two of theirs: which is like which nobody knows, and each is tried before it
+ * carries anything.
+ */
 static void unequal_hosts_trust_no_rail_at_first(void **state)
 {
 	struct sim_device *third = sim_device_add(1, "mlx5_2");
@@ -726,7 +760,8 @@ static void unequal_hosts_trust_no_rail_at_first(void **state)
 	sim_link_set(ours[0], theirs[1], true);
 	pair_open(&pair, SIZE, use_no_trials);
 	for (i = 0; i < 20; i++) {
-		assert_int_equal(move(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 1u << 20, (uint8_t)i).code, 0);
+		assert_int_equal(
+			move(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 1u << 20, (uint8_t)i).code, 0);
 		assert_arrived(&pair, OTTE_WRITE, 1u << 20);
 	}
 	stats = pair_stats(pair.requester);
@@ -769,7 +804,10 @@ static void handshakes_that_fail_are_backed_off(void **state)
 		assert_int_equal(task.code, 0);
 		assert_int_equal(task.transport, OTTE_TRANSPORT_TCP);
 	}
-	/* After 5, 10, 20, 40, 80, 160, 160 ms again, on each rail; and one at either end each time. */
+	/*
+	 * After 5, 10, 20, 40, 80, 160, 160 ms again, on each rail; and one at either end each
+	 * time.
+	 */
 	assert_in_range(sim_calls(SIM_CREATE_QP) - made, 2 * RAILS * 3, 2 * RAILS * 8);
 	sim_fault_disarm(id[0]);
 	sim_fault_disarm(id[1]);
