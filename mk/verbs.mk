@@ -18,6 +18,20 @@ budget-rdma := 4
 check-part-rdma: $(B)/verbs/transfer
 	@tests/verbs/run-rdma --kernel 6.1 --kernel 6.12 $(B)
 
+# Processes that are killed at random points: the storm of mk/storm.mk, over rxe.
+CHECK_PARTS += kills-rdma
+budget-kills-rdma := 2
+CHECK_LONG_PARTS += kills-rdma-long
+budget-kills-rdma-long := 30
+RDMA_KILLS := 10
+
+.PHONY: check-part-kills-rdma check-part-kills-rdma-long
+check-part-kills-rdma: $(B)/e2e/storm $(OTTECTL_BIN)
+	@tests/verbs/run-kills --kills $(RDMA_KILLS) $(B)
+
+check-part-kills-rdma-long: $(B)/e2e/storm $(OTTECTL_BIN)
+	@tests/verbs/run-kills --kills $(STORM_KILLS) $(B)
+
 $(B)/verbs/%: $(B)/tests/verbs/%.o $(B)/libotte.a
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE)
