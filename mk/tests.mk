@@ -68,6 +68,8 @@ UNIT_WITH_verbs_sim := $(VERBS_SIM)
 UNIT_WITH_grants := $(VERBS_SIM) tests/unit/engine/pair.o
 LDFLAGS_unit_grants := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_source_say otte_source_retain \
 	otte_rdma_peer_start)
+UNIT_WITH_multirail := $(VERBS_SIM) tests/unit/engine/pair.o
+LDFLAGS_unit_multirail := -Wl,--wrap=otte_verbs_open
 UNIT_WITH_rdma := $(VERBS_SIM)
 # The same, which break; and the queue pairs that they make.
 UNIT_WITH_rdma_faults := $(VERBS_SIM) tests/unit/engine/pair.o

@@ -198,8 +198,7 @@ static void sent(struct otte_stream *stream, size_t bytes)
 	struct otte_tx *tx;
 	size_t part;
 
-	while (bytes) {
-		tx = stream->tx;
+	while (bytes && (tx = stream->tx)) {
 		part = tx->length - tx->sent;
 		if (part > bytes) {
 			tx->sent += bytes;

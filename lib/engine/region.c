@@ -276,10 +276,7 @@ static void hide(struct otte_region *region)
 static bool wait_idle(struct otte_region *region, uint64_t until_ns)
 {
 	struct otte_engine *engine = region->engine;
-	struct timespec until = {
-		.tv_sec = (time_t)(until_ns / NSEC_PER_SEC),
-		.tv_nsec = (long)(until_ns % NSEC_PER_SEC),
-	};
+	const struct timespec until = otte_timespec(until_ns);
 	int ret = 0;
 
 	if (!in_use(region))

@@ -7,7 +7,8 @@
  * they are gone, which is exact. Unregistering a region settles the loans on it the same way, after the last request
  * on it has ended. Uses with a loan of their own, and grants, end otherwise (source_use.h, source_grant.h).
  *
- * A peer of another user is lent by copy alone, which can be revoked, and with a table of uses of its own (memory.h).
+ * A peer of another user is lent by copy alone, which can be revoked, and with a table of uses of its own
+ * (memory_uses.h).
  */
 #ifndef OTTE_ENGINE_SOURCE_PEER_H
 #define OTTE_ENGINE_SOURCE_PEER_H

@@ -139,7 +139,7 @@ static int enter(struct local_peer *peer, struct otte_work *work, struct local_g
 	uint64_t start;
 	int ret;
 
-	ret = local_peer_find(peer, work, &grant);
+	ret = local_grant_find(peer, work, &grant);
 	if (ret)
 		return ret;
 	if (!local_way_has_uses(grant)) {

@@ -166,7 +166,7 @@ void otte_rdma_lanes_poll(struct otte_rdma *rdma)
 {
 	unsigned int i;
 
-	for (i = 0; i < OTTE_NIC_IDS; i++)
+	for (i = 0; i < rdma->set.count; i++)
 		poll_nic(&rdma->pollers[i]);
 }
 
@@ -183,7 +183,7 @@ void otte_rdma_lanes_arm(struct otte_rdma *rdma)
 	struct otte_rdma_nic_lane *lane;
 	unsigned int i;
 
-	for (i = 0; i < OTTE_NIC_IDS; i++) {
+	for (i = 0; i < rdma->set.count; i++) {
 		if (rdma->pollers[i].current)
 			arm(rdma->pollers[i].current);
 		DL_FOREACH(rdma->pollers[i].draining, lane)
@@ -197,7 +197,7 @@ bool otte_rdma_lanes_are_deaf(const struct otte_rdma *rdma)
 	const struct otte_rdma_nic_lane *lane;
 	unsigned int i;
 
-	for (i = 0; i < OTTE_NIC_IDS; i++) {
+	for (i = 0; i < rdma->set.count; i++) {
 		if (rdma->pollers[i].current && rdma->pollers[i].current->deaf)
 			return true;
 		DL_FOREACH(rdma->pollers[i].draining, lane)
@@ -230,7 +230,7 @@ int otte_rdma_lanes_close(struct otte_rdma *rdma)
 	unsigned int i;
 	int ret = 0;
 
-	for (i = 0; i < OTTE_NIC_IDS; i++)
+	for (i = 0; i < rdma->set.count; i++)
 		if (close_nic(&rdma->pollers[i]))
 			ret = -EUCLEAN;
 	return ret;

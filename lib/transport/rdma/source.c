@@ -21,7 +21,7 @@
 /* One line is heard so often before the others have their turn. */
 #define ROUND_MESSAGES 64
 /* Pairs of one peer, those included that are about to go. */
-#define PAIRS_MAX (4 * OTTE_RDMA_WIDTH)
+#define PAIRS_MAX (16 * OTTE_RDMA_WIDTH)
 
 static void lose(struct otte_rdma_source *source)
 {

@@ -17,6 +17,7 @@ static unsigned opens;
 static struct otte_verbs tables[2];
 static struct otte_rdma_qp *_Atomic last_joined[2];
 static uint8_t last_gid[2][16];
+static uint32_t last_mtu[2];
 
 /* ---- What an engine finds ---- */
 
@@ -36,12 +37,7 @@ int __wrap_otte_verbs_open(const struct otte_verbs **verbs);
 /* An engine asks twice. */
 int __wrap_otte_verbs_open(const struct otte_verbs **verbs)
 {
-	unsigned host = opens++ < 2 ? SOURCE : REQUESTER;
-
-	tables[host] = *sim_verbs(host);
-	tables[host].is_fork_initialized = is_fork_initialized;
-	tables[host].fork_init = fork_init;
-	*verbs = &tables[host];
+	*verbs = &tables[opens++ < 2 ? SOURCE : REQUESTER];
 	return 0;
 }
 
@@ -56,6 +52,7 @@ int __wrap_otte_rdma_pair_join(struct otte_rdma_pair *pair, const struct otte_rd
 	unsigned host = pair->qp->context->verbs == &tables[REQUESTER];
 
 	memcpy(last_gid[host], path->gid, sizeof(path->gid));
+	last_mtu[host] = mtu_bytes;
 	atomic_store(&last_joined[host], pair->qp);
 	return __real_otte_rdma_pair_join(pair, path, qpn, psn, mtu_bytes, rd_atomic);
 }
@@ -70,6 +67,11 @@ const uint8_t *joined_to(unsigned host)
 	return last_gid[host];
 }
 
+uint32_t joined_mtu(unsigned host)
+{
+	return last_mtu[host];
+}
+
 uint32_t charged(unsigned host)
 {
 	struct otte_rdma_qp_status status;
@@ -79,6 +81,7 @@ uint32_t charged(unsigned host)
 }
 
 _Atomic bool forged_paths;
+_Atomic uint32_t forged_mtu;
 
 void __real_otte_rdma_fill_paths(struct otte_rdma *rdma, struct otte_rdma_paths *paths);
 void __wrap_otte_rdma_fill_paths(struct otte_rdma *rdma, struct otte_rdma_paths *paths);
@@ -88,6 +91,8 @@ void __wrap_otte_rdma_fill_paths(struct otte_rdma *rdma, struct otte_rdma_paths 
 	__real_otte_rdma_fill_paths(rdma, paths);
 	if (atomic_load(&forged_paths))
 		paths->rows[0].pd++;
+	if (atomic_load(&forged_mtu))
+		paths->rows[0].mtu_bytes = atomic_load(&forged_mtu);
 }
 
 static int start(unsigned count)
@@ -101,9 +106,13 @@ static int start(unsigned count)
 	fork_init_code = 0;
 	atomic_store(&fork_inits, 0);
 	memset(nics, 0, sizeof(nics));
-	for (host = 0; host < 2; host++)
+	for (host = 0; host < 2; host++) {
+		tables[host] = *sim_verbs(host);
+		tables[host].is_fork_initialized = is_fork_initialized;
+		tables[host].fork_init = fork_init;
 		for (i = 0; i < count; i++)
 			nics[host][i] = sim_device_add(host, names[i]);
+	}
 	return 0;
 }
 

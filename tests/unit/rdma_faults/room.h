@@ -53,6 +53,8 @@ extern _Atomic unsigned fork_inits;
 
 /* PATHS are said with another PD than before. */
 extern _Atomic bool forged_paths;
+/* PATHS are said with this MTU; 0: with their own. */
+extern _Atomic uint32_t forged_mtu;
 
 int room_start(void **state);
 int room_start_two(void **state);
@@ -91,6 +93,7 @@ unsigned fail_call(enum sim_verb verb, struct sim_device *device, unsigned times
 struct otte_rdma_qp *joined(unsigned host);
 /* The GID that it was connected to. */
 const uint8_t *joined_to(unsigned host);
+uint32_t joined_mtu(unsigned host);
 uint32_t charged(unsigned host);
 
 int run_lane_tests(void);
