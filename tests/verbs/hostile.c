@@ -60,7 +60,7 @@ int __wrap_otte_rdma_qp_post(struct otte_rdma_qp *qp, const struct otte_rdma_sen
 {
 	const struct otte_rdma_transfer *transfer;
 
-	if (sends[0].op != OTTE_RDMA_READ && sends[0].op != OTTE_RDMA_WRITE)
+	if (sends[0].empty || (sends[0].op != OTTE_RDMA_READ && sends[0].op != OTTE_RDMA_WRITE))
 		return __real_otte_rdma_qp_post(qp, sends, count, accepted);
 	if (atomic_load(&stage) != HELD)
 		last = (struct payload){ qp, sends[0] };
