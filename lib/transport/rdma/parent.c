@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "sched/slice.h"
 #include "transport/rdma/rdma.h"
+#include "transport/rdma/waiting.h"
 
 #define SLICES_PER_RAIL 4
 /* A range that was given back elsewhere is asked for again so soon, if it is busy. */
@@ -262,8 +263,8 @@ static uint64_t prefix(const struct otte_rdma_parent *parent)
 }
 
 /*
- * Between two stretches the work is in the queue again, and before all others. It is in one list or
- * the other whenever somebody wants its end; who did so before is heard here.
+ * Between two stretches the work is in the queue again, and before all others but those of a higher
+ * priority. It is in one list or the other whenever somebody wants its end; who did so before is heard here.
  */
 static int let_go(struct otte_rdma_peer *peer, struct otte_work *work, bool goes_on)
 {
@@ -273,7 +274,7 @@ static int let_go(struct otte_rdma_peer *peer, struct otte_work *work, bool goes
 	DL_DELETE2(peer->running, work, own.prev, own.next);
 	code = atomic_load(&work->own.abandon);
 	if (goes_on && !code)
-		DL_PREPEND2(peer->queue, work, own.prev, own.next);
+		otte_rdma_waiting_return(&peer->queue, work);
 	pthread_mutex_unlock(&peer->lock);
 	return code;
 }

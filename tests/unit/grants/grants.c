@@ -446,17 +446,21 @@ static bool is_granted(void *arg)
 	return pair_stats(pair->source).rdma_grants == 1;
 }
 
-/* It is counted before it is exposed. */
-static bool has_loan(void *arg)
+/* They are counted before they are exposed. */
+static unsigned exposed_loans(const struct pair *pair)
 {
-	struct pair *pair = arg;
-	struct otte_loan_info rows[4];
-	ssize_t n = pair->source->ledger->ops->dump_loans(pair->source->ledger, rows, 4), i;
+	struct otte_loan_info rows[16];
+	ssize_t n = pair->source->ledger->ops->dump_loans(pair->source->ledger, rows, 16), i;
 	unsigned live = 0;
 
 	for (i = 0; i < n; i++)
 		live += rows[i].state == OTTE_LOAN_EXPOSED;
-	return live == 1;
+	return live;
+}
+
+static bool has_loan(void *arg)
+{
+	return exposed_loans(arg) == 1;
 }
 
 /* What it is, and that it covers exactly what is lent. */
@@ -981,9 +985,7 @@ static void use_few_sends(struct otte_config *config)
 
 static bool has_six_loans(void *arg)
 {
-	struct pair *pair = arg;
-
-	return pair_stats(pair->source).loans == 6;
+	return exposed_loans(arg) == 6;
 }
 
 static void cannot_free_windows(unsigned times)
