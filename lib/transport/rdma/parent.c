@@ -17,7 +17,6 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <utlist.h>
 
 #include "base/clock.h"
@@ -326,8 +325,6 @@ static void end(struct otte_rdma_parent *parent)
 	parent->work->own.torn |= parent->done && parent->code;
 	parent->work->own.moved += prefix(parent);
 	charge_retries(parent);
-	if (parent->code)
-		otte_fail(parent->code, "a request over rdma: %s", strerror(-parent->code));
 	tell(parent);
 	DL_DELETE(peer->parents, parent);
 	peer->rdma->busy = true;
