@@ -68,6 +68,10 @@ UNIT_WITH_verbs_sim := $(VERBS_SIM)
 UNIT_WITH_grants := $(VERBS_SIM) tests/unit/engine/pair.o
 LDFLAGS_unit_grants := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_source_say otte_source_retain \
 	otte_rdma_peer_start)
+# What a source does about peers that keep what they get.
+UNIT_WITH_limits := $(VERBS_SIM) tests/unit/engine/pair.o
+LDFLAGS_unit_limits := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_source_say \
+	otte_rdma_transfer_granted)
 UNIT_WITH_rdma := $(VERBS_SIM)
 
 # The owners of lib/transport/rdma over them; each allocation fails once.

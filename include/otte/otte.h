@@ -192,6 +192,7 @@ struct otte_config {
 	uint32_t rdma_qp_timeout;               /* rdma.qp_timeout: 14, 4.096 us times 2 to that power */
 	uint32_t rdma_qp_retries;               /* rdma.qp_retries: 7 */
 	uint64_t rdma_mr_bytes;                 /* rdma.mr_bytes: 64 MiB that MRs pin */
+	uint64_t rdma_grant_ns;                 /* rdma.grant_ms: 60000 that a peer keeps a range */
 	uint64_t rdma_destruction_ns;           /* rdma.destruction_ms: 30000 for what is posted to complete */
 
 	/* Requests outstanding at each priority, refused with -EDQUOT when full; what waits moves up. */

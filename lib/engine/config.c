@@ -161,6 +161,7 @@ static const struct otte_config_key keys[] = {
 	    "a packet is sent again after 4.096 us times 2 to that power"),
 	U32("rdma.qp_retries", rdma_qp_retries, 0, 7, 7, "and so often"),
 	U64("rdma.mr_bytes", rdma_mr_bytes, 4 * KIB, BYTES_MAX, 64 * MIB, "bytes of these"),
+	MS("rdma.grant_ms", rdma_grant_ns, 1, HOUR_MS, 60000, "longest time that a peer keeps one of rdma.grants"),
 	MS("rdma.destruction_ms", rdma_destruction_ns, 1, HOUR_MS, 30000,
 	   "longest wait for what is under way on a queue pair that is to go"),
 	U32("priority.high_requests", max_high_requests, 1, 1u << 24, 65536,

@@ -218,7 +218,8 @@ static void look_at_sources(struct otte_rdma *rdma, uint64_t now_ns)
 	struct otte_rdma_source *source, *next;
 	bool stays;
 
-	rdma->unrecorded = false;
+	rdma->unrecorded = rdma->timed = false;
+	otte_rdma_sources_hear(rdma);
 	pthread_mutex_lock(&rdma->lock);
 	for (source = rdma->sources; source; source = next) {
 		pthread_mutex_unlock(&rdma->lock);
@@ -255,7 +256,7 @@ static bool is_over(struct otte_rdma *rdma, uint64_t now_ns, uint64_t *stop_ns)
 static int sleep_ms(struct otte_rdma *rdma)
 {
 	struct otte_rdma_peer *peer;
-	bool soon = rdma->closing || rdma->unrecorded || atomic_load(&rdma->stop);
+	bool soon = rdma->closing || rdma->unrecorded || rdma->timed || atomic_load(&rdma->stop);
 	unsigned int i;
 
 	for (i = 0; i < OTTE_NIC_IDS; i++)
@@ -598,6 +599,15 @@ static void drop_lanes(struct otte_transport *transport, void *peer)
 	rdma->next->ops->drop_lanes(rdma->next, peer);
 }
 
+static void recall(struct otte_transport *transport, uint64_t region)
+{
+	struct otte_rdma *rdma = to_rdma(transport);
+
+	otte_rdma_source_recall(rdma, region);
+	if (rdma->next->ops->recall)
+		rdma->next->ops->recall(rdma->next, region);
+}
+
 static void source_tick(struct otte_transport *transport, unsigned index, uint64_t now_ns)
 {
 	struct otte_rdma *rdma = to_rdma(transport);
@@ -645,6 +655,7 @@ const struct otte_transport_ops otte_rdma_transport = {
 	.exchange = exchange,
 	.pin = pin,
 	.cancel = otte_rdma_peer_cancel,
+	.recall = recall,
 	.accept_lane = accept_lane,
 	.drop_lanes = drop_lanes,
 	.source_tick = source_tick,

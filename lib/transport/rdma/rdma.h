@@ -61,6 +61,25 @@ struct otte_rdma_poller {
 	uint64_t pd;                       /* random: which PD of which time */
 };
 
+#define OTTE_RDMA_RECALLS 32
+
+/* Regions that are wanted back. More than that: all. */
+struct otte_rdma_recalls {
+	uint64_t regions[OTTE_RDMA_RECALLS];
+	uint32_t count;
+	bool all;
+};
+
+static inline bool otte_rdma_recalls_name(const struct otte_rdma_recalls *recalls, uint64_t region)
+{
+	uint32_t i;
+
+	for (i = 0; i < recalls->count; i++)
+		if (recalls->regions[i] == region)
+			return true;
+	return recalls->all;
+}
+
 struct otte_rdma {
 	struct otte_transport base;
 	struct otte_transport_env env;
@@ -78,6 +97,7 @@ struct otte_rdma {
 	pthread_mutex_t lock;
 	struct otte_rdma_peer *peers;
 	struct otte_rdma_source *sources;
+	struct otte_rdma_recalls recalls; /* not heard yet */
 
 	/* The thread's. */
 	struct otte_rdma_poller pollers[OTTE_NIC_IDS];
@@ -85,9 +105,11 @@ struct otte_rdma {
 	struct otte_rdma_lent *waiting;  /* ASKs without a place, first come first */
 	uint32_t places;                 /* from EXPECTING to GRANTED, of config.rdma_grants */
 	uint32_t stuck;                  /* of these, of grants that stay */
+	uint64_t turn;                   /* the last that was given one, see otte_rdma_source.turn */
 	uint64_t last_grant;
 	bool busy;                       /* something has moved in this round */
 	bool unrecorded;                 /* something stays, and there was no room to record it */
+	bool timed;                      /* something has a limit that may be near */
 
 	/* When the log has said it, once a second: peers can make it say so. */
 	_Atomic uint64_t wanted_ns;      /* what grants were refused for */
@@ -99,6 +121,14 @@ struct otte_rdma {
 
 /* The lane that a new QP of a NIC is to be on. */
 int otte_rdma_lane_of(struct otte_rdma *rdma, unsigned int nic, struct otte_rdma_cq_lane **lane);
+/*
+ * Whether who has `held` of what there is may have another one of the `free` ones: a first one in any case, and then as
+ * long as it has less than so many times what it would leave to others. So one alone never has all.
+ */
+static inline bool otte_rdma_share(uint32_t held, uint32_t free, uint32_t times)
+{
+	return free && (!held || held < (uint64_t)times * (free - 1));
+}
 /* Something is to be looked at by the thread. */
 static inline void otte_rdma_wake(struct otte_rdma *rdma)
 {
@@ -238,7 +268,8 @@ void otte_rdma_work_hand_on(struct otte_rdma_peer *peer, struct otte_work *work,
  *     `--REFUSED--------`--its pair closes--> LOST, told once nothing of it is charged
  *
  * Cancelled, it is told at once while its payload is not posted, or when everything of it has completed; a GRANT is
- * given back unused. Without DONE or READY for control.timeout after that the line is lost.
+ * given back unused. Without DONE or READY for control.timeout after that the line is lost; so it is without a GRANT
+ * for twice as long, as a source lets nobody wait for more than half of it, and hears of its binds within another one.
  */
 enum otte_rdma_transfer_state {
 	OTTE_RDMA_TRANSFER_ASKED = 0,
@@ -263,7 +294,7 @@ struct otte_rdma_transfer {
 	struct otte_rdma_work payload, finish;
 	bool payload_charged, finish_charged, payload_posted;
 	int code;                    /* of the first WR that failed */
-	uint64_t since_ns;           /* POSTED, nothing charged; OVER: an answer is waited for */
+	uint64_t since_ns;           /* ASKED; POSTED, nothing charged; OVER: an answer is waited for */
 	bool done;                   /* DONE was heard */
 	int status;                  /* and this in it */
 };
@@ -297,6 +328,8 @@ struct otte_rdma_source {
 	struct otte_rdma_source_pair *pairs;
 	struct otte_rdma_lent *lents;  /* those that wait, too */
 	uint32_t unanswered;           /* ASKs; CLOSE answers all of its pair */
+	uint32_t places;               /* of rdma->places */
+	uint64_t turn;                 /* when it was given the last one: who has waited longest is next */
 };
 
 /*
@@ -313,6 +346,10 @@ struct otte_rdma_source_pair {
 
 int otte_rdma_source_accept(struct otte_rdma *rdma, void *peer, int fd);
 void otte_rdma_source_drop(struct otte_rdma *rdma, void *peer);
+/* Region 0: all. */
+void otte_rdma_source_recall(struct otte_rdma *rdma, uint64_t region);
+/* The thread, before it looks at sources: what is recalled is told all of them. */
+void otte_rdma_sources_hear(struct otte_rdma *rdma);
 /* The thread. False: the source is gone. */
 bool otte_rdma_source_look(struct otte_rdma_source *source, uint64_t now_ns);
 /* Where that fails the line is lost, with the next look. */
@@ -325,6 +362,9 @@ void otte_rdma_source_fail_pair(struct otte_rdma_source_pair *pair, int code, co
  *      |                                                                                               | ACK
  *      `--refused, cancelled--> gone                  any but WAITING --its pair has closed--> REVOKED --> gone
  *                                                                                `--its window stays--> RETAINED
+ *
+ * Who WAITS for half of control.timeout is refused. A BINDING that is not heard of for control.timeout has its pair
+ * closed; so has what is GRANTED for rdma.grant_ms, or for control.timeout after its region was wanted back.
  *
  * RETAINED: nothing is to be said of it, and its pair may be gone; but its window, or the MR that this had, stays, and
  * so does it. Where the pair itself stays it keeps its state: the receipt may still come.
@@ -357,7 +397,8 @@ struct otte_rdma_lent {
 	bool answered;                                 /* counted in `unanswered` no more */
 	struct otte_rdma_receipt receipt;
 	struct otte_rdma_work bind;
-	uint64_t since_ns;                             /* BINDING */
+	uint64_t since_ns;                             /* WAITING, BINDING, GRANTED */
+	uint64_t recalled_ns;                          /* its region is wanted back since; 0: it is not */
 	uint8_t nonce[16];
 };
 
@@ -368,8 +409,13 @@ void otte_rdma_lent_cancelled(struct otte_rdma_source *source, const struct otte
 void otte_rdma_lents_go_on(struct otte_rdma *rdma);
 /* What stays, where that could not be recorded. */
 void otte_rdma_lents_retain(struct otte_rdma_source *source);
-/* Binds that had no room; and those that were not heard of for control.timeout: their pairs are closed. */
-void otte_rdma_source_bind(struct otte_rdma_source *source, uint64_t now_ns);
+/*
+ * Binds that had no room, and what has had its time. A grant whose receipt does not come is ended by closing its pair,
+ * as is a bind that is not heard of; who waits for a place is refused.
+ */
+void otte_rdma_lents_look(struct otte_rdma_source *source, uint64_t now_ns);
+/* These regions are wanted back. */
+void otte_rdma_lents_recall(struct otte_rdma_source *source, const struct otte_rdma_recalls *recalls);
 /* The line is lost: what nothing reaches needs no answer any more. */
 void otte_rdma_lents_forget(struct otte_rdma_source *source);
 /* The pair is CLOSING; then gone, or it stays. */

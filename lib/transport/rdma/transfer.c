@@ -291,6 +291,8 @@ static void abandon(struct otte_rdma_transfer *transfer, int code)
 
 static const char *missing(const struct otte_rdma_transfer *transfer)
 {
+	if (transfer->state == OTTE_RDMA_TRANSFER_ASKED)
+		return "GRANT";
 	if (transfer->state == OTTE_RDMA_TRANSFER_OVER)
 		return "READY";
 	if (transfer->state == OTTE_RDMA_TRANSFER_POSTED && !is_charged(transfer) && !transfer->code)
@@ -302,8 +304,11 @@ static void look_whether_late(struct otte_rdma_transfer *transfer, uint64_t now_
 {
 	const struct otte_config *config = transfer->peer->rdma->env.config;
 	const char *what = missing(transfer);
+	uint64_t limit_ns = config->control_timeout_ns;
 
-	if (!what || now_ns - min_u64(now_ns, transfer->since_ns) <= config->control_timeout_ns)
+	if (transfer->state == OTTE_RDMA_TRANSFER_ASKED)
+		limit_ns *= 2;
+	if (!what || now_ns - min_u64(now_ns, transfer->since_ns) <= limit_ns)
 		return;
 	otte_fail(-ETIMEDOUT, "the peer does not say %s (control.timeout_ms)", what);
 	otte_rdma_peer_break(transfer->peer, -ETIMEDOUT);
@@ -381,6 +386,7 @@ int otte_rdma_transfer_begin(struct otte_rdma_peer *peer, struct otte_rdma_pair 
 	transfer->pair = pair;
 	transfer->work = work;
 	transfer->ask = ++peer->last_ask;
+	transfer->since_ns = otte_now_ns();
 	transfer->bytes = min_u64(work->length - work->own.moved, OTTE_RDMA_PIECE_BYTES);
 	transfer->payload.done = payload_done;
 	transfer->finish.done = finish_done;
@@ -441,13 +447,25 @@ int otte_rdma_transfer_granted(struct otte_rdma_peer *peer, const struct otte_rd
 	return 0;
 }
 
+/* No place has come for a while: what may go by nothing else asks again. */
+static void ask_again(struct otte_rdma_transfer *transfer)
+{
+	struct otte_work *work = transfer->work;
+	int code = go_on_later(transfer);
+
+	if (code)
+		otte_rdma_work_tell(work, code, true);
+}
+
 static void refused(struct otte_rdma_transfer *transfer, int code)
 {
 	struct otte_rdma_peer *peer = transfer->peer;
-	struct otte_work *work;
+	struct otte_work *work = transfer->work;
 
-	if (transfer->work) {
-		work = let_go(transfer);
+	if (work && code == -EAGAIN && work->wanted == OTTE_TRANSPORT_RDMA) {
+		ask_again(transfer);
+	} else if (work) {
+		let_go(transfer);
 		otte_fail(code, "the peer does not grant it");
 		otte_rdma_work_hand_on(peer, work, code);
 	}
