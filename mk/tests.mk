@@ -72,6 +72,10 @@ LDFLAGS_unit_grants := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_
 UNIT_WITH_limits := $(VERBS_SIM) tests/unit/engine/pair.o
 LDFLAGS_unit_limits := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_source_say \
 	otte_rdma_transfer_granted)
+# Leases: what is said, and with which evidence they end.
+UNIT_WITH_leases := $(VERBS_SIM) tests/unit/engine/pair.o tests/unit/limits/nics.o
+LDFLAGS_unit_leases := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_source_say otte_rdma_peer_say \
+	otte_rdma_fill_paths otte_source_end_lent)
 UNIT_WITH_rdma := $(VERBS_SIM)
 
 # The owners of lib/transport/rdma over them; each allocation fails once.

@@ -122,7 +122,7 @@ static const struct {
 	COUNTER(zerocopy_outstanding), COUNTER(waiting_high), COUNTER(waiting_medium),
 	COUNTER(waiting_low), COUNTER(promoted), COUNTER(low_inflight_bytes),
 	COUNTER(rdma_qps), COUNTER(rdma_mrs), COUNTER(rdma_mr_bytes), COUNTER(rdma_grants),
-	COUNTER(rdma_cqes),
+	COUNTER(rdma_cqes), COUNTER(rdma_leases), COUNTER(rdma_lease_requests),
 };
 
 char *otte_stats_json(const struct otte_engine *engine, const struct otte_stats *stats)

@@ -82,6 +82,8 @@ static const struct {
 	COUNTER(rdma_mr_bytes),
 	COUNTER(rdma_grants),
 	COUNTER(rdma_cqes),
+	COUNTER(rdma_leases),
+	COUNTER(rdma_lease_requests),
 };
 
 /* All that a peer tells: how many threads it has is its own affair. */

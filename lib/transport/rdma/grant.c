@@ -18,7 +18,7 @@
 #include "base/log_limit.h"
 #include "control/auth.h"
 #include "ledger/ledger.h"
-#include "transport/rdma/rdma.h"
+#include "transport/rdma/lease.h"
 
 /* One source has at most so many times what it leaves to others. */
 #define PLACES_TIMES 3
@@ -424,7 +424,7 @@ static struct otte_rdma_lent *find_next(struct otte_rdma *rdma)
 
 	DL_FOREACH2(rdma->waiting, lent, wait_next) {
 		if ((next && !goes_before(lent, next)) || !otte_rdma_share(lent->source->places, free, PLACES_TIMES) ||
-		    otte_rdma_qp_reserve(lent->pair->pair.qp, 1))
+		    otte_rdma_let_in_way(rdma, &lent->ask) || otte_rdma_qp_reserve(lent->pair->pair.qp, 1))
 			continue;
 		if (next)
 			otte_rdma_qp_release(next->pair->pair.qp, 1);
@@ -455,7 +455,7 @@ void otte_rdma_lents_go_on(struct otte_rdma *rdma)
 		DL_DELETE2(rdma->waiting, lent, wait_prev, wait_next);
 		rdma->places++;
 		lent->source->places++;
-		lent->source->turn = ++rdma->turn;
+		lent->source->turn = ++rdma->last_turn;
 		lent->state = OTTE_RDMA_LENT_EXPECTING;
 		grant(lent);
 	}

@@ -25,7 +25,7 @@
 #include "base/line.h"
 #include "base/log.h"
 #include "ledger/ledger.h"
-#include "transport/rdma/rdma.h"
+#include "transport/rdma/lease.h"
 
 /* One line is heard so often before the others have their turn. */
 #define ROUND_MESSAGES 64
@@ -114,6 +114,7 @@ static void close_pair(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair,
 	if (otte_rdma_line_is_open(&peer->line))
 		otte_rdma_peer_say(peer, &message);
 	otte_rdma_transfers_lose(peer, pair);
+	otte_rdma_leases_lose(peer, pair);
 }
 
 static void close_pairs(struct otte_rdma_peer *peer, int code)
@@ -231,7 +232,18 @@ static int take_message(struct otte_rdma_peer *peer, const struct otte_rdma_mess
 		return take_connected(peer, &message->connected);
 	case OTTE_RDMA_MSG_GRANT:
 		return otte_rdma_transfer_granted(peer, &message->grant);
+	case OTTE_RDMA_MSG_LEASED:
+		return otte_rdma_lease_given(peer, &message->leased);
+	case OTTE_RDMA_MSG_RECALL:
+		otte_rdma_lease_recalled(peer, &message->leasing);
+		return 0;
+	case OTTE_RDMA_MSG_ENDED:
+		otte_rdma_lease_ended(peer, &message->leasing);
+		return 0;
 	case OTTE_RDMA_MSG_REFUSED:
+		if (otte_rdma_lease_refused(peer, &message->answer))
+			return 0;
+		return otte_rdma_transfer_answered(peer, message);
 	case OTTE_RDMA_MSG_DONE:
 	case OTTE_RDMA_MSG_READY:
 		return otte_rdma_transfer_answered(peer, message);
@@ -300,6 +312,7 @@ static void pair_closed(struct otte_rdma_pair *pair, bool gone)
 	struct otte_rdma_peer *peer = pair->owner;
 
 	otte_rdma_transfers_unpair(peer, pair, gone);
+	otte_rdma_leases_unpair(peer, pair, gone);
 }
 
 struct rail {
@@ -437,10 +450,15 @@ static int begin_first(struct otte_rdma_peer *peer, uint64_t now_ns)
 	work = peer->queue;
 	op = work ? work->op : OTTE_READ;
 	pthread_mutex_unlock(&peer->lock);
-	if (!work || peer->unanswered >= min_u64(most, peer->paths.grants))
+	if (!work)
+		return 1;
+	ret = otte_rdma_lease_begin(peer, now_ns);
+	if (ret != -ENOENT)
+		return ret;
+	if (peer->unanswered >= min_u64(most, peer->paths.grants))
 		return 1;
 	ret = pick_pair(peer, op, now_ns, &pair);
-	if (ret > 0)
+	if (ret > 0 || (!ret && otte_rdma_lease_ask(peer, pair, now_ns)))
 		return 1;
 	if (!ret)
 		ret = otte_rdma_transfer_begin(peer, pair, work);
@@ -541,6 +559,8 @@ static bool is_over(struct otte_rdma_peer *peer)
 			if (peer->pairs[op][i].state != OTTE_RDMA_PAIR_EMPTY &&
 			    peer->pairs[op][i].state != OTTE_RDMA_PAIR_RETAINED)
 				return false;
+	if (peer->uses)
+		return false;
 	DL_FOREACH(peer->transfers, transfer)
 		if (transfer->work || transfer->pair->state != OTTE_RDMA_PAIR_RETAINED)
 			return false;
@@ -564,6 +584,7 @@ bool otte_rdma_peer_look(struct otte_rdma_peer *peer, uint64_t now_ns)
 	}
 	give_up_pairs(peer, now_ns);
 	otte_rdma_transfers_go_on(peer, now_ns);
+	otte_rdma_leases_go_on(peer, now_ns);
 	while (!peer->broken && peer->state == OTTE_RDMA_PEER_READY && begin_first(peer, now_ns) == 0)
 		peer->rdma->busy = true;
 	if (peer->broken) {
@@ -767,6 +788,14 @@ static int enqueue(struct otte_rdma_peer *peer, struct otte_work *work)
 	return code;
 }
 
+void otte_rdma_work_init(struct otte_work *work)
+{
+	work->own.way = NULL;
+	work->own.moved = 0;
+	work->own.torn = work->own.unleased = false;
+	atomic_store(&work->own.abandon, 0);
+}
+
 void otte_rdma_peer_start(struct otte_transport_peer *base, struct otte_work *work)
 {
 	struct otte_rdma_peer *peer = to_peer(base);
@@ -777,10 +806,7 @@ void otte_rdma_peer_start(struct otte_transport_peer *base, struct otte_work *wo
 		peer->next->ops->start(peer->next, work);
 		return;
 	}
-	work->own.way = NULL;
-	work->own.moved = 0;
-	work->own.torn = false;
-	atomic_store(&work->own.abandon, 0);
+	otte_rdma_work_init(work);
 	pthread_mutex_lock(&peer->lock);
 	if (!work->published)
 		ret = otte_fail(-EOPNOTSUPP, "no NIC knows its local region");

@@ -2,6 +2,7 @@
 #include "transport/rdma/rdma.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -12,6 +13,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "control/auth.h"
+#include "transport/rdma/lease.h"
 
 /* CQEs of one lane before the others have their turn. */
 #define POLL_BUDGET 256
@@ -42,6 +44,7 @@ void otte_rdma_fill_paths(struct otte_rdma *rdma, struct otte_rdma_paths *paths)
 	unsigned int i;
 
 	paths->grants = rdma->env.config->rdma_grants;
+	paths->leases = rdma->env.config->rdma_leases;
 	paths->count = 0;
 	for (i = 0; i < OTTE_NIC_IDS; i++) {
 		const struct otte_rdma_poller *poller = &rdma->pollers[i];
@@ -169,7 +172,7 @@ static void arm_lanes(struct otte_rdma *rdma)
 	for (i = 0; i < OTTE_NIC_IDS; i++) {
 		struct otte_rdma_poller *poller = &rdma->pollers[i];
 
-		if (!poller->lane || poller->deaf || !otte_rdma_lane_arm(poller->lane))
+		if (!poller->lane || poller->deaf || !otte_rdma_lane_arm_posted(poller->lane))
 			continue;
 		otte_log(OTTE_LOG_ERROR, "NIC %s: %s", poller->context->name, otte_error_text());
 		poller->deaf = true;
@@ -202,6 +205,7 @@ static void look_at_peers(struct otte_rdma *rdma, uint64_t now_ns)
 		/* What a queue pair that stays may still name stays with it. */
 		if (otte_rdma_peer_has_retained(peer))
 			continue;
+		otte_rdma_leases_forget(peer);
 		peer->retired.free = free_peer;
 		otte_loop_retire(&rdma->loop, &peer->retired);
 	}
@@ -218,7 +222,6 @@ static void look_at_sources(struct otte_rdma *rdma, uint64_t now_ns)
 	struct otte_rdma_source *source, *next;
 	bool stays;
 
-	rdma->unrecorded = rdma->timed = false;
 	otte_rdma_sources_hear(rdma);
 	pthread_mutex_lock(&rdma->lock);
 	for (source = rdma->sources; source; source = next) {
@@ -268,13 +271,36 @@ static int sleep_ms(struct otte_rdma *rdma)
 	return soon ? TICK_MS : IDLE_MS;
 }
 
+bool otte_rdma_take_turn(struct otte_rdma *rdma)
+{
+	return !atomic_load(&rdma->awaited) && !pthread_mutex_trylock(&rdma->turn);
+}
+
+void otte_rdma_end_turn(struct otte_rdma *rdma)
+{
+	pthread_mutex_unlock(&rdma->turn);
+}
+
+/* Until there is something to do, without the turn. */
+static void sleep_a_while(struct otte_rdma *rdma, int timeout_ms)
+{
+	struct pollfd set = { .fd = rdma->loop.epoll_fd, .events = POLLIN };
+
+	pthread_mutex_unlock(&rdma->turn);
+	poll(&set, 1, timeout_ms);
+	atomic_store(&rdma->awaited, true);
+	pthread_mutex_lock(&rdma->turn);
+	atomic_store(&rdma->awaited, false);
+}
+
 static void *run(void *arg)
 {
 	struct otte_rdma *rdma = arg;
 	uint64_t now_ns = otte_now_ns(), stop_ns = 0;
 
+	pthread_mutex_lock(&rdma->turn);
 	while (!is_over(rdma, now_ns, &stop_ns)) {
-		rdma->busy = false;
+		rdma->busy = rdma->unrecorded = rdma->timed = false;
 		atomic_fetch_add(&rdma->rounds, 1);
 		poll_lanes(rdma);
 		look_at_peers(rdma, now_ns);
@@ -285,9 +311,12 @@ static void *run(void *arg)
 			arm_lanes(rdma);
 			poll_lanes(rdma);
 		}
-		otte_loop_run(&rdma->loop, rdma->busy ? 0 : sleep_ms(rdma));
+		if (!rdma->busy)
+			sleep_a_while(rdma, sleep_ms(rdma));
+		otte_loop_run(&rdma->loop, 0);
 		now_ns = otte_now_ns();
 	}
+	pthread_mutex_unlock(&rdma->turn);
 	return NULL;
 }
 
@@ -486,6 +515,7 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 	rdma->base.ops = &otte_rdma_transport;
 	rdma->env = *env;
 	pthread_mutex_init(&rdma->lock, NULL);
+	pthread_mutex_init(&rdma->turn, NULL);
 	ret = otte_loop_init(&rdma->loop);
 	if (ret)
 		goto free_rdma;
@@ -507,6 +537,7 @@ close_native:
 fini_loop:
 	otte_loop_fini(&rdma->loop);
 free_rdma:
+	pthread_mutex_destroy(&rdma->turn);
 	pthread_mutex_destroy(&rdma->lock);
 	free(rdma);
 	return ret;
@@ -527,6 +558,7 @@ static void destroy(struct otte_transport *transport)
 		otte_log(OTTE_LOG_ERROR, "what NICs may still use stays: %s", otte_error_text());
 		return;
 	}
+	pthread_mutex_destroy(&rdma->turn);
 	pthread_mutex_destroy(&rdma->lock);
 	free(rdma);
 }
@@ -579,7 +611,9 @@ static bool exchange(struct otte_transport_peer *base, struct otte_work *work)
 {
 	struct otte_rdma_peer *peer = container_of(base, struct otte_rdma_peer, base);
 
-	return otte_rdma_peer_passes(peer, work) && peer->next->ops->exchange(peer->next, work);
+	if (otte_rdma_peer_passes(peer, work))
+		return peer->next->ops->exchange(peer->next, work);
+	return otte_rdma_lease_exchange(peer, work);
 }
 
 static int accept_lane(struct otte_transport *transport, void *peer, int fd, enum otte_lane_kind kind)
@@ -628,6 +662,8 @@ static void counters(struct otte_transport *transport, struct otte_stats *stats)
 	stats->rdma_mrs += buffers.mrs;
 	stats->rdma_mr_bytes += buffers.bytes;
 	stats->rdma_grants += atomic_load(&rdma->grants);
+	stats->rdma_leases += atomic_load(&rdma->leases_given);
+	stats->rdma_lease_requests += atomic_load(&rdma->lease_requests);
 	stats->rdma_cqes += atomic_load(&rdma->cqes);
 }
 

@@ -18,10 +18,11 @@
  * One thread, "otte-rdma", does everything but registration and what needs no NIC: it hears the lines, polls the
  * lanes of all contexts, and makes and destroys queue pairs. So all of these objects are its own, and what others
  * want of it they leave in a few fields under a lock and wake it. One thread for all NICs is what there is to
- * begin with.
+ * begin with. It has the turn (rdma.turn) whenever it is awake; who takes it in its sleep is the thread until he gives it
+ * back, as who waits for a lone request by a lease does (lease.c).
  *
- * Locks: rdma.lock, of the lists of peers and sources; otte_rdma_peer.lock, of what the peer was told. Neither
- * is held when anybody is called; the first may be held when the second is taken.
+ * Locks: rdma.turn, of all that is the thread's, before all others; rdma.lock, of the lists of peers and sources; otte_rdma_peer.lock, of what the peer was told.
+ * Neither of the two is held when anybody is called; the first may be held when the second is taken.
  */
 #ifndef OTTE_TRANSPORT_RDMA_RDMA_H
 #define OTTE_TRANSPORT_RDMA_RDMA_H
@@ -93,6 +94,8 @@ struct otte_rdma {
 	pthread_t thread;
 	_Atomic bool stop;
 	_Atomic uint64_t rounds;         /* of the thread */
+	pthread_mutex_t turn;
+	_Atomic bool awaited;            /* by the thread: others leave it the turn */
 
 	pthread_mutex_t lock;
 	struct otte_rdma_peer *peers;
@@ -105,7 +108,8 @@ struct otte_rdma {
 	struct otte_rdma_lent *waiting;  /* ASKs without a place, first come first */
 	uint32_t places;                 /* from EXPECTING to GRANTED, of config.rdma_grants */
 	uint32_t stuck;                  /* of these, of grants that stay */
-	uint64_t turn;                   /* the last that was given one, see otte_rdma_source.turn */
+	uint64_t last_turn;              /* of otte_rdma_source.turn */
+	uint32_t leases;                 /* of config.rdma_leases */
 	uint64_t last_grant;
 	bool busy;                       /* something has moved in this round */
 	bool unrecorded;                 /* something stays, and there was no room to record it */
@@ -117,6 +121,7 @@ struct otte_rdma {
 
 	/* For statistics. */
 	_Atomic uint64_t qps, grants, cqes, retries, bad_frames;
+	_Atomic uint64_t leases_given, lease_requests;
 };
 
 /* The lane that a new QP of a NIC is to be on. */
@@ -129,6 +134,9 @@ static inline bool otte_rdma_share(uint32_t held, uint32_t free, uint32_t times)
 {
 	return free && (!held || held < (uint64_t)times * (free - 1));
 }
+/* To do what is the thread's, soon to be ended: it waits. False: not now. */
+bool otte_rdma_take_turn(struct otte_rdma *rdma);
+void otte_rdma_end_turn(struct otte_rdma *rdma);
 /* Something is to be looked at by the thread. */
 static inline void otte_rdma_wake(struct otte_rdma *rdma)
 {
@@ -231,6 +239,9 @@ struct otte_rdma_peer {
 	uint32_t unanswered;           /* ASKs */
 	uint64_t last_ask, last_connection;
 	struct otte_rdma_transfer *transfers;
+	struct otte_rdma_lease *leases;
+	uint32_t lease_count;          /* but for those that are NONE */
+	struct otte_rdma_use *uses;
 	int broken;                    /* the line: why it is to be lost; 0: it is not */
 	char broken_text[OTTE_TEXT_MAX];
 };
@@ -242,6 +253,8 @@ void otte_rdma_peer_stop(struct otte_transport_peer *peer, int code);
 void otte_rdma_peer_tick(struct otte_transport_peer *peer, uint64_t now_ns);
 void otte_rdma_peer_close(struct otte_transport_peer *peer);
 void otte_rdma_peer_start(struct otte_transport_peer *peer, struct otte_work *work);
+/* Nothing of it was moved. */
+void otte_rdma_work_init(struct otte_work *work);
 void otte_rdma_peer_cancel(struct otte_transport_peer *peer, void *pinned, int code);
 /* Whether a work is not for this transport, as far as can be told without a lock. */
 bool otte_rdma_peer_passes(const struct otte_rdma_peer *peer, const struct otte_work *work);
@@ -329,6 +342,8 @@ struct otte_rdma_source {
 	struct otte_rdma_lent *lents;  /* those that wait, too */
 	uint32_t unanswered;           /* ASKs; CLOSE answers all of its pair */
 	uint32_t places;               /* of rdma->places */
+	struct otte_rdma_let *lets;    /* its leases */
+	uint32_t leases;               /* so many */
 	uint64_t turn;                 /* when it was given the last one: who has waited longest is next */
 };
 

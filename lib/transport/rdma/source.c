@@ -16,7 +16,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/log_limit.h"
-#include "transport/rdma/rdma.h"
+#include "transport/rdma/lease.h"
 
 /* One line is heard so often before the others have their turn. */
 #define ROUND_MESSAGES 64
@@ -76,6 +76,7 @@ void otte_rdma_source_fail_pair(struct otte_rdma_source_pair *pair, int code, co
 	otte_rdma_pair_close(&pair->pair, code, why);
 	otte_rdma_source_say(pair->source, &message);
 	otte_rdma_lents_revoke(pair);
+	otte_rdma_lets_revoke(pair);
 }
 
 static void pair_failed(struct otte_rdma_pair *pair, int code)
@@ -91,6 +92,7 @@ static void pair_closed(struct otte_rdma_pair *base, bool gone)
 	struct otte_rdma_source_pair *pair = container_of(base, struct otte_rdma_source_pair, pair);
 
 	otte_rdma_lents_unpair(pair, gone);
+	otte_rdma_lets_unpair(pair, gone);
 	if (!gone)
 		return; /* nobody knows when */
 	DL_DELETE(pair->source->pairs, pair);
@@ -261,14 +263,23 @@ static int take_message(struct otte_rdma_source *source, const struct otte_rdma_
 	switch (message->type) {
 	case OTTE_RDMA_MSG_CONNECT:
 		return take_connect(source, &message->connect);
-	case OTTE_RDMA_MSG_ASK: {
+	case OTTE_RDMA_MSG_ASK:
+	case OTTE_RDMA_MSG_LEASE: {
 		struct otte_rdma_source_pair *pair = find_pair(source, message->ask.connection);
 
 		/* One that was closed meanwhile, as its peer has been told. */
 		if (!pair || pair->pair.state != OTTE_RDMA_PAIR_JOINED)
 			return 0;
+		if (message->type == OTTE_RDMA_MSG_LEASE)
+			return otte_rdma_let_ask(pair, &message->ask);
 		return otte_rdma_lent_ask(pair, &message->ask);
 	}
+	case OTTE_RDMA_MSG_RENEW:
+		otte_rdma_let_renewed(source, &message->leasing);
+		return 0;
+	case OTTE_RDMA_MSG_RETURN:
+		otte_rdma_let_returned(source, &message->leasing);
+		return 0;
 	case OTTE_RDMA_MSG_ACK:
 		otte_rdma_lent_acknowledged(source, &message->answer);
 		return 0;
@@ -385,6 +396,7 @@ void otte_rdma_sources_hear(struct otte_rdma *rdma)
 		return;
 	while (source) {
 		otte_rdma_lents_recall(source, &recalls);
+		otte_rdma_lets_recall(source, &recalls);
 		pthread_mutex_lock(&rdma->lock);
 		source = source->next;
 		pthread_mutex_unlock(&rdma->lock);
@@ -421,5 +433,6 @@ bool otte_rdma_source_look(struct otte_rdma_source *source, uint64_t now_ns)
 		lose(source);
 	otte_rdma_lents_retain(source);
 	otte_rdma_lents_look(source, now_ns);
-	return !source->lost || source->lents || !all_retained(source);
+	otte_rdma_lets_look(source, now_ns);
+	return !source->lost || source->lents || source->lets || !all_retained(source);
 }
