@@ -507,11 +507,11 @@ void otte_rdma_lents_look(struct otte_rdma_source *source, uint64_t now_ns)
 	DL_FOREACH_SAFE(source->lents, lent, next) {
 		if (!lent->pair || lent->pair->pair.state != OTTE_RDMA_PAIR_JOINED)
 			continue;
-		ret = 0;
-		if (lent->state == OTTE_RDMA_LENT_WAITING)
+		if (lent->state == OTTE_RDMA_LENT_WAITING) {
 			look_whether_in_vain(lent, now_ns);
-		else if (is_granted(lent))
-			ret = check_limits(lent, now_ns);
+			continue;
+		}
+		ret = is_granted(lent) ? check_limits(lent, now_ns) : 0;
 		if (!ret && lent->state == OTTE_RDMA_LENT_EXPECTING)
 			ret = open_window(lent);
 		if (ret < 0)

@@ -77,7 +77,7 @@ static bool has_a_grant(void *arg)
 static void keep(struct pair *pair, uint8_t op)
 {
 	/* Nor does it miss the grant. */
-	pair->requester->config.control_timeout_ns = 3600 * SECOND;
+	be_patient(pair);
 	atomic_store(&keeping, true);
 	submit(pair, op, 0, 4096);
 	assert_true(comes(has_a_grant, NULL));
@@ -141,7 +141,7 @@ static void what_is_not_wanted_back_stays(void **state)
 
 	(void)state;
 	pair_open(&pair, SIZE, use_short_limits);
-	pair.requester->config.control_timeout_ns = 3600 * SECOND;
+	be_patient(&pair);
 	desc.mem = pair.remote_mem;
 	desc.offset = 65536;
 	OK(otte_region_register(pair.source, &desc, 1, &view));
@@ -207,7 +207,7 @@ static void who_keeps_grants_leaves_a_place_to_others(void **state)
 	pair_open(&pair, SIZE, use_four_places);
 	pair_join(&other, &pair, use_four_places);
 	keeper = &pair.requester->identity;
-	pair.requester->config.control_timeout_ns = 3600 * SECOND;
+	be_patient(&pair);
 	atomic_store(&keeping, true);
 	for (i = 0; i < 4; i++)
 		requests[i] = rdma_request(&pair, OTTE_READ, (3 - i) * 8192, 4096);
@@ -328,6 +328,12 @@ static void without_grant_the_line_is_lost(void **state)
 
 /* ---- Lanes and queue pairs ---- */
 
+static void use_no_reconnects(struct otte_config *config)
+{
+	use_short_limits(config);
+	config->reconnect_min_ns = config->reconnect_max_ns = 3600 * SECOND;
+}
+
 static void a_session_has_one_lane(void **state)
 {
 	static struct stranger strangers[4];
@@ -335,7 +341,7 @@ static void a_session_has_one_lane(void **state)
 	unsigned i;
 
 	(void)state;
-	pair_open(&pair, SIZE, use_short_limits);
+	pair_open(&pair, SIZE, use_no_reconnects);
 	for (i = 0; i < ARRAY_SIZE(strangers); i++) {
 		stranger_open(&strangers[i], &pair);
 		assert_int_equal(strangers[i].theirs.count, 1);
@@ -357,8 +363,8 @@ static void a_peer_leaves_queue_pairs_to_others(void **state)
 	unsigned i;
 
 	(void)state;
-	pair_open(&pair, SIZE, use_short_limits);
-	pair_join(&other, &pair, use_short_limits);
+	pair_open(&pair, SIZE, use_no_reconnects);
+	pair_join(&other, &pair, use_no_reconnects);
 	stranger_open(&stranger, &pair);
 	for (i = 1; i <= 64; i++)
 		stranger_connect(&stranger, i, 4096, 16);
@@ -374,7 +380,7 @@ static void a_peer_leaves_queue_pairs_to_others(void **state)
 
 static void use_eight_endpoints(struct otte_config *config)
 {
-	use_short_limits(config);
+	use_no_reconnects(config);
 	config->rdma_endpoints = 8;
 }
 
@@ -404,7 +410,7 @@ static void what_a_pair_is_to_be_is_checked(void **state)
 
 	(void)state;
 	nics[0]->ports[0].attr.active_mtu = IBV_MTU_1024;
-	pair_open(&pair, SIZE, use_short_limits);
+	pair_open(&pair, SIZE, use_no_reconnects);
 	stranger_open(&stranger, &pair);
 	stranger_connect(&stranger, 1, 4096, 16);
 	stranger_hear(&stranger, 50);

@@ -87,6 +87,15 @@ struct otte_task run(struct pair *pair, uint8_t op, uint64_t offset, uint64_t le
 	return task_of(pair, 0);
 }
 
+void be_patient(struct pair *pair)
+{
+	struct otte_rdma *rdma = (struct otte_rdma *)pair->requester->transport;
+
+	pthread_mutex_lock(&rdma->turn);
+	pair->requester->config.control_timeout_ns = 3600 * SECOND;
+	pthread_mutex_unlock(&rdma->turn);
+}
+
 bool comes(bool (*condition)(void *arg), void *arg)
 {
 	unsigned i;
@@ -186,8 +195,6 @@ void stranger_open(struct stranger *stranger, struct pair *pair)
 	int fd;
 
 	memset(stranger, 0, sizeof(*stranger));
-	/* The session's own lane gives way, and does not come back. */
-	pair->requester->config.reconnect_min_ns = pair->requester->config.reconnect_max_ns = 3600 * SECOND;
 	OK(otte_loop_init(&stranger->loop));
 	OK(otte_control_client_lane(&pair->segment->peer->control, OTTE_LANE_RDMA, &hello, &to));
 	fd = socket(to.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -32,6 +32,9 @@ struct otte_task task_of(struct pair *pair, uint32_t index);
 struct otte_task run(struct pair *pair, uint8_t op, uint64_t offset, uint64_t length);
 void submit(struct pair *pair, uint8_t op, uint64_t offset, uint64_t length);
 
+/* Its requester does not miss an answer any more. */
+void be_patient(struct pair *pair);
+
 /* Within 10 s. */
 bool comes(bool (*condition)(void *arg), void *arg);
 /* Of a pair: nothing is lent, one range is, no queue pairs are left. */
@@ -52,7 +55,7 @@ struct stranger {
 	struct otte_rdma_connected last;
 };
 
-/* A lane of the session, in the place of its own. */
+/* A lane of the session, in the place of its own, which should not come back soon. */
 void stranger_open(struct stranger *stranger, struct pair *pair);
 void stranger_close(struct stranger *stranger);
 /* Say it, and hear what comes within `rounds` times 2 ms. */
