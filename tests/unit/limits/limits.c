@@ -63,7 +63,7 @@ static void use_short_limits(struct otte_config *config)
 {
 	use_rdma(config);
 	config->rdma_destruction_ns = 100000000;
-	config->control_timeout_ns = 200000000;
+	config->control_timeout_ns = SECOND;
 	config->default_deadline_ns = 0;
 }
 
@@ -153,7 +153,7 @@ static void what_is_not_wanted_back_stays(void **state)
 	OK(otte_batch_submit(pair.batch, requests, 2));
 	assert_true(comes(has_two_grants, NULL));
 	OK(otte_region_unregister(&pair.remote, 1, 5 * SECOND, NULL));
-	usleep(500000);
+	usleep(1500000);
 	assert_int_equal(pair_stats(pair.source).loans, 1);
 	OK(otte_region_unregister(&view, 1, 5 * SECOND, NULL));
 	assert_taken_back(&pair, OTTE_EFFECT_NONE);
@@ -163,7 +163,7 @@ static void what_is_not_wanted_back_stays(void **state)
 static void use_short_grants(struct otte_config *config)
 {
 	use_short_limits(config);
-	config->rdma_grant_ns = 200000000;
+	config->rdma_grant_ns = SECOND / 2;
 }
 
 static void a_grant_has_its_time(void **state)
@@ -245,7 +245,7 @@ static void nobody_waits_for_ever(void **state)
 	OK(otte_batch_reset(other.batch));
 	request = rdma_request(&other, OTTE_READ, 65536, 4096);
 	OK(otte_batch_submit(other.batch, &request, 1));
-	assert_int_equal(otte_batch_wait(other.batch, SECOND), -ETIMEDOUT);
+	assert_int_equal(otte_batch_wait(other.batch, 2 * SECOND), -ETIMEDOUT);
 	/* The place is given back. */
 	otte_control_client_stop(&pair.segment->peer->control, -ECONNRESET);
 	OK(otte_batch_wait(other.batch, 5 * SECOND));
@@ -347,7 +347,7 @@ static void a_session_has_one_lane(void **state)
 		assert_int_equal(strangers[i].theirs.count, 1);
 		if (!i)
 			continue;
-		stranger_hear(&strangers[i - 1], 100);
+		stranger_hear(&strangers[i - 1], 1);
 		assert_true(strangers[i - 1].lost);
 	}
 	for (i = 0; i < ARRAY_SIZE(strangers); i++)
@@ -368,7 +368,7 @@ static void a_peer_leaves_queue_pairs_to_others(void **state)
 	stranger_open(&stranger, &pair);
 	for (i = 1; i <= 64; i++)
 		stranger_connect(&stranger, i, 4096, 16);
-	stranger_hear(&stranger, 200);
+	stranger_hear(&stranger, 64);
 	assert_int_equal(stranger.connected + stranger.refused, 64);
 	assert_int_equal(stranger.last.status, -EDQUOT);
 	assert_in_range(stranger.connected, 1, 32);
@@ -395,7 +395,7 @@ static void few_queue_pairs_are_shared_as_well(void **state)
 	stranger_open(&stranger, &pair);
 	for (i = 1; i <= 8; i++)
 		stranger_connect(&stranger, i, 4096, 16);
-	stranger_hear(&stranger, 100);
+	stranger_hear(&stranger, 8);
 	assert_int_equal(stranger.connected, 4);
 	assert_int_equal(stranger.refused, 4);
 	stranger_close(&stranger);
@@ -413,14 +413,14 @@ static void what_a_pair_is_to_be_is_checked(void **state)
 	pair_open(&pair, SIZE, use_no_reconnects);
 	stranger_open(&stranger, &pair);
 	stranger_connect(&stranger, 1, 4096, 16);
-	stranger_hear(&stranger, 50);
+	stranger_hear(&stranger, 1);
 	assert_int_equal(stranger.last.status, 0);
 	assert_int_equal(stranger.last.mtu_bytes, 1024);
 	stranger_connect(&stranger, 2, 512, 16);
-	stranger_hear(&stranger, 50);
+	stranger_hear(&stranger, 2);
 	assert_int_equal(stranger.last.mtu_bytes, 512);
 	stranger_connect(&stranger, 3, 512, 0);
-	stranger_hear(&stranger, 50);
+	stranger_hear(&stranger, 3);
 	assert_int_equal(stranger.last.connection, 3);
 	assert_int_equal(stranger.last.status, -EINVAL);
 	stranger_close(&stranger);

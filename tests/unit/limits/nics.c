@@ -180,10 +180,17 @@ static void line_ready(struct otte_watch *watch, uint32_t events)
 		stranger->lost = true;
 }
 
-void stranger_hear(struct stranger *stranger, unsigned rounds)
+static void hear_once(struct stranger *stranger)
 {
-	while (rounds-- && !stranger->lost)
-		otte_loop_run(&stranger->loop, 2);
+	otte_loop_run(&stranger->loop, 2);
+}
+
+void stranger_hear(struct stranger *stranger, unsigned answers)
+{
+	unsigned i;
+
+	for (i = 0; i < 5000 && !stranger->lost && stranger->connected + stranger->refused < answers; i++)
+		hear_once(stranger);
 }
 
 void stranger_open(struct stranger *stranger, struct pair *pair)
@@ -202,8 +209,8 @@ void stranger_open(struct stranger *stranger, struct pair *pair)
 	stranger->line.watch.ready = line_ready;
 	OK(otte_rdma_line_open(&stranger->line, &stranger->loop, fd));
 	OK(otte_rdma_line_greet(&stranger->line, &hello));
-	for (i = 0; i < 1000 && !stranger->ready; i++)
-		stranger_hear(stranger, 1);
+	for (i = 0; i < 5000 && !stranger->ready && !stranger->lost; i++)
+		hear_once(stranger);
 	if (stranger->lost)
 		return;
 	message.paths.grants = 64;
@@ -217,8 +224,8 @@ void stranger_open(struct stranger *stranger, struct pair *pair)
 		.pd = 77,
 	};
 	OK(otte_rdma_line_say(&stranger->line, &message));
-	for (i = 0; i < 1000 && !stranger->theirs.count; i++)
-		stranger_hear(stranger, 1);
+	for (i = 0; i < 5000 && !stranger->theirs.count && !stranger->lost; i++)
+		hear_once(stranger);
 }
 
 void stranger_close(struct stranger *stranger)

@@ -58,8 +58,8 @@ struct stranger {
 /* A lane of the session, in the place of its own, which should not come back soon. */
 void stranger_open(struct stranger *stranger, struct pair *pair);
 void stranger_close(struct stranger *stranger);
-/* Say it, and hear what comes within `rounds` times 2 ms. */
 void stranger_connect(struct stranger *stranger, uint64_t connection, uint32_t mtu_bytes, uint32_t rd_atomic);
-void stranger_hear(struct stranger *stranger, unsigned rounds);
+/* Until there were so many answers to that in all, or the lane is lost; at most 10 s. */
+void stranger_hear(struct stranger *stranger, unsigned answers);
 
 #endif
