@@ -77,6 +77,10 @@ UNIT_WITH_leases := $(VERBS_SIM) tests/unit/engine/pair.o tests/unit/limits/nics
 LDFLAGS_unit_leases := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_source_say otte_rdma_peer_say \
 	otte_rdma_fill_paths otte_source_end_lent)
 UNIT_WITH_rdma := $(VERBS_SIM)
+# The same, which break; and the queue pairs that they make.
+UNIT_WITH_rdma_faults := $(VERBS_SIM) tests/unit/engine/pair.o
+LDFLAGS_unit_rdma_faults := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_pair_join \
+	otte_rdma_fill_paths)
 
 # The owners of lib/transport/rdma over them; each allocation fails once.
 UNIT_WITH_owners := $(VERBS_SIM)

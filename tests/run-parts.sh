@@ -17,6 +17,13 @@ bad=()
 logs=${O:-build}/logs
 mkdir -p "$logs"
 
+# What of a part failed, in a few lines: they stand at the very end, which is what is kept of a long log.
+failure='(^|[[:space:]]|\[ *)(not ok|FAIL|FAILED|ERROR)([]: ]|$)|Failure!|Sanitizer:'
+failure+='|[ ,][1-9][0-9]* failed|error:'
+tell() {
+    grep -aE "$failure" "$logs/$1.log" | tail -n 15 | cut -c 1-300 | sed "s/^/  $1: /"
+}
+
 for part in "$@"; do
     name=${part%%:*} budget=${part##*:}
     [ "$budget" != "$part" ] && [ -n "$budget" ] || budget=5
@@ -48,6 +55,9 @@ done
 
 printf '\n'
 printf '%s\n' "${table[@]}"
+for name in "${bad[@]}"; do
+    tell "$name"
+done
 [ ${#bad[@]} -eq 0 ] || printf 'failed parts: %s\n' "${bad[*]}"
 printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
 [ "$failed" -eq 0 ]

@@ -4,6 +4,7 @@
 #define OTTE_BASE_CLOCK_H
 
 #include <stdint.h>
+#include <time.h>
 
 #define NSEC_PER_USEC 1000ull
 #define NSEC_PER_MSEC 1000000ull
@@ -11,6 +12,12 @@
 
 /* CLOCK_MONOTONIC in nanoseconds, or what otte_clock_fake() was last given. */
 uint64_t otte_now_ns(void);
+
+/* An instant or a time of it as the system's calls take it. */
+static inline struct timespec otte_timespec(uint64_t ns)
+{
+	return (struct timespec){ .tv_sec = (time_t)(ns / NSEC_PER_SEC), .tv_nsec = (long)(ns % NSEC_PER_SEC) };
+}
 
 /*
  * The same clock to the last tick of the kernel (1 to 10 ms), for a quarter of the cost: for limits of

@@ -46,20 +46,32 @@ static bool grow(size_t word)
 	return true;
 }
 
-/* Under lock. `fd` as it came from the system, with errno. */
-static int mark(int fd)
+/* Under lock. False: no memory. */
+static bool record(int fd)
 {
 	size_t word = (size_t)fd / WORD_BITS;
 
-	if (fd < 0)
-		return fd;
-	if (word >= words && !grow(word)) {
-		close(fd);
-		errno = ENOMEM;
-		return -1;
-	}
+	if (word >= words && !grow(word))
+		return false;
 	marked[word] |= 1ull << (size_t)fd % WORD_BITS;
-	return fd;
+	return true;
+}
+
+/* Under lock. */
+static void forget(int fd)
+{
+	if ((size_t)fd / WORD_BITS < words)
+		marked[(size_t)fd / WORD_BITS] &= ~(1ull << (size_t)fd % WORD_BITS);
+}
+
+/* Under lock. `fd` as it came from the system, with errno. */
+static int mark(int fd)
+{
+	if (fd < 0 || record(fd))
+		return fd;
+	close(fd);
+	errno = ENOMEM;
+	return -1;
 }
 
 int otte_fd_socket(int domain, int type)
@@ -190,9 +202,29 @@ void otte_fd_close(int fd)
 	if (fd < 0)
 		return;
 	pthread_mutex_lock(&lock);
-	if ((size_t)fd / WORD_BITS < words)
-		marked[(size_t)fd / WORD_BITS] &= ~(1ull << (size_t)fd % WORD_BITS);
+	forget(fd);
 	close(fd);
+	pthread_mutex_unlock(&lock);
+}
+
+int otte_fd_mark(int fd)
+{
+	bool recorded;
+
+	if (fd < 0)
+		return 0;
+	pthread_mutex_lock(&lock);
+	recorded = record(fd);
+	pthread_mutex_unlock(&lock);
+	return recorded ? 0 : -ENOMEM;
+}
+
+void otte_fd_forget(int fd)
+{
+	if (fd < 0)
+		return;
+	pthread_mutex_lock(&lock);
+	forget(fd);
 	pthread_mutex_unlock(&lock);
 }
 

@@ -8,6 +8,8 @@
  * fork() returns in it. Opening and marking are one step under one lock, which fork() takes as well;
  * no fork sees a descriptor that is open and not marked, or marked and another file by now.
  *
+ * Those that another library opens and closes are marked while they are open: a fork in between does not see them.
+ *
  * All descriptors are close-on-exec, and all but epoll sets and netlink sockets are non-blocking. On failure:
  * -1 and errno.
  */
@@ -31,6 +33,9 @@ int otte_fd_open(const char *path, int flags);
 /* Of a netlink protocol; who asks limits its waiting. */
 int otte_fd_netlink(int protocol);
 void otte_fd_close(int fd);
+/* Another library's. -ENOMEM: it is not marked. Forgotten before it is closed there; one that is not marked may be. */
+int otte_fd_mark(int fd);
+void otte_fd_forget(int fd);
 
 /* Around fork(); who forks calls them, see engine/fork.c. */
 void otte_fd_before_fork(void);

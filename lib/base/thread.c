@@ -36,9 +36,19 @@ int otte_thread_start(pthread_t *thread, const char *name, void *(*run)(void *ar
 	return 0;
 }
 
+void otte_cond_init(pthread_cond_t *cond)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(cond, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
 void otte_thread_sleep(uint64_t ns)
 {
-	const struct timespec step = { .tv_sec = (time_t)(ns / NSEC_PER_SEC), .tv_nsec = (long)(ns % NSEC_PER_SEC) };
+	const struct timespec step = otte_timespec(ns);
 	int before;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);

@@ -9,6 +9,9 @@
 /* `name`: at most 15 characters, as ps(1) and gdb(1) show it. 0 or a negative errno, with text. */
 int otte_thread_start(pthread_t *thread, const char *name, void *(*run)(void *arg), void *arg);
 
+/* pthread_cond_timedwait() on it goes by the clock of otte_now_ns(). */
+void otte_cond_init(pthread_cond_t *cond);
+
 /* Under a lock: pthread_cancel() has no effect on it, and so takes no lock with it. */
 void otte_thread_sleep(uint64_t ns);
 

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 /* Frames that nobody has sent yet may pile up to this many times the largest one. */
 #define TX_FRAMES 16
@@ -508,19 +509,11 @@ int otte_control_client_call(struct otte_control_client *client, uint16_t type, 
 			     uint8_t **payload, size_t *length)
 {
 	struct otte_call call = { .answer_type = answer_type };
-	uint64_t until = otte_now_ns() + timeout_ns;
 	char limit[OTTE_TIME_TEXT];
-	struct timespec ts = {
-		.tv_sec = (time_t)(until / NSEC_PER_SEC), .tv_nsec = (long)(until % NSEC_PER_SEC),
-	};
-	pthread_condattr_t attr;
+	const struct timespec until = otte_timespec(otte_now_ns() + timeout_ns);
 	int ret, timed_out = 0;
 
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&call.cond, &attr);
-	pthread_condattr_destroy(&attr);
-
+	otte_cond_init(&call.cond);
 	pthread_mutex_lock(&client->lock);
 	ret = client->state == OTTE_CLIENT_OPEN ? 0 : otte_fail(-ECONNRESET, "the peer is lost");
 	if (!ret) {
@@ -530,7 +523,7 @@ int otte_control_client_call(struct otte_control_client *client, uint16_t type, 
 	if (!ret) {
 		DL_APPEND(client->calls, &call);
 		while (!call.done && !timed_out)
-			timed_out = pthread_cond_timedwait(&call.cond, &client->lock, &ts);
+			timed_out = pthread_cond_timedwait(&call.cond, &client->lock, &until);
 		if (!call.done) {
 			DL_DELETE(client->calls, &call);
 			ret = otte_fail(-ETIMEDOUT, "the peer did not answer within %s",

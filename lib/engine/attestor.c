@@ -2,6 +2,7 @@
 #include "engine/attestor.h"
 
 #include "engine/engine.h"
+#include "engine/source_awaited.h"
 
 _Static_assert(OTTE_MODULE_ID_BYTES == OTTE_ATTEST_MODULE_BYTES, "a load's id, on the wire");
 _Static_assert(OTTE_NONCE_BYTES == OTTE_ATTEST_NONCE_BYTES, "a nonce, on the wire");

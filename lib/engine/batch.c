@@ -57,13 +57,23 @@ static int check(struct otte_batch *batch, const char *function)
 	return otte_fork_check(batch->engine->generation);
 }
 
+static int check_requests(const struct otte_batch *batch, const struct otte_request *requests, size_t count,
+			  const char *function)
+{
+	if (batch && requests && count)
+		return 0;
+	return otte_fail(-EINVAL, "%s: %s", function,
+			 !batch ? "batch must not be NULL" :
+			 !requests ? "requests must not be NULL" :
+				     "count must not be 0");
+}
+
 int otte_batch_submit(struct otte_batch *batch, const struct otte_request *requests, size_t count)
 {
 	const struct otte_submission from = { .requests = requests };
+	int ret = check_requests(batch, requests, count, "otte_batch_submit");
 
-	if (!batch || !requests || !count)
-		return otte_fail(-EINVAL, "otte_batch_submit: NULL, or no requests");
-	return otte_batch_add(batch, &from, count);
+	return ret ? ret : otte_batch_add(batch, &from, count);
 }
 
 /*
@@ -383,12 +393,9 @@ int otte_batch_run(struct otte_batch *batch, const struct otte_request *requests
 	struct otte_waiter waiter;
 	int ret;
 
-	if (!batch || !requests || !count)
-		return otte_fail(-EINVAL, "otte_batch_run: %s",
-				 !batch ? "batch must not be NULL" :
-				 !requests ? "requests must not be NULL" :
-					     "count must not be 0");
-	ret = otte_batch_check_open(batch);
+	ret = check_requests(batch, requests, count, "otte_batch_run");
+	if (!ret)
+		ret = otte_batch_check_open(batch);
 	if (ret)
 		return ret;
 	if (count == 1 && otte_direct_run(batch, requests, &ret))

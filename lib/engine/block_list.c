@@ -41,8 +41,11 @@ int otte_block_list_create(struct otte_engine *engine, const struct otte_request
 	struct otte_block_list *list;
 	int ret;
 
-	if (!engine || !prototype || !blocks || !count || !out)
-		return otte_fail(-EINVAL, "otte_block_list_create: NULL, or no blocks");
+	if (!engine || !prototype || !blocks || !out)
+		return otte_fail(-EINVAL,
+				 "otte_block_list_create: engine, prototype, blocks and list must not be NULL");
+	if (!count)
+		return otte_fail(-EINVAL, "otte_block_list_create: count must not be 0");
 	ret = otte_fork_check(engine->generation);
 	if (ret)
 		return ret;
@@ -69,8 +72,10 @@ int otte_batch_submit_blocks(struct otte_batch *batch, struct otte_block_list *l
 {
 	const struct otte_submission from = { .list = list, .first = first };
 
-	if (!batch || !list || !count)
-		return otte_fail(-EINVAL, "otte_batch_submit_blocks: NULL, or no blocks");
+	if (!batch || !list)
+		return otte_fail(-EINVAL, "otte_batch_submit_blocks: batch and list must not be NULL");
+	if (!count)
+		return otte_fail(-EINVAL, "otte_batch_submit_blocks: count must not be 0");
 	if (list->engine != batch->engine)
 		return otte_fail(-EINVAL, "otte_batch_submit_blocks: list is not of this engine");
 	if (!range_inside(first, count, list->count))

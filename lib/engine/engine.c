@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "control/descriptor.h"
 #include "engine/attestor.h"
 #include "engine/batch.h"
@@ -21,6 +22,9 @@
 #include "engine/notify.h"
 #include "engine/serve.h"
 #include "engine/source.h"
+#include "engine/source_awaited.h"
+#include "engine/source_grant.h"
+#include "engine/source_use.h"
 
 /* close() looks this often whether peers' requests have drained. */
 #define DRAIN_STEP_NS (1 * NSEC_PER_MSEC)
@@ -172,6 +176,31 @@ static int probe_rdma(struct otte_engine *engine)
 	return 0;
 }
 
+static const struct otte_source_ops source_ops = {
+	.begin = otte_source_begin,
+	.refused = otte_source_refused,
+	.still = otte_source_still,
+	.guarded = otte_source_guarded,
+	.end = otte_source_end,
+	.retain = otte_source_retain,
+	.lane_closed = otte_source_lane_closed,
+	.begin_lent = otte_source_begin_lent,
+	.end_lent = otte_source_end_lent,
+	.published = otte_source_published,
+	.identity = otte_source_identity,
+	.grant = otte_source_grant,
+	.give_back = otte_source_give_back,
+	.process_ended = otte_source_process_ended,
+	.over = otte_source_over,
+	.granted = otte_source_granted,
+	.fresh = otte_source_fresh,
+	.stands = otte_source_stands,
+	.revoke_grant = otte_source_revoke_grant,
+	.retain_grant = otte_source_retain_grant,
+	.count = otte_source_count,
+	.connected = otte_source_connected,
+};
+
 /* In the order in which they are asked. */
 static int open_transport(struct otte_engine *engine)
 {
@@ -181,31 +210,7 @@ static int open_transport(struct otte_engine *engine)
 		.config = &engine->config,
 		.loop = &engine->progress.lanes,
 		.serve_loops = engine->serve_loops,
-		.source = {
-			.begin = otte_source_begin,
-			.refused = otte_source_refused,
-			.still = otte_source_still,
-			.guarded = otte_source_guarded,
-			.end = otte_source_end,
-			.retain = otte_source_retain,
-			.lane_closed = otte_source_lane_closed,
-			.begin_lent = otte_source_begin_lent,
-			.end_lent = otte_source_end_lent,
-			.published = otte_source_published,
-			.identity = otte_source_identity,
-			.grant = otte_source_grant,
-			.give_back = otte_source_give_back,
-			.process_ended = otte_source_process_ended,
-			.over = otte_source_over,
-			.granted = otte_source_granted,
-			.fresh = otte_source_fresh,
-			.stands = otte_source_stands,
-			.revoke_grant = otte_source_revoke_grant,
-			.retain_grant = otte_source_retain_grant,
-			.count = otte_source_count,
-			.connected = otte_source_connected,
-			.engine = engine,
-		},
+		.source = source_ops,
 		.keep = {
 			.keep = otte_keep,
 			.let_go = otte_keep_let_go,
@@ -217,6 +222,7 @@ static int open_transport(struct otte_engine *engine)
 	};
 	int ret;
 
+	env.source.engine = engine;
 	ret = probe_rdma(engine);
 	if (!ret)
 		ret = otte_tcp_transport.probe(&engine->config);
@@ -233,16 +239,11 @@ static int open_transport(struct otte_engine *engine)
 
 static void init_locks(struct otte_engine *engine)
 {
-	pthread_condattr_t attr;
-
 	pthread_mutex_init(&engine->memory_lock, NULL);
 	pthread_mutex_init(&engine->register_lock, NULL);
 	pthread_rwlock_init(&engine->region_lock, NULL);
 	pthread_mutex_init(&engine->region_wait_lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&engine->region_idle, &attr);
-	pthread_condattr_destroy(&attr);
+	otte_cond_init(&engine->region_idle);
 	pthread_mutex_init(&engine->peer_lock, NULL);
 	pthread_mutex_init(&engine->source_lock, NULL);
 	pthread_mutex_init(&engine->awaited_lock, NULL);
@@ -424,8 +425,11 @@ int otte_engine_close(struct otte_engine *engine, unsigned directions, int64_t t
 	bool mine;
 	int ret;
 
-	if (!engine || !directions || directions & ~(OTTE_CLOSE_SOURCE | OTTE_CLOSE_REQUESTER))
-		return otte_fail(-EINVAL, "otte_engine_close: engine is NULL, or no such direction");
+	if (!engine)
+		return otte_fail(-EINVAL, "otte_engine_close: engine must not be NULL");
+	if (!directions || directions & ~(OTTE_CLOSE_SOURCE | OTTE_CLOSE_REQUESTER))
+		return otte_fail(-EINVAL, "otte_engine_close: directions are %#x, allowed are bits of %#x",
+				 directions, OTTE_CLOSE_SOURCE | OTTE_CLOSE_REQUESTER);
 	if (report && report->size < sizeof(report->size))
 		return otte_fail(-EINVAL, "otte_engine_close: report->size is not set");
 	ret = otte_fork_check(engine->generation);

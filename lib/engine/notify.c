@@ -99,7 +99,7 @@ int otte_notification_next(struct otte_engine *engine, struct otte_notification 
 	int ret;
 
 	if (!engine || !notification)
-		return otte_fail(-EINVAL, "otte_notification_next: NULL");
+		return otte_fail(-EINVAL, "otte_notification_next: engine and notification must not be NULL");
 	ret = otte_fork_check(engine->generation);
 	if (ret)
 		return ret;

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/line.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "engine/batch.h"
 #include "engine/engine.h"
 
@@ -183,13 +184,45 @@ static void transport_changed(void *arg)
 
 /* ---- Life ---- */
 
+static void fill_window(struct otte_engine *engine, struct otte_window *window)
+{
+	const struct otte_config *config = &engine->config;
+
+	window->max_requests = config->window_requests;
+	window->max_bytes = config->window_bytes;
+	window->slots = otte_gate_slots(engine);
+	window->nic = OTTE_SLOTS_NO_NIC;
+	window->queue.aging_ns = config->aging_ns;
+	window->queue.per_entry = config->aging_per_entry;
+	window->queue.bound[OTTE_PRIORITY_HIGH] = config->max_high_requests;
+	window->queue.bound[OTTE_PRIORITY_MEDIUM] = config->max_medium_requests;
+	window->queue.bound[OTTE_PRIORITY_LOW] = config->max_low_requests;
+}
+
+static void fill_control(struct otte_engine *engine, const struct otte_addresses *addresses,
+			 struct otte_control_client *control)
+{
+	unsigned i;
+
+	control->loop = &engine->progress.control;
+	control->identity = &engine->identity;
+	control->keys = &engine->keys;
+	control->attestor = &engine->attestor;
+	control->offers = engine->no_rdma ? 0 : OTTE_CAN_RDMA;
+	control->max_payload = engine->config.control_frame_bytes;
+	control->timeout_ns = engine->config.control_timeout_ns;
+	control->changed = control_changed;
+	for (i = 0; i < addresses->count && i < OTTE_CLIENT_ADDRESSES; i++) {
+		control->addresses[i].address = addresses->list[i].storage;
+		control->addresses[i].length = addresses->list[i].length;
+	}
+	control->address_count = i;
+}
+
 static int create(struct otte_engine *engine, const char *endpoint,
 		  const struct otte_addresses *addresses, uint64_t epoch, struct otte_peer **out)
 {
-	const struct otte_config *config = &engine->config;
-	pthread_condattr_t attr;
 	struct otte_peer *peer;
-	unsigned i;
 	int ret;
 
 	peer = calloc(1, sizeof(*peer));
@@ -200,29 +233,9 @@ static int create(struct otte_engine *engine, const char *endpoint,
 	snprintf(peer->endpoint, sizeof(peer->endpoint), "%s", endpoint);
 	peer->identity.epoch = epoch;
 	peer->next_deadline_ns = UINT64_MAX;
-	peer->backoff_ns = config->reconnect_min_ns;
-	peer->window.max_requests = config->window_requests;
-	peer->window.max_bytes = config->window_bytes;
-	peer->window.slots = otte_gate_slots(engine);
-	peer->window.nic = OTTE_SLOTS_NO_NIC;
-	peer->window.queue.aging_ns = config->aging_ns;
-	peer->window.queue.per_entry = config->aging_per_entry;
-	peer->window.queue.bound[OTTE_PRIORITY_HIGH] = config->max_high_requests;
-	peer->window.queue.bound[OTTE_PRIORITY_MEDIUM] = config->max_medium_requests;
-	peer->window.queue.bound[OTTE_PRIORITY_LOW] = config->max_low_requests;
-	peer->control.loop = &engine->progress.control;
-	peer->control.identity = &engine->identity;
-	peer->control.keys = &engine->keys;
-	peer->control.attestor = &engine->attestor;
-	peer->control.offers = engine->no_rdma ? 0 : OTTE_CAN_RDMA;
-	peer->control.max_payload = config->control_frame_bytes;
-	peer->control.timeout_ns = config->control_timeout_ns;
-	peer->control.changed = control_changed;
-	for (i = 0; i < addresses->count && i < OTTE_CLIENT_ADDRESSES; i++) {
-		peer->control.addresses[i].address = addresses->list[i].storage;
-		peer->control.addresses[i].length = addresses->list[i].length;
-	}
-	peer->control.address_count = i;
+	peer->backoff_ns = engine->config.reconnect_min_ns;
+	fill_window(engine, &peer->window);
+	fill_control(engine, addresses, &peer->control);
 	ret = engine->transport->ops->peer_open(engine->transport, &peer->control, transport_changed,
 						peer, &peer->transport);
 	if (ret) {
@@ -231,10 +244,7 @@ static int create(struct otte_engine *engine, const char *endpoint,
 	}
 	otte_control_client_init(&peer->control);
 	pthread_mutex_init(&peer->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&peer->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	otte_cond_init(&peer->changed);
 	*out = peer;
 	return 0;
 }
@@ -320,12 +330,8 @@ int otte_peer_get(struct otte_engine *engine, const char *endpoint,
 	} else {
 		*losses = 0;
 		ret = create(engine, endpoint, addresses, epoch, &peer);
-		if (!ret) {
+		if (!ret)
 			DL_APPEND(engine->peers, peer);
-			/* From now on there is something to look after: hellos in time, reconnects. */
-			atomic_store(&engine->tick_due_ns, 0);
-			otte_loop_wake(&engine->progress.control);
-		}
 	}
 	pthread_mutex_unlock(&engine->peer_lock);
 	if (ret)
@@ -392,10 +398,7 @@ void otte_peer_put(struct otte_peer *peer)
 
 int otte_peer_wait_ready(struct otte_peer *peer, uint64_t losses, uint64_t until_ns)
 {
-	struct timespec until = {
-		.tv_sec = (time_t)(until_ns / NSEC_PER_SEC),
-		.tv_nsec = (long)(until_ns % NSEC_PER_SEC),
-	};
+	const struct timespec until = otte_timespec(until_ns);
 	uint64_t begun_ns = otte_now_ns(), limit_ns;
 	char limit[OTTE_TIME_TEXT];
 	int ret = 0;

@@ -316,17 +316,9 @@ static void lead(struct otte_progress *progress, struct otte_waiter *waiter, uin
 /* Asleep until the waiter is done, the lead is free, or it is time. */
 static void follow(struct otte_progress *progress, struct otte_waiter *waiter, uint64_t until_ns)
 {
-	struct timespec until = {
-		.tv_sec = (time_t)(until_ns / NSEC_PER_SEC),
-		.tv_nsec = (long)(until_ns % NSEC_PER_SEC),
-	};
-	pthread_condattr_t attr;
+	const struct timespec until = otte_timespec(until_ns);
 
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&waiter->cond, &attr);
-	pthread_condattr_destroy(&attr);
-
+	otte_cond_init(&waiter->cond);
 	pthread_mutex_lock(&progress->lock);
 	DL_APPEND2(progress->followers, waiter, follow_prev, follow_next);
 	atomic_fetch_add(&progress->follower_count, 1);

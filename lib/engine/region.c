@@ -217,8 +217,10 @@ int otte_region_register(struct otte_engine *engine, const struct otte_region_de
 	size_t i, made = 0;
 	int ret;
 
-	if (!engine || !count || !descs || !regions)
-		return otte_fail(-EINVAL, "otte_region_register: NULL, or no views");
+	if (!engine || !descs || !regions)
+		return otte_fail(-EINVAL, "otte_region_register: engine, descs and regions must not be NULL");
+	if (!count)
+		return otte_fail(-EINVAL, "otte_region_register: count must not be 0");
 	ret = otte_fork_check(engine->generation);
 	for (i = 0; i < count && !ret; i++)
 		ret = check_desc(engine, &descs[i], i);
@@ -274,10 +276,7 @@ static void hide(struct otte_region *region)
 static bool wait_idle(struct otte_region *region, uint64_t until_ns)
 {
 	struct otte_engine *engine = region->engine;
-	struct timespec until = {
-		.tv_sec = (time_t)(until_ns / NSEC_PER_SEC),
-		.tv_nsec = (long)(until_ns % NSEC_PER_SEC),
-	};
+	const struct timespec until = otte_timespec(until_ns);
 	int ret = 0;
 
 	if (!in_use(region))
@@ -346,6 +345,20 @@ int otte_region_unregister(struct otte_region **regions, size_t count, int64_t t
 uint64_t otte_region_id(const struct otte_region *region)
 {
 	return region ? region->id : 0;
+}
+
+int otte_region_check_published(const struct otte_region *region)
+{
+	if (region->access == OTTE_LOCAL_ONLY)
+		return otte_fail(-ENOENT, "region %lu is not published", (unsigned long)region->id);
+	return 0;
+}
+
+int otte_region_check_right(const struct otte_region *region, uint8_t op)
+{
+	if (!(region->access & (op == OTTE_READ ? OTTE_REMOTE_READ : OTTE_REMOTE_WRITE)))
+		return otte_fail(-EACCES, "region %lu does not grant it", (unsigned long)region->id);
+	return 0;
 }
 
 int otte_region_describe(struct otte_engine *engine, uint64_t after, struct otte_region_info *rows,

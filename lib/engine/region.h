@@ -46,6 +46,10 @@ void otte_region_unuse(struct otte_region *region);
  */
 int otte_region_check_fresh(const struct otte_region *region);
 
+/* Whether peers may know it (-ENOENT), and have `op` done to it (-EACCES). */
+int otte_region_check_published(const struct otte_region *region);
+int otte_region_check_right(const struct otte_region *region, uint8_t op);
+
 /* Rows of what is published, ids above `after`; see otte_control_handlers. */
 int otte_region_describe(struct otte_engine *engine, uint64_t after, struct otte_region_info *rows,
 			 size_t capacity, struct otte_regions *regions);

@@ -77,7 +77,7 @@ int otte_segment_open(struct otte_engine *engine, const char *text, uint64_t epo
 	int ret;
 
 	if (!engine || !text || !out)
-		return otte_fail(-EINVAL, "otte_segment_open: NULL");
+		return otte_fail(-EINVAL, "otte_segment_open: engine, endpoint and segment must not be NULL");
 	ret = otte_fork_check(engine->generation);
 	if (ret)
 		return ret;

@@ -19,6 +19,7 @@
 #include "engine/engine.h"
 #include "engine/notify.h"
 #include "engine/source.h"
+#include "engine/source_grant.h"
 #include "engine/stats_socket.h"
 
 #define BACKLOG 256

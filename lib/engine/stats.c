@@ -94,8 +94,10 @@ int otte_engine_stats(struct otte_engine *engine, struct otte_stats *stats)
 	struct otte_stats whole = { .size = sizeof(whole) };
 	int ret;
 
-	if (!engine || !stats || stats->size < sizeof(stats->size))
-		return otte_fail(-EINVAL, "otte_engine_stats: NULL, or stats->size is not set");
+	if (!engine || !stats)
+		return otte_fail(-EINVAL, "otte_engine_stats: engine and stats must not be NULL");
+	if (stats->size < sizeof(stats->size))
+		return otte_fail(-EINVAL, "otte_engine_stats: stats->size is not set");
 	ret = otte_fork_check(engine->generation);
 	if (ret)
 		return ret;

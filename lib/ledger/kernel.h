@@ -198,8 +198,7 @@ struct kernel_loan *kernel_loan_take(struct kernel_client *client, struct kernel
 void kernel_loan_free_all(struct kernel_client *client);
 /* Under ledger->lock: what the lender's process knows better than the module. */
 void kernel_loan_complete(const struct kernel_client *lender, struct otte_loan_info *info);
-/* A peer's name in the module, both ways. */
-void kernel_peer_encode(const struct otte_borrower *who, uint8_t peer[OTTE_MODULE_PEER_LEN]);
+/* Of a peer's name in the module. */
 void kernel_peer_decode(const uint8_t peer[OTTE_MODULE_PEER_LEN], struct otte_borrower *who);
 
 /* ---- kernel_retained.c ----------------------------------------------------------------------- */

@@ -28,7 +28,7 @@ static bool is_remote(const struct kernel_loan *loan)
 
 /* ---- Names of peers -------------------------------------------------------------------------- */
 
-void kernel_peer_encode(const struct otte_borrower *who, uint8_t peer[OTTE_MODULE_PEER_LEN])
+static void peer_encode(const struct otte_borrower *who, uint8_t peer[OTTE_MODULE_PEER_LEN])
 {
 	memset(peer, 0, OTTE_MODULE_PEER_LEN);
 	memcpy(peer, who->incarnation, sizeof(who->incarnation));
@@ -225,7 +225,7 @@ static int publish(struct kernel_client *lender, const struct otte_loan_terms *t
 	}
 	wanted.flags = exposure_flags(lender, terms);
 	wanted.incarnation = terms->borrower.epoch;
-	kernel_peer_encode(&terms->borrower, wanted.peer);
+	peer_encode(&terms->borrower, wanted.peer);
 	return otte_module_loan_expose(lender->fd, &wanted, id);
 }
 
@@ -710,7 +710,7 @@ int kernel_fence(struct kernel_client *client, const struct otte_borrower *who)
 	if (who->client) {
 		rc = otte_module_fence(client->fd, who->client);
 	} else {
-		kernel_peer_encode(who, peer);
+		peer_encode(who, peer);
 		rc = otte_module_fence_peer(client->fd, peer, who->epoch);
 	}
 	if (rc == -ENOSPC)

@@ -343,6 +343,7 @@ static inline int otte_transport_create_next(const struct otte_transport_env *en
 
 struct otte_transport_peer {
 	const struct otte_transport_ops *ops;
+	struct otte_transport_peer *next; /* behind it, of the next transport (chain.h) */
 	/* What direct() is not worth asking for: a region and op, or _NEVER for all. No more than a hint. */
 	_Atomic uint64_t indirect;
 };

@@ -23,6 +23,12 @@ fail() {
     exit 1
 }
 
+# With -e jq 1.6 takes a file that is empty for one in which everything holds.
+jq() {
+    [ "$1" != -e ] || [ -s "${!#}" ] || return 4
+    command jq "$@"
+}
+
 # exits CODE COMMAND...: its output is in $scratch/out and $scratch/err
 exits() {
     local wanted=$1 got

@@ -132,8 +132,8 @@ test_everything_that_prints_numbers_has_json() {
     exits 0 "$OTTE" topo --json
     jq -e '.nodes | length >= 1' "$scratch/out" >/dev/null || fail "topo says: $(cat "$scratch/out")"
     exits 0 "$OTTE" bench --sizes 4K --iterations 10 --rounds 3 --floor --json
-    jq -e '.results | length == 4 and .[0].gbps > 0 and .[0].speed_ratio > 0' "$scratch/out" \
-        >/dev/null || fail "bench says: $(cat "$scratch/out")"
+    jq -e '.interrupted == false and (.results | length == 4 and .[0].gbps > 0 and .[0].speed_ratio > 0)' \
+        "$scratch/out" >/dev/null || fail "bench says: $(cat "$scratch/out")"
 }
 
 test_topo_says_why_it_shows_no_verbs_device() {
@@ -551,6 +551,40 @@ test_a_signal_ends_a_bench_with_one_message_and_no_report() {
     [ ! -e "$scratch/report" ] || fail "a report is left"
 }
 
+test_a_signal_ends_a_bench_for_programs_with_what_it_has() {
+    local status sizes
+    sizes=$(printf '4K,%.0s' $(seq 31))4K # half a minute
+    setsid "$OTTE" bench --sizes "$sizes" --op read --floor --rounds 1 --duration 1s --json \
+        --report "$scratch/report" >"$scratch/out" 2>"$scratch/err" &
+    puller=$!
+    sleep 4
+    kill -INT -- "-$puller"
+    wait "$puller"
+    status=$?
+    puller=
+    [ "$status" -eq 2 ] || fail "exit status $status: $(cat "$scratch/err")"
+    is_content 'otte bench: interrupted' "$scratch/err" || fail "it said: $(cat "$scratch/err")"
+    jq -e '.interrupted and .version and (.results | length | . > 0 and . < 62) and
+        (.results | all(.block == 4096 and .gbps > 0))' \
+        "$scratch/out" >/dev/null || fail "bench says: $(cat "$scratch/out")"
+    [ ! -e "$scratch/report" ] || fail "a report is left"
+    # Also where the peer does not answer, and no line is done.
+    serve --anon room=4K --writable
+    setsid "$OTTE" bench --peer "$endpoint/room" --sizes 4K --duration 1m --json >"$scratch/out" 2>"$scratch/err" &
+    puller=$!
+    sleep 1
+    kill -STOP "$server"
+    sleep 0.2
+    kill -TERM "$puller"
+    timeout 5 tail --pid="$puller" -f /dev/null || fail "it does not end"
+    wait "$puller"
+    status=$?
+    puller=
+    kill -CONT "$server"
+    [ "$status" -eq 2 ] || fail "exit status $status: $(cat "$scratch/err")"
+    jq -e '.interrupted and .results == []' "$scratch/out" >/dev/null || fail "bench says: $(cat "$scratch/out")"
+}
+
 test_a_signal_ends_a_pull_into_a_pipe_that_nobody_reads() {
     local puller reader
     a_file 3000000
@@ -728,6 +762,9 @@ test_what_would_crawl_is_refused_with_its_range() {
     exits 1 "$OTTE" pull 127.0.0.1:1/room -o "$scratch/copy" --window 1
     says '--window: "1" is out of range, allowed are 4 KiB to 1 GiB'
     exits 1 "$OTTE" push "$OTTE" 127.0.0.1:1/room --window 2G && says '4 KiB to 1 GiB'
+    exits 1 "$OTTE" push "$OTTE" 127.0.0.1:1/room --window 0
+    says '--window: "0" is out of range, allowed are 4 KiB to 1 GiB'
+    exits 1 "$OTTE" push "$OTTE" 127.0.0.1:1/room --window 4097.5 && says 'a whole number of bytes'
     exits 1 "$OTTE" ls 127.0.0.1:1 --set tcp.receive_buffer_bytes=1
     says 'tcp.receive_buffer_bytes: 1 is out of range, allowed are 0 or 65536 to 1073741824'
     exits 1 "$OTTE" ls 127.0.0.1:1 --set control.reconnect_min_ms=9000

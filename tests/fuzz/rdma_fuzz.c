@@ -1,15 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The decoder of what a peer says of its NICs. Whatever it accepts must encode to the same bytes again.
+ * The decoder of what a peer says of its NICs. Whatever it accepts must encode to the same bytes
+ * again; and PATHS follow themselves, and others only where the NICs are the same.
  */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "transport/rdma/protocol.h"
+#include "transport/rdma/rdma.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void follow(const struct otte_rdma_paths *paths)
+{
+	static struct otte_rdma_paths earlier;
+	uint32_t i;
+	int ret = otte_rdma_paths_follow(paths, &earlier);
+
+	for (i = 0; !ret && i < paths->count; i++)
+		if (paths->rows[i].nic != earlier.rows[i].nic || paths->rows[i].pd != earlier.rows[i].pd)
+			abort();
+	earlier = *paths;
+	if (otte_rdma_paths_follow(paths, &earlier))
+		abort();
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -19,6 +34,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size > OTTE_RDMA_FRAME_MAX || otte_rdma_message_decode(data, size, &got))
 		return 0;
+	if (got.type == OTTE_RDMA_MSG_PATHS)
+		follow(&got.paths);
 	encoded = otte_rdma_message_encode(&got, out, sizeof(out));
 	if (encoded == (ssize_t)size && !memcmp(data, out, size))
 		return 0;

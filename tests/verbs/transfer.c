@@ -4,12 +4,17 @@
  * of them is killed. Runs in a guest; see tests/verbs/guest-rdma.
  *
  *   transfer DEVICE kernel|process     both use this device, with this ledger
+ *   transfer DEVICE link NETDEV        likewise, while its port goes down and comes back
+ *   transfer DEVICE memlock            by a user who may pin little
  *   transfer DEVICE OTHER              the requester's and the source's, which do not reach each other
  */
+#include <dirent.h>
+#include <grp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -481,14 +486,176 @@ static void cross(void)
 	check(end_source(&source) == 0, "the source gives back everything");
 }
 
+/* ---- A port that goes down and comes back ---- */
+
+#define FLAPS 4
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
+}
+
+static void set_link(const char *netdev, const char *state)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "ip link set %s %s", netdev, state);
+	if (system(command)) /* NOLINT(bugprone-command-processor): a test's own words */
+		_exit(3);
+}
+
+/* Of these READs, which the link is lost under, each arrives. */
+static bool lose_link(struct requester *self, const char *netdev)
+{
+	struct otte_task task;
+	bool good = true;
+	uint32_t i;
+
+	MUST(otte_batch_reset(self->batch));
+	memset(self->bytes, 0xa5, BYTES);
+	for (i = 0; i < 3; i++)
+		submit(self, OTTE_READ, OTTE_TRANSPORT_ANY, i << 20, 1u << 20);
+	set_link(netdev, "down");
+	MUST(otte_batch_wait(self->batch, 60 * SECOND));
+	for (i = 0; i < 3; i++) {
+		MUST(otte_batch_task(self->batch, i, &task));
+		good &= !task.code;
+	}
+	return good && !memcmp(self->bytes, remote, 3u << 20);
+}
+
+/* Until a small one goes this way: its time. */
+static uint64_t time_until(struct requester *self, uint32_t transport)
+{
+	const struct timespec step = { .tv_nsec = 2000000 };
+	uint64_t since_ns = now_ns();
+	struct otte_task task;
+
+	do {
+		task = run(self, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096);
+		if (!task.code && task.transport == transport)
+			return now_ns() - since_ns;
+		nanosleep(&step, NULL);
+	} while (!task.code && now_ns() - since_ns < 20 * SECOND);
+	return UINT64_MAX;
+}
+
+static unsigned count_device_fds(void)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	char path[300], target[64];
+	struct dirent *entry;
+	unsigned count = 0;
+
+	if (!folder)
+		_exit(3);
+	while ((entry = readdir(folder))) {
+		ssize_t length;
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%s", entry->d_name);
+		length = readlink(path, target, sizeof(target) - 1);
+		target[length > 0 ? length : 0] = '\0';
+		count += strstr(target, "infiniband") != NULL;
+	}
+	closedir(folder);
+	return count;
+}
+
+static bool child_has_nothing(void)
+{
+	unsigned ours = count_device_fds();
+	int status = -1;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid)
+		_exit(count_device_fds() != 0);
+	waitpid(pid, &status, 0);
+	printf("# %u descriptors of the device\n", ours);
+	return ours >= 3 && status == 0;
+}
+
+static void flap(const char *netdev)
+{
+	uint64_t lost_ns, back_ns, most_lost_ns = 0, most_back_ns = 0;
+	struct requester self;
+	struct answer answer;
+	struct source source;
+	bool whole = true;
+	int i;
+
+	start_source(&source);
+	open_requester(&self, &source);
+	fill(remote, 5);
+	check(run(&self, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096).transport == OTTE_TRANSPORT_RDMA,
+	      "a port that is up is used");
+	check(child_has_nothing(), "a forked child has no descriptor of the device");
+	for (i = 0; i < FLAPS; i++) {
+		whole &= lose_link(&self, netdev);
+		lost_ns = time_until(&self, OTTE_TRANSPORT_TCP);
+		set_link(netdev, "up");
+		back_ns = time_until(&self, OTTE_TRANSPORT_RDMA);
+		printf("# down: over TCP after %.1f ms; up: over RDMA after %.1f ms\n",
+		       (double)lost_ns / 1e6, (double)back_ns / 1e6);
+		most_lost_ns = lost_ns > most_lost_ns ? lost_ns : most_lost_ns;
+		most_back_ns = back_ns > most_back_ns ? back_ns : most_back_ns;
+	}
+	check(whole, "READs that the link is lost under arrive whole");
+	check(most_lost_ns < 10 * SECOND, "over TCP while it is down");
+	check(most_back_ns < 10 * SECOND, "and over RDMA when it is up again");
+	answer = ask(&source);
+	check(!answer.retained && answer.qps <= 2, "nothing of it stays");
+	close_requester(&self);
+	check(end_source(&source) == 0, "the source gives back everything");
+}
+
+/* ---- Who may pin little ---- */
+
+static void be_limited(void)
+{
+	const struct rlimit limit = { 8u << 20, 8u << 20 };
+	struct otte_region_desc desc = { .access = OTTE_REMOTE_READ };
+	struct otte_engine *engine;
+	struct otte_region *region;
+	struct otte_config config;
+	struct otte_mem *mem;
+	int ret;
+
+	if (setrlimit(RLIMIT_MEMLOCK, &limit) || setgroups(0, NULL) || setgid(65534) ||
+	    setuid(65534))
+		_exit(3);
+	fill_config(&config, device);
+	MUST(otte_engine_create(&config, &engine));
+	MUST(otte_mem_alloc(engine, 16u << 20, 0, &mem));
+	desc.mem = mem;
+	desc.length = 16u << 20;
+	ret = otte_region_register(engine, &desc, 1, &region);
+	printf("# %d: %s\n", ret, otte_error_text());
+	check(ret == -ENOMEM && strstr(otte_error_text(), "RLIMIT_MEMLOCK is 8388608 bytes"),
+	      "memory beyond RLIMIT_MEMLOCK is refused, by its name");
+	desc.length = 1u << 20;
+	check(!otte_region_register(engine, &desc, 1, &region), "and some within it is not");
+	MUST(otte_region_unregister(&region, 1, 10 * SECOND, NULL));
+	MUST(otte_mem_release(mem));
+	MUST(otte_engine_destroy(engine));
+}
+
 int main(int argc, char **argv)
 {
-	if (argc != 3)
+	if (argc != 3 + (argc > 2 && !strcmp(argv[2], "link")))
 		return 3;
 	device = source_device = argv[1];
+	if (!strcmp(argv[2], "memlock")) {
+		be_limited();
+		return checked();
+	}
 	if (!strcmp(argv[2], "kernel"))
 		ledger = OTTE_LEDGER_KERNEL;
-	else if (strcmp(argv[2], "process"))
+	else if (strcmp(argv[2], "process") != 0 && strcmp(argv[2], "link") != 0)
 		source_device = argv[2];
 	remote = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (remote == MAP_FAILED)
@@ -496,6 +663,10 @@ int main(int argc, char **argv)
 	memset(remote, 1, BYTES);
 	if (strcmp(device, source_device)) {
 		cross();
+		return checked();
+	}
+	if (argc == 4) {
+		flap(argv[3]);
 		return checked();
 	}
 	move_whole();

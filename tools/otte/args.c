@@ -10,6 +10,7 @@
 #include <strings.h>
 
 #include "base/clock.h"
+#include "../common/output.h"
 #include "tool.h"
 
 #define SIZE_LIMIT ((double)(1ull << 44)) /* 16 TiB: times batch and threads it still is a number */
@@ -59,21 +60,46 @@ static bool size_unit(const char *unit, double *factor)
 	return true;
 }
 
+/* It may be a fraction, 0, or beyond all limits. */
+static bool any_size(const char *option, const char *text, double *bytes)
+{
+	const char *unit;
+	double factor;
+
+	if (!leading_decimal(text, bytes, &unit) || !size_unit(unit, &factor))
+		return refuse(option, text, "a size (such as 4096, 64K, 1M or 1G)");
+	*bytes *= factor;
+	if (*bytes > 0 && *bytes < SIZE_LIMIT && *bytes != floor(*bytes))
+		return refuse(option, text, "a whole number of bytes");
+	return true;
+}
+
 bool args_size(const char *option, const char *text, uint64_t *bytes)
 {
-	static const char wanted[] = "a size (such as 4096, 64K, 1M or 1G)";
-	double value, factor;
-	const char *unit;
+	double value;
 
-	if (!leading_decimal(text, &value, &unit) || !size_unit(unit, &factor))
-		return refuse(option, text, wanted);
-	value *= factor;
-	if (value > 0 && value < SIZE_LIMIT && value != floor(value))
-		return refuse(option, text, "a whole number of bytes");
+	if (!any_size(option, text, &value))
+		return false;
 	if (value < 1 || value > SIZE_LIMIT)
 		return refuse(option, text, "from 1 byte to 16T");
 	*bytes = (uint64_t)value;
 	return true;
+}
+
+bool args_size_within(const char *option, const char *text, uint64_t least, uint64_t most, uint64_t *bytes)
+{
+	char from[32], to[32];
+	double value;
+
+	if (!any_size(option, text, &value))
+		return false;
+	if (value >= (double)least && value <= (double)most) {
+		*bytes = (uint64_t)value;
+		return true;
+	}
+	complain(EXIT_USAGE, "%s: \"%s\" is out of range, allowed are %s to %s", option, text,
+		 format_bytes(least, from), format_bytes(most, to));
+	return false;
 }
 
 bool args_sizes(const char *option, const char *text, uint64_t *sizes, size_t capacity,

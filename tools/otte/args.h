@@ -18,6 +18,9 @@ bool args_file(const char *option, const char *text, const char **file);
 /* 4096, 64K, 1M, 1.5G, 2T; K is 1024. Never 0. */
 bool args_size(const char *option, const char *text, uint64_t *bytes);
 
+/* The same where not every size will do. */
+bool args_size_within(const char *option, const char *text, uint64_t least, uint64_t most, uint64_t *bytes);
+
 /* A list of sizes with commas. At most `capacity`; *count says how many. */
 bool args_sizes(const char *option, const char *text, uint64_t *sizes, size_t capacity,
 		size_t *count);

@@ -17,6 +17,7 @@
 #include "bench.h"
 #include "memory.h"
 #include "pin.h"
+#include "../common/stopping.h"
 #include "tool.h"
 
 #define DEFAULT_DURATION_NS (3 * NSEC_PER_SEC)
@@ -250,7 +251,6 @@ struct bench {
 	const struct bench_options *options;
 	struct bench_otte *otte; /* NULL: the floor alone */
 	struct bench_floor *floor; /* NULL: not asked for */
-	json_t *report;
 	struct bench_series otte_series, floor_series;
 };
 
@@ -265,7 +265,9 @@ static int add_floor(struct bench *bench, const struct measure_options *line)
 {
 	int rc = bench_series_add(&bench->floor_series, bench_floor_side(bench->floor), line);
 
-	return rc ? complain(EXIT_TRANSFER, "floor: %s", strerror(-rc)) : EXIT_OK;
+	if (!rc || stopping_count()) /* which has ended the floor's other process, too */
+		return rc ? EXIT_TRANSFER : EXIT_OK;
+	return complain(EXIT_TRANSFER, "floor: %s", strerror(-rc));
 }
 
 /* Who goes first changes from round to round. */
@@ -305,10 +307,10 @@ static int measure_line(struct bench *bench, const struct measure_options *line)
 	if (!rc)
 		rc = measure_rounds(bench, line);
 	if (!rc && bench->otte)
-		bench_report_row(bench->options, bench->report, "otte", line, &bench->otte_series,
+		bench_report_row(bench->options, "otte", line, &bench->otte_series,
 				 bench->floor ? &bench->floor_series : NULL);
 	if (!rc && bench->floor)
-		bench_report_row(bench->options, bench->report, "floor", line, &bench->floor_series,
+		bench_report_row(bench->options, "floor", line, &bench->floor_series,
 				 NULL);
 	bench_series_end(&bench->otte_series);
 	bench_series_end(&bench->floor_series);
@@ -367,6 +369,7 @@ static uint64_t memory_of_all(const struct bench_options *options)
 static int run(const struct bench_options *options)
 {
 	static struct bench bench; /* large */
+	json_t *report;
 	int rc;
 
 	bench.options = options;
@@ -374,17 +377,20 @@ static int run(const struct bench_options *options)
 	if (rc)
 		return rc;
 	rc = start_sides(&bench);
-	if (!rc) {
-		bench.report = bench_report_begin(options, bench.otte);
+	if (!rc)
+		rc = bench_report_begin(options, bench.otte);
+	if (!rc)
 		rc = measure_all(&bench);
-	}
+	if (rc && stopping_count())
+		bench_report_interrupt();
 	if (bench.otte)
 		bench_otte_stop(bench.otte);
 	if (bench.floor)
 		bench_floor_stop(bench.floor);
+	report = bench_report_close();
 	if (!rc)
-		return bench_report_end(options, bench.report);
-	json_decref(bench.report);
+		return bench_report_end(options, report);
+	json_decref(report);
 	return rc;
 }
 

@@ -114,13 +114,22 @@ double bench_series_latency_ratio(const struct bench_series *one, const struct b
 /* Before measuring: can --report be written? */
 int bench_report_check(const struct bench_options *options);
 
-/* `bench` may be NULL: the floor alone. Prints the heading unless JSON is wanted. */
-json_t *bench_report_begin(const struct bench_options *options, const struct bench_otte *bench);
+/*
+ * `bench` may be NULL: the floor alone. Prints the heading unless JSON is wanted; with JSON a signal is noted from now
+ * on, and ends the process with a report of the lines that are there. EXIT_OK, or an exit code after a complaint.
+ */
+int bench_report_begin(const struct bench_options *options, const struct bench_otte *bench);
+
+/* For who found out before: does not return while there is a report, as above. */
+void bench_report_interrupt(void);
 
 /* A row; `floor` is the series to compare with, or NULL. Sorts the series' latencies. */
-void bench_report_row(const struct bench_options *options, json_t *report, const char *side,
+void bench_report_row(const struct bench_options *options, const char *side,
 		      const struct measure_options *line, struct bench_series *series,
 		      const struct bench_series *floor);
+
+/* The report, to which nothing is added any more, and which no signal prints. NULL: there is none. */
+json_t *bench_report_close(void);
 
 /* Prints JSON, appends the table, judges the bars. Takes the report. An exit code. */
 int bench_report_end(const struct bench_options *options, json_t *report);

@@ -20,6 +20,7 @@
 #include "endpoint.h"
 #include "pattern.h"
 #include "routes.h"
+#include "../common/stopping.h"
 #include "tool.h"
 
 #define REGION_NAME "bench"
@@ -108,6 +109,8 @@ int bench_otte_complain(const struct bench_otte *bench, int code)
 	const char *text = otte_error_text();
 	unsigned i;
 
+	if (stopping_count()) /* which has ended the second process, too, and is what is told */
+		return EXIT_TRANSFER;
 	for (i = 0; i < bench->options->threads; i++)
 		if (bench->lanes[i].failure.code == code)
 			text = bench->lanes[i].failure.text;

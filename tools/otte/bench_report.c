@@ -2,6 +2,7 @@
 /* What the benchmark says, to people, to programs, and to a file that is kept. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -11,6 +12,7 @@
 #include "bench.h"
 #include "otte/otte.h"
 #include "../common/output.h"
+#include "../common/stopping.h"
 #include "tool.h"
 
 static const struct column columns[] = {
@@ -82,11 +84,20 @@ static const char *machine(char *text, size_t size)
 	return text;
 }
 
+/* ---- The report -------------------------------------------------------------------------------- */
+
+/*
+ * The report while lines are added to it; NULL before and after. Under `lock`, since a signal that comes meanwhile is
+ * noticed by a thread that waits for it: whoever measures may wait for a peer that does not answer.
+ */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static json_t *open_report;
+
 static json_t *make_report(const struct bench_options *options, const struct bench_otte *bench)
 {
 	char congestion[64], pin[64], host[256];
 
-	return json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:s, s:o}", "version",
+	return json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:i, s:i, s:i, s:b, s:s, s:b, s:o}", "version",
 			 otte_version(), "note",
 			 output_string(options->note ? options->note : ""), "machine",
 			 machine(host, sizeof(host)), "route",
@@ -95,8 +106,8 @@ static json_t *make_report(const struct bench_options *options, const struct ben
 			 "threads", (int)options->threads, "lanes",
 			 bench ? (int)bench_otte_lanes(bench) : (int)options->threads, "rounds",
 			 (int)options->rounds, "verified", bench && bench_otte_is_verified(bench),
-			 "cpu_of", options->peer ? "this process" : "both processes", "results",
-			 json_array());
+			 "cpu_of", options->peer ? "this process" : "both processes", "interrupted", false,
+			 "results", json_array());
 }
 
 static const char *text_of(const json_t *report, const char *key)
@@ -123,18 +134,61 @@ static void print_facts(FILE *to, const json_t *report)
 		json_is_true(json_object_get(report, "verified")) ? "verified" : "not verified");
 }
 
-json_t *bench_report_begin(const struct bench_options *options, const struct bench_otte *bench)
+void bench_report_interrupt(void)
 {
-	json_t *report = make_report(options, bench);
-
-	if (!options->common.json) {
-		print_facts(stdout, report);
-		output_heading(stdout, columns, column_count(options));
+	pthread_mutex_lock(&lock);
+	if (open_report) {
+		json_object_set_new(open_report, "interrupted", json_true());
+		output_json(open_report);
+		complain(EXIT_TRANSFER, "interrupted");
+		/* All that is left is a second process, which ends with this one. */
+		_exit(EXIT_TRANSFER);
 	}
+	pthread_mutex_unlock(&lock);
+}
+
+static void *wait_for_signal(void *arg)
+{
+	(void)arg;
+	stopping_wait(0);
+	bench_report_interrupt();
+	return NULL;
+}
+
+static int begin_json(void)
+{
+	pthread_t thread;
+	int rc = pthread_create(&thread, NULL, wait_for_signal, NULL);
+
+	if (rc)
+		return complain(EXIT_LOCAL, "a thread: %s", strerror(rc));
+	pthread_detach(thread);
+	stopping_is_noted();
+	return EXIT_OK;
+}
+
+int bench_report_begin(const struct bench_options *options, const struct bench_otte *bench)
+{
+	open_report = make_report(options, bench);
+	if (options->common.json)
+		return begin_json();
+	print_facts(stdout, open_report);
+	output_heading(stdout, columns, column_count(options));
+	return EXIT_OK;
+}
+
+json_t *bench_report_close(void)
+{
+	json_t *report;
+
+	pthread_mutex_lock(&lock);
+	report = open_report;
+	open_report = NULL;
+	pthread_mutex_unlock(&lock);
 	return report;
 }
 
-void bench_report_row(const struct bench_options *options, json_t *report, const char *side,
+void bench_report_row(const struct bench_options *options, const char *side,
 		      const struct measure_options *line, struct bench_series *series,
 		      const struct bench_series *floor)
 {
@@ -158,7 +212,9 @@ void bench_report_row(const struct bench_options *options, json_t *report, const
 	}
 	if (!options->common.json)
 		output_row(stdout, columns, column_count(options), row);
-	json_array_append_new(json_object_get(report, "results"), row);
+	pthread_mutex_lock(&lock);
+	json_array_append_new(json_object_get(open_report, "results"), row);
+	pthread_mutex_unlock(&lock);
 }
 
 /* ---- Bars ------------------------------------------------------------------------------------ */

@@ -19,12 +19,6 @@ void samples_free(struct samples *samples)
 	samples->ns = NULL;
 }
 
-void samples_clear(struct samples *samples)
-{
-	samples->seen = 0;
-	samples->sum_ns = 0;
-}
-
 static size_t kept(const struct samples *samples)
 {
 	return (size_t)min_u64(samples->seen, samples->capacity);

@@ -20,7 +20,6 @@ struct samples {
 /* 0 or -ENOMEM. */
 int samples_init(struct samples *samples, size_t capacity);
 void samples_free(struct samples *samples);
-void samples_clear(struct samples *samples);
 void samples_add(struct samples *samples, uint64_t ns);
 
 /* Add what `from` kept, as far as there is room. */

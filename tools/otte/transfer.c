@@ -8,7 +8,6 @@
 #include "args.h"
 #include "base/clock.h"
 #include "common.h"
-#include "../common/output.h"
 #include "../common/stopping.h"
 #include "tool.h"
 
@@ -18,15 +17,7 @@
 
 bool transfer_window(const char *text, uint64_t *bytes)
 {
-	char least[32], most[32];
-
-	if (!args_size("--window", text, bytes))
-		return false;
-	if (*bytes >= TRANSFER_WINDOW_MIN && *bytes <= TRANSFER_WINDOW_MAX)
-		return true;
-	complain(EXIT_USAGE, "--window: \"%s\" is out of range, allowed are %s to %s", text,
-		 format_bytes(TRANSFER_WINDOW_MIN, least), format_bytes(TRANSFER_WINDOW_MAX, most));
-	return false;
+	return args_size_within("--window", text, TRANSFER_WINDOW_MIN, TRANSFER_WINDOW_MAX, bytes);
 }
 
 static uint64_t request_count(uint64_t length)

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "ledger/ledger.h"
+#include "transport/chain.h"
 #include "transport/local/local.h"
 
 /* Submission takes no longer than this many bytes need: some 10 to 30 us. */
@@ -85,7 +86,7 @@ static void hand_on(struct local_peer *peer, struct otte_work *work, int code)
 	else if (work->wanted == OTTE_TRANSPORT_LOCAL)
 		tell(work, code);
 	else
-		peer->next->ops->start(peer->next, work);
+		peer->base.next->ops->start(peer->base.next, work);
 }
 
 static void end_use(struct local_grant *grant, int use)
@@ -138,7 +139,7 @@ static int enter(struct local_peer *peer, struct otte_work *work, struct local_g
 	uint64_t start;
 	int ret;
 
-	ret = local_peer_find(peer, work, &grant);
+	ret = local_grant_find(peer, work, &grant);
 	if (ret)
 		return ret;
 	if (!local_way_has_uses(grant)) {
@@ -358,7 +359,7 @@ bool local_copy_exchange(struct otte_transport_peer *base, struct otte_work *wor
 	int ret = 1, code;
 
 	if (passes_by(peer, work))
-		return peer->next->ops->exchange(peer->next, work);
+		return peer->base.next->ops->exchange(peer->base.next, work);
 	if (work->length > EXCHANGE_BYTES)
 		return false;
 	otte_tail_lock(&peer->lock);
@@ -377,7 +378,7 @@ bool local_copy_exchange(struct otte_transport_peer *base, struct otte_work *wor
 	if (ret == 0)
 		run_alone(peer, work);
 	else if (ret < 0 && (work->wanted == OTTE_TRANSPORT_LOCAL ||
-			     !peer->next->ops->exchange(peer->next, work)))
+			     !peer->base.next->ops->exchange(peer->base.next, work)))
 		hand_on(peer, work, ret);
 	return ret != 1;
 }
@@ -388,7 +389,7 @@ void local_copy_start(struct otte_transport_peer *base, struct otte_work *work)
 	int ret = 1;
 
 	if (passes_by(peer, work)) {
-		peer->next->ops->start(peer->next, work);
+		peer->base.next->ops->start(peer->base.next, work);
 		return;
 	}
 	otte_tail_lock(&peer->lock);
@@ -414,21 +415,7 @@ bool local_copy_alone(struct otte_transport_peer *base)
 
 	if (atomic_load_explicit(&peer->state, memory_order_relaxed) != LOCAL_DOWN && run(peer))
 		return true;
-	return peer->next->ops->receive_alone(peer->next);
-}
-
-/* Under lock: the work of a pin, out of the queue. */
-static struct otte_work *take_pinned(struct local_peer *peer, const void *pinned)
-{
-	struct otte_work *work;
-
-	DL_FOREACH2(peer->queue, work, own.next) {
-		if (work->native == pinned) {
-			DL_DELETE2(peer->queue, work, own.prev, own.next);
-			return work;
-		}
-	}
-	return NULL;
+	return peer->base.next->ops->receive_alone(peer->base.next);
 }
 
 /* What stands nowhere here is the other transport's, or over; it has the pin in any case. */
@@ -438,7 +425,7 @@ void local_copy_cancel(struct otte_transport_peer *base, void *pinned, int code)
 	struct otte_work *work, *each;
 
 	otte_tail_lock(&peer->lock);
-	work = take_pinned(peer, pinned);
+	work = otte_chain_take_pinned(&peer->queue, pinned);
 	if (work) {
 		atomic_store(&work->own.abandon, code);
 		if (work->own.way)
@@ -450,7 +437,7 @@ void local_copy_cancel(struct otte_transport_peer *base, void *pinned, int code)
 	otte_tail_unlock(&peer->lock);
 	if (work)
 		tell(work, code);
-	peer->next->ops->cancel(peer->next, pinned, code);
+	peer->base.next->ops->cancel(peer->base.next, pinned, code);
 }
 
 /* Under lock: it has begun to read what its peer's end does not take away. */

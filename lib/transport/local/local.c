@@ -6,15 +6,11 @@
 #include <sys/socket.h>
 
 #include "base/error.h"
+#include "transport/chain.h"
 
 static struct local *to_local(struct otte_transport *transport)
 {
 	return container_of(transport, struct local, base);
-}
-
-static struct otte_transport_peer *next_of(struct otte_transport_peer *peer)
-{
-	return container_of(peer, struct local_peer, base)->next;
 }
 
 static int create(const struct otte_transport_env *env, struct otte_transport **transport)
@@ -70,40 +66,6 @@ static int publish(struct otte_transport *transport, uint8_t *address, uint64_t 
 static int withdraw(struct otte_transport *transport, struct otte_published *published)
 {
 	return otte_transport_withdraw(to_local(transport)->next, published);
-}
-
-static int peer_ready(struct otte_transport_peer *peer)
-{
-	struct otte_transport_peer *next = next_of(peer);
-
-	return next->ops->peer_ready(next);
-}
-
-/* Local copies use no NIC. */
-static int peer_nic(struct otte_transport_peer *peer, char name[IF_NAMESIZE])
-{
-	struct otte_transport_peer *next = next_of(peer);
-
-	return next->ops->peer_nic(next, name);
-}
-
-/* Everything is planned for the other transport, too: handing on must not fail. */
-static int plan(struct otte_transport_peer *peer, struct otte_work *work)
-{
-	struct otte_transport_peer *next = next_of(peer);
-
-	work->own.planner = next->ops;
-	return next->ops->plan(next, work);
-}
-
-static void unplan(struct otte_work *work)
-{
-	work->own.planner->unplan(work);
-}
-
-static void *pin(struct otte_work *work)
-{
-	return work->own.planner->pin(work);
 }
 
 static int accept_lane(struct otte_transport *transport, void *peer, int fd, enum otte_lane_kind kind)
@@ -166,18 +128,18 @@ const struct otte_transport_ops otte_local_transport = {
 	.withdraw = withdraw,
 	.peer_open = local_peer_open,
 	.peer_connect = local_peer_connect,
-	.peer_ready = peer_ready,
-	.peer_nic = peer_nic,
+	.peer_ready = otte_chain_peer_ready,
+	.peer_nic = otte_chain_peer_nic, /* our own copies use none */
 	.peer_stop = local_peer_stop,
 	.peer_tick = local_peer_tick,
 	.peer_close = local_peer_close,
-	.plan = plan,
-	.unplan = unplan,
+	.plan = otte_chain_plan,
+	.unplan = otte_chain_unplan,
 	.start = local_copy_start,
 	.receive_alone = local_copy_alone,
 	.exchange = local_copy_exchange,
 	.direct = local_copy_direct,
-	.pin = pin,
+	.pin = otte_chain_pin,
 	.cancel = local_copy_cancel,
 	.recall = recall,
 	.accept_lane = accept_lane,

@@ -8,7 +8,7 @@
  * are the other transport's, and a request is refused here only where its caller wants this transport and no other.
  * What is revoked in the middle goes on there if it is a READ: that is drained, and counts as a retry.
  *
- *   requester (peer.c, copy.c)                        source (source.c)
+ *   requester (peer.c, grant.c, copy.c)               source (source.c)
  *   connects to the source's abstract UNIX socket --> same user or root, or closed
  *   LANE of its session, as for any lane          --> the control server checks it
  *   or, attested: TCP, LANE_LEND, LEND frames     --> likewise; a session that agreed on it
@@ -30,7 +30,7 @@
  * namespace: a lane of LEND frames does (wire.h). There the table is a loan as well, of pages to be mapped: those the
  * module follows to their end, where a file that it hands over could be kept by whoever once had it. That end, and no
  * pidfd, says when the uses of a borrower that died are to be cleared. A peer of another user has a table of its own,
- * and nothing to map but that (engine/memory.h).
+ * and nothing to map but that (engine/memory_uses.h).
  */
 #ifndef OTTE_TRANSPORT_LOCAL_LOCAL_H
 #define OTTE_TRANSPORT_LOCAL_LOCAL_H
@@ -198,7 +198,6 @@ struct local_grant {
 struct local_peer {
 	struct otte_transport_peer base;
 	struct local *local;
-	struct otte_transport_peer *next;
 	struct otte_control_client *control;
 	struct otte_watch lane;
 	struct otte_watch kick; /* an eventfd: the queue is to be looked at */
@@ -234,14 +233,33 @@ void local_peer_stop(struct otte_transport_peer *peer, int code);
 void local_peer_tick(struct otte_transport_peer *peer, uint64_t now_ns);
 void local_peer_close(struct otte_transport_peer *peer);
 
-/* Under lock. The grant that a work is to use: 0, 1: it comes or not, wait; negative: hand the work on. */
-int local_peer_find(struct local_peer *peer, const struct otte_work *work, struct local_grant **out);
-/* Under lock: one user less. */
-void local_grant_put(struct local_peer *peer, struct local_grant *grant);
-/* Under lock, by one of its users: it is of no use any more. */
-void local_grant_spoil(struct local_peer *peer, struct local_grant *grant);
 /* Under lock: tell the source what was done, now or in time. */
 void local_peer_count(struct local_peer *peer, const struct otte_work *work);
+
+/* Under lock, for grant.c. */
+int local_peer_say(struct local_peer *peer, const struct local_message *message);
+/* The receipt of a grant; 0: of all that were ever given. */
+void local_peer_return(struct local_peer *peer, uint64_t id);
+/* DOWN, and nothing is mapped any more. */
+void local_peer_close_lane(struct local_peer *peer);
+/* Whether the peer's client may offer us loans. */
+void local_peer_welcome(struct local_peer *peer, bool is_welcome);
+
+/* ---- Grants, all under local_peer.lock ---- */
+
+/* The one that a work is to use: 0, 1: it comes or not, wait; negative: hand the work on. */
+int local_grant_find(struct local_peer *peer, const struct otte_work *work, struct local_grant **out);
+/* One user less. */
+void local_grant_put(struct local_peer *peer, struct local_grant *grant);
+/* By one of its users: it is of no use any more. */
+void local_grant_spoil(struct local_peer *peer, struct local_grant *grant);
+/* What the source said: an answer, whose descriptors stay the caller's (-EPROTO: to no question), and a recall. */
+int local_grant_take(struct local_peer *peer, const struct local_message *message, const int fds[LOCAL_FDS]);
+void local_grant_recall(struct local_peer *peer, uint64_t id);
+/* Every one leaves. */
+void local_grants_leave(struct local_peer *peer);
+/* One was asked for longer ago than that. */
+bool local_grants_overdue(const struct local_peer *peer, uint64_t now_ns, uint64_t limit_ns);
 
 /* ---- Grants, by the way the bytes are reached ---- */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A peer we ask: the connection, and the grants that came by it.
+ * A peer we ask: the connection. What comes by it is of grant.c.
  *
- *   DOWN -> HELLO -> READY -> DOWN ...        ASKED -> LIVE or REFUSED; LIVE -> leaving -> given back
+ *   DOWN -> HELLO -> READY -> DOWN ...
  *
  * DOWN is no failure: the other transport takes what comes meanwhile. The connection is tried again while the
  * control connection is open. When it ends, every grant leaves; the descriptor stays open until the last one's
@@ -30,9 +30,6 @@
 #define HELLO_BYTES 4096
 /* One peer is heard so often before others have their turn. */
 #define ROUND_MESSAGES 64
-#define ERRNO_MAX 4095
-/* A refusal is believed for so long. */
-#define REFUSED_NS NSEC_PER_SEC
 /* What was done is told at once after so many requests, and else with the next tick. */
 #define COUNT_REQUESTS 16384
 /* The last receipt may wait so long for room in the socket. */
@@ -51,8 +48,7 @@ static struct otte_loop *loop_of(const struct local_peer *peer)
 
 /* ---- What is told ---- */
 
-/* Under lock. */
-static int say(struct local_peer *peer, const struct local_message *message)
+int local_peer_say(struct local_peer *peer, const struct local_message *message)
 {
 	return local_say(peer->lane.fd, local_peer_frames(peer), message, NULL);
 }
@@ -68,7 +64,7 @@ static void tell_counts(struct local_peer *peer)
 		.length = peer->write_bytes,
 	};
 
-	if (!peer->requests || peer->lane.fd < 0 || (peer->framed && !peer->welcomed) || say(peer, &message))
+	if (!peer->requests || peer->lane.fd < 0 || (peer->framed && !peer->welcomed) || local_peer_say(peer, &message))
 		return;
 	peer->requests = peer->read_bytes = peer->write_bytes = 0;
 }
@@ -94,10 +90,10 @@ static int tell_returned(struct local_peer *peer, uint64_t id)
 	};
 
 	tell_counts(peer);
-	return say(peer, &message);
+	return local_peer_say(peer, &message);
 }
 
-/* ---- The end of grants, and of the connection ---- */
+/* ---- The end of the connection ---- */
 
 /* Under lock. */
 static void say_last(struct local_peer *peer)
@@ -116,8 +112,8 @@ static void say_last(struct local_peer *peer)
 		poll(&room, 1, LAST_MS);
 }
 
-/* Under lock: nothing is mapped any more. The receipt of all is the last thing that is said. */
-static void close_lane(struct local_peer *peer)
+/* The receipt of all is the last thing that is said. */
+void local_peer_close_lane(struct local_peer *peer)
 {
 	if (peer->lane.fd < 0)
 		return;
@@ -130,64 +126,17 @@ static void close_lane(struct local_peer *peer)
 	peer->requests = peer->read_bytes = peer->write_bytes = 0;
 }
 
-/* Under lock. Where a receipt cannot be sent the connection ends instead, with the receipt of all. */
-static void return_one(struct local_peer *peer, uint64_t id)
+/* Where a receipt cannot be sent the connection ends instead, with the receipt of all. */
+void local_peer_return(struct local_peer *peer, uint64_t id)
 {
 	if (tell_returned(peer, id))
 		shutdown(peer->lane.fd, SHUT_RD);
-}
-
-/* Under lock. */
-static void free_grant(struct local_peer *peer, struct local_grant *grant)
-{
-	peer->mapped -= grant->key.op & LOCAL_OP_MAPPED ? 1 : 0;
-	free(grant);
-}
-
-/* Under lock: the last user of a grant that leaves has gone. */
-static void give_back(struct local_peer *peer, struct local_grant *grant)
-{
-	local_way_unmap(peer, grant);
-	peer->leaving--;
-	if (peer->state == LOCAL_READY)
-		return_one(peer, grant->id);
-	free_grant(peer, grant);
-	if (!peer->leaving && peer->state == LOCAL_DOWN)
-		close_lane(peer);
-}
-
-/* Under lock. */
-static void leave(struct local_peer *peer, struct local_grant *grant)
-{
-	HASH_DEL(peer->grants, grant);
-	peer->last = NULL;
-	if (grant->state != LOCAL_LIVE) {
-		free_grant(peer, grant);
-		return;
-	}
-	grant->leaving = true;
-	peer->leaving++;
-	if (!grant->users)
-		give_back(peer, grant);
-}
-
-void local_grant_spoil(struct local_peer *peer, struct local_grant *grant)
-{
-	if (!grant->leaving)
-		leave(peer, grant);
-}
-
-void local_grant_put(struct local_peer *peer, struct local_grant *grant)
-{
-	if (--grant->users == 0 && grant->leaving)
-		give_back(peer, grant);
 }
 
 /* Under lock. -> DOWN, and tried again in time unless stopped. */
 static void take_down(struct local_peer *peer)
 {
 	const struct otte_config *config = peer->local->env.config;
-	struct local_grant *grant, *next;
 	uint64_t again_ns;
 
 	if (peer->state == LOCAL_DOWN)
@@ -200,10 +149,9 @@ static void take_down(struct local_peer *peer)
 	atomic_store(&peer->base.indirect, OTTE_INDIRECT_NEVER);
 	peer->since_ns = otte_now_ns() + again_ns;
 	peer->leaving++; /* so that none of them closes what the others need */
-	HASH_ITER(hh, peer->grants, grant, next)
-		leave(peer, grant);
+	local_grants_leave(peer);
 	if (!--peer->leaving)
-		close_lane(peer);
+		local_peer_close_lane(peer);
 	/* What waited for a grant is to be handed on. */
 	local_copy_kick(peer);
 }
@@ -211,10 +159,10 @@ static void take_down(struct local_peer *peer)
 /* ---- Who may lend to us ---- */
 
 /*
- * Under lock. Whether the peer's client may offer us loans. Another peer that is the same client may have said that it
- * may not any more, so it is said each time. Where it is not to be had the offer is refused.
+ * Another peer that is the same client may have said that it may not any more, so it is said each time. Where it is not
+ * to be had the offer is refused.
  */
-static void welcome(struct local_peer *peer, bool is_welcome)
+void local_peer_welcome(struct local_peer *peer, bool is_welcome)
 {
 	struct otte_ledger_client *client = peer->local->env.client;
 	int ret;
@@ -232,7 +180,7 @@ static void welcome(struct local_peer *peer, bool is_welcome)
 static void set_lender(struct local_peer *peer, uint64_t lender)
 {
 	if (peer->lender != lender)
-		welcome(peer, false);
+		local_peer_welcome(peer, false);
 	peer->lender = lender;
 }
 
@@ -423,66 +371,10 @@ static void begin(struct local_peer *peer)
 	otte_tail_unlock(&peer->lock);
 	if (say)
 		otte_log(OTTE_LOG_INFO, "peer %s is of this host and reached over %s: %s",
-			 theirs->name, peer->next->ops->name, otte_error_text());
+			 theirs->name, peer->base.next->ops->name, otte_error_text());
 }
 
 /* ---- What is said to us ---- */
-
-/* Under lock. */
-static struct local_grant *find_key(struct local_peer *peer, uint64_t region, uint64_t op)
-{
-	struct local_grant *grant = peer->last, key = { .key = { region, op } };
-
-	if (grant && grant->key.region == region && grant->key.op == op)
-		return grant;
-	HASH_FIND(hh, peer->grants, &key.key, sizeof(key.key), grant);
-	peer->last = grant;
-	return grant;
-}
-
-/* Under lock. */
-static int take_grant(struct local_peer *peer, const struct local_message *message,
-		      const int fds[LOCAL_FDS])
-{
-	struct local_grant *grant = find_key(peer, message->region, message->op);
-	int ret = message->status;
-
-	if (!grant || grant->state != LOCAL_ASKED)
-		return otte_fail(-EPROTO, "a grant that nobody asked for");
-	if (ret > 0 || ret < -ERRNO_MAX)
-		return otte_fail(-EPROTO, "a grant of status %d", ret);
-	if (!ret) {
-		grant->id = message->id;
-		grant->epoch = peer->control->welcome.identity.epoch;
-		ret = local_way_map(peer, grant, message, fds);
-		if (ret)
-			return_one(peer, message->id);
-	}
-	grant->state = ret ? LOCAL_REFUSED : LOCAL_LIVE;
-	grant->code = ret;
-	grant->since_ns = otte_coarse_ns();
-	if (ret && !(grant->key.op & LOCAL_OP_MAPPED)) {
-		atomic_store(&peer->refused_until_ns, grant->since_ns + REFUSED_NS);
-		atomic_store(&peer->base.indirect, OTTE_INDIRECT(grant->key.region, grant->key.op));
-	} else if (!ret) {
-		atomic_store(&peer->base.indirect, 0);
-	}
-	local_copy_kick(peer);
-	return 0;
-}
-
-/* Under lock. One that has been given back meanwhile is not found. */
-static void take_recall(struct local_peer *peer, uint64_t id)
-{
-	struct local_grant *grant, *next;
-
-	HASH_ITER(hh, peer->grants, grant, next) {
-		if (grant->state == LOCAL_LIVE && grant->id == id) {
-			leave(peer, grant);
-			return;
-		}
-	}
-}
 
 /* Under lock. 1: more may be there. */
 static int take_message(struct local_peer *peer)
@@ -494,9 +386,9 @@ static int take_message(struct local_peer *peer)
 	if (ret <= 0)
 		return ret;
 	if (message.type == LOCAL_GRANT)
-		ret = take_grant(peer, &message, fds);
+		ret = local_grant_take(peer, &message, fds);
 	else if (message.type == LOCAL_RECALL)
-		take_recall(peer, message.id);
+		local_grant_recall(peer, message.id);
 	else
 		ret = otte_fail(-EPROTO, "message type %u of a source", message.type);
 	local_close_fds(fds);
@@ -533,7 +425,7 @@ static int take_welcome(struct local_peer *peer)
 	peer->state = LOCAL_READY;
 	atomic_store(&peer->base.indirect, 0);
 	/* The last connection may have been lost with its receipts; all that it brought is unmapped. */
-	return_one(peer, 0);
+	local_peer_return(peer, 0);
 	local_copy_kick(peer);
 	return 1;
 }
@@ -567,145 +459,6 @@ static void lane_ready(struct otte_watch *watch, uint32_t events)
 			 otte_error_text());
 }
 
-/* ---- Finding a grant ---- */
-
-/* Under lock: one less, of those that are mapped or of all, by giving back the one whose last use is longest ago. */
-static bool leave_oldest(struct local_peer *peer, bool mapped)
-{
-	struct local_grant *grant, *next, *oldest = NULL;
-
-	HASH_ITER(hh, peer->grants, grant, next)
-		if (grant->state != LOCAL_ASKED && !grant->users &&
-		    (!mapped || grant->key.op & LOCAL_OP_MAPPED) &&
-		    (!oldest || grant->used < oldest->used))
-			oldest = grant;
-	if (oldest)
-		leave(peer, oldest);
-	return oldest;
-}
-
-/* Under lock: room for one more. */
-static int make_room(struct local_peer *peer, bool mapped)
-{
-	const struct otte_config *config = peer->local->env.config;
-
-	if (mapped && peer->mapped >= config->local_map_entries && !leave_oldest(peer, true))
-		return otte_fail(-EDQUOT, "local.map_entries (%u) is full", config->local_map_entries);
-	if (HASH_COUNT(peer->grants) + peer->leaving >= config->local_maps && !leave_oldest(peer, false))
-		return otte_fail(-EDQUOT, "local.maps (%u) is full", config->local_maps);
-	return 0;
-}
-
-/* Under lock. */
-static int ask(struct local_peer *peer, const struct otte_work *work, bool mapped)
-{
-	const struct local_message message = {
-		.magic = LOCAL_MAGIC,
-		.type = LOCAL_ASK,
-		.op = (uint16_t)(work->op | (mapped ? LOCAL_OP_MAPPED : 0)),
-		.region = work->region,
-	};
-	struct local_grant *grant;
-	int ret;
-
-	ret = make_room(peer, mapped);
-	if (ret)
-		return ret;
-	grant = calloc(1, sizeof(*grant));
-	if (!grant)
-		return otte_fail(-ENOMEM, "no memory for a grant");
-	grant->key.region = work->region;
-	grant->key.op = message.op;
-	grant->since_ns = otte_now_ns();
-	peer->mapped += mapped;
-	HASH_ADD(hh, peer->grants, key, sizeof(grant->key), grant);
-	if (!grant->hh.tbl) {
-		free_grant(peer, grant);
-		return otte_fail(-ENOMEM, "no memory for a grant");
-	}
-	welcome(peer, true);
-	ret = say(peer, &message);
-	if (ret) {
-		leave(peer, grant);
-		return otte_fail(ret, "a peer of this host does not take what is said to it");
-	}
-	return 1;
-}
-
-/* Under lock. A refusal is believed for a while. */
-static struct local_grant *find_current(struct local_peer *peer, uint64_t region, uint64_t op)
-{
-	struct local_grant *grant = find_key(peer, region, op);
-
-	if (!grant || grant->state != LOCAL_REFUSED || otte_coarse_ns() - grant->since_ns < REFUSED_NS)
-		return grant;
-	leave(peer, grant);
-	return NULL;
-}
-
-/* Under lock: whether a borrowed region is used so much that it is worth a mapping. Counts. */
-static bool wants_mapping(const struct local_peer *peer, struct local_grant *grant, const struct otte_work *work)
-{
-	const struct otte_config *config = peer->local->env.config;
-
-	if (!grant->client || !config->local_map_entries || !work->firm)
-		return false;
-	if (work->length >= config->local_map_bytes)
-		return true;
-	if (grant->repeats < config->local_map_repeats)
-		grant->repeats++;
-	return grant->repeats == config->local_map_repeats;
-}
-
-/* Under lock: the mapped one in place of a grant that is copied, which has to do until it comes. */
-static struct local_grant *prefer_mapped(struct local_peer *peer, struct local_grant *grant,
-					 const struct otte_work *work)
-{
-	struct local_grant *mapped = find_current(peer, work->region, work->op | LOCAL_OP_MAPPED);
-
-	if (!mapped) {
-		grant->users++; /* it is not what makes room */
-		ask(peer, work, true);
-		grant->users--;
-		grant->repeats = 0;
-	}
-	if (!mapped || mapped->state != LOCAL_LIVE || mapped->length != grant->length)
-		return grant;
-	mapped->used = peer->uses;
-	return mapped;
-}
-
-int local_peer_find(struct local_peer *peer, const struct otte_work *work, struct local_grant **out)
-{
-	struct local_grant *grant;
-
-	if (peer->state == LOCAL_HELLO)
-		return 1;
-	if (peer->state == LOCAL_DOWN)
-		return otte_fail(-ENOTCONN, "%s",
-				 *peer->why ? peer->why : "the peer cannot be reached within this host");
-	grant = find_current(peer, work->region, work->op);
-	if (!grant)
-		return ask(peer, work, false);
-	grant->used = ++peer->uses;
-	if (grant->state == LOCAL_ASKED)
-		return 1;
-	/* Why is of interest to nobody whose request goes the other way. */
-	if (grant->state == LOCAL_REFUSED && work->wanted != OTTE_TRANSPORT_LOCAL)
-		return grant->code;
-	if (grant->state == LOCAL_REFUSED)
-		return otte_fail(grant->code, "the peer does not lend region %lu",
-				 (unsigned long)work->region);
-	if (!range_inside(work->offset, work->length, grant->length))
-		return otte_fail(-ERANGE, "[%lu, +%lu) is not inside region %lu of %lu bytes",
-				 (unsigned long)work->offset, (unsigned long)work->length,
-				 (unsigned long)work->region, (unsigned long)grant->length);
-	if (work->epoch != grant->epoch)
-		return otte_fail(-ESTALE, "a request for another epoch");
-	*out = wants_mapping(peer, grant, work) ? prefer_mapped(peer, grant, work) : grant;
-	return 0;
-}
-
 /* ---- What the engine asks ---- */
 
 int local_peer_open(struct otte_transport *transport, struct otte_control_client *control,
@@ -718,7 +471,7 @@ int local_peer_open(struct otte_transport *transport, struct otte_control_client
 	peer = calloc(1, sizeof(*peer));
 	if (!peer)
 		return otte_fail(-ENOMEM, "no memory for a peer");
-	ret = local->next->ops->peer_open(local->next, control, changed, arg, &peer->next);
+	ret = local->next->ops->peer_open(local->next, control, changed, arg, &peer->base.next);
 	if (ret) {
 		free(peer);
 		return ret;
@@ -742,7 +495,7 @@ void local_peer_connect(struct otte_transport_peer *base)
 
 	/* First, so that no request finds the other one ready and this one not begun. */
 	begin(peer);
-	peer->next->ops->peer_connect(peer->next);
+	peer->base.next->ops->peer_connect(peer->base.next);
 }
 
 void local_peer_stop(struct otte_transport_peer *base, int code)
@@ -759,22 +512,17 @@ void local_peer_stop(struct otte_transport_peer *base, int code)
 	if (peer->state == LOCAL_DOWN)
 		close_kick(peer);
 	otte_tail_unlock(&peer->lock);
-	peer->next->ops->peer_stop(peer->next, code);
+	peer->base.next->ops->peer_stop(peer->base.next, code);
 }
 
 /* Under lock: the source has not said for too long what it was asked. */
 static bool overdue(struct local_peer *peer, uint64_t now_ns)
 {
 	uint64_t limit_ns = peer->local->env.config->control_timeout_ns;
-	struct local_grant *grant, *next;
 
 	if (peer->state == LOCAL_HELLO)
 		return now_ns - min_u64(now_ns, peer->since_ns) > limit_ns;
-	HASH_ITER(hh, peer->grants, grant, next)
-		if (grant->state == LOCAL_ASKED &&
-		    now_ns - min_u64(now_ns, grant->since_ns) > limit_ns)
-			return true;
-	return false;
+	return local_grants_overdue(peer, now_ns, limit_ns);
 }
 
 void local_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
@@ -794,7 +542,7 @@ void local_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
 	otte_tail_unlock(&peer->lock);
 	if (again)
 		begin(peer);
-	peer->next->ops->peer_tick(peer->next, now_ns);
+	peer->base.next->ops->peer_tick(peer->base.next, now_ns);
 }
 
 void local_peer_close(struct otte_transport_peer *base)
@@ -807,8 +555,8 @@ void local_peer_close(struct otte_transport_peer *base)
 	if (peer->lane.fd >= 0 && peer->framed)
 		otte_stream_fini(&peer->stream);
 	otte_fd_close(peer->lane.fd);
-	welcome(peer, false);
+	local_peer_welcome(peer, false);
 	otte_tail_lock_fini(&peer->lock);
-	peer->next->ops->peer_close(peer->next);
+	peer->base.next->ops->peer_close(peer->base.next);
 	free(peer);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fd.h"
 #include "base/log.h"
 #include "transport/rdma/window.h"
 
@@ -74,23 +75,44 @@ static void take_nic(struct otte_rdma_context *context, const struct otte_rdma_n
 		 nic->port);
 }
 
+static int no_memory(const char *name)
+{
+	return otte_fail(-ENOMEM, "%s: %s", name, strerror(ENOMEM));
+}
+
+/*
+ * A child that kept them would keep all that was made of the device, after its parent's death, too.
+ */
+static int mark_fds(struct otte_rdma_context *context)
+{
+	int rc = otte_fd_mark(context->native->cmd_fd);
+
+	if (!rc)
+		rc = otte_fd_mark(context->native->async_fd);
+	return rc ? no_memory(context->name) : 0;
+}
+
+static void forget_fds(struct ibv_context *native)
+{
+	otte_fd_forget(native->cmd_fd);
+	otte_fd_forget(native->async_fd);
+}
+
 /* Nothing was made of it. */
 static void close_native(const struct otte_verbs *verbs, const char *name,
 			 struct ibv_context *native)
 {
+	forget_fds(native);
 	if (verbs->close_device(native))
 		otte_log(OTTE_LOG_WARNING, "rdma: %s: ibv_close_device failed", name);
-}
-
-static int no_memory(const char *name)
-{
-	return otte_fail(-ENOMEM, "%s: %s", name, strerror(ENOMEM));
 }
 
 static int open_parts(struct otte_rdma_context *context, uint32_t max_window_key_indices)
 {
 	int rc = query_limits(context);
 
+	if (!rc)
+		rc = mark_fds(context);
 	if (rc)
 		return rc;
 	if (otte_rdma_keys_create(max_window_key_indices, &context->keys))
@@ -160,6 +182,7 @@ static int close_parts(struct otte_rdma_context *context)
 		context->retained.pds++;
 		return -EUCLEAN;
 	}
+	forget_fds(context->native);
 	if (context->verbs->close_device(context->native)) {
 		context->retained.devices++;
 		return -EUCLEAN;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fd.h"
 #include "otte/otte.h"
 
 #define WCS 16 /* that are polled for at a time */
@@ -41,6 +42,8 @@ static int create_channel(struct otte_rdma_cq_lane *lane)
 	flags = fcntl(lane->channel->fd, F_GETFL);
 	if (flags < 0 || fcntl(lane->channel->fd, F_SETFL, flags | O_NONBLOCK))
 		return otte_rdma_call_failed(context, "O_NONBLOCK", errno);
+	if (otte_fd_mark(lane->channel->fd))
+		return otte_fail(-ENOMEM, "%s: %s", context->name, strerror(ENOMEM));
 	return 0;
 }
 
@@ -92,6 +95,7 @@ static int destroy_channel(struct otte_rdma_cq_lane *lane)
 
 	if (!lane->channel)
 		return 0;
+	otte_fd_forget(lane->channel->fd);
 	rc = lane->context->verbs->destroy_comp_channel(lane->channel);
 	if (!rc) {
 		lane->channel = NULL;
@@ -161,7 +165,8 @@ static int dismantle(struct otte_rdma_cq_lane *lane)
 	stranded = lane->stranded;
 	pthread_mutex_unlock(&lane->lock);
 	if (stranded) {
-		otte_fail(-EUCLEAN, "%s: %u QPs of a lane are retained", lane->context->name, stranded);
+		otte_fail(-EUCLEAN, "%s: %u QPs of a lane are retained", lane->context->name,
+			  stranded);
 		return retain(lane);
 	}
 	if (destroy_parts(lane))
@@ -250,9 +255,25 @@ int otte_rdma_lane_destroy(struct otte_rdma_cq_lane *lane)
 /* ---- QPs on it ------------------------------------------------------------------------------- */
 
 /* Under the lock. */
+static bool is_open(const struct otte_rdma_cq_lane *lane)
+{
+	return lane->state == OTTE_RDMA_LANE_OPEN && lane->serial < SERIALS_MAX;
+}
+
+bool otte_rdma_lane_admits(struct otte_rdma_cq_lane *lane)
+{
+	bool open;
+
+	pthread_mutex_lock(&lane->lock);
+	open = is_open(lane);
+	pthread_mutex_unlock(&lane->lock);
+	return open;
+}
+
+/* Under the lock. */
 static int check_open(const struct otte_rdma_cq_lane *lane)
 {
-	if (lane->state == OTTE_RDMA_LANE_OPEN && lane->serial < SERIALS_MAX)
+	if (is_open(lane))
 		return 0;
 	return otte_fail(-EAGAIN, "%s: a lane takes no more QPs%s%s", lane->context->name,
 			 lane->code ? ": " : "", lane->why);

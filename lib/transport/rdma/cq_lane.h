@@ -124,6 +124,9 @@ struct otte_rdma_lane_status {
 
 void otte_rdma_lane_status(struct otte_rdma_cq_lane *lane, struct otte_rdma_lane_status *status);
 
+/* Whether it takes QPs; once it does not it never does again. */
+bool otte_rdma_lane_admits(struct otte_rdma_cq_lane *lane);
+
 /* ---- For QPs ---- */
 
 /* -EAGAIN with a text: it takes no more. *serial is a new QP's. */

@@ -15,7 +15,7 @@
 #include "base/util.h"
 #include "sched/rate.h"
 #include "topo/topo.h"
-#include "transport/rdma/gid.h"
+#include "transport/rdma/port.h"
 #include "transport/rdma/rate.h"
 #include "transport/rdma/verbs.h"
 
@@ -104,25 +104,6 @@ static void close_context(const struct otte_verbs *verbs, struct otte_rdma_nic *
 	nic->context = NULL;
 }
 
-static int query_gid(const struct search *search, struct ibv_device *device,
-		     const struct ibv_port_attr *attr, struct otte_rdma_nic *nic)
-{
-	const struct otte_rdma_gid_table table = {
-		.verbs = search->verbs,
-		.context = nic->context,
-		.sysfs = device->ibdev_path,
-		.port = nic->port,
-		.ethernet = nic->ethernet,
-		.length = attr->gid_tbl_len,
-	};
-	int rc;
-
-	rc = search->gid_index == OTTE_RDMA_CHOOSE ?
-		     otte_rdma_gid_choose(&table, &nic->gid) :
-		     otte_rdma_gid_read(&table, search->gid_index, &nic->gid);
-	return rc ? otte_fail_within(rc, "%s port %u: ", nic->name, nic->port) : 0;
-}
-
 static void set_rate(const struct search *search, const union otte_verbs_port *attr,
 		     struct otte_rdma_nic *nic)
 {
@@ -142,22 +123,26 @@ static void set_rate(const struct search *search, const union otte_verbs_port *a
 static int query_port(const struct search *search, struct ibv_device *device,
 		      struct otte_rdma_nic *nic)
 {
-	union otte_verbs_port port = {};
-	int rc = search->verbs->query_port(nic->context, nic->port, &port);
+	const struct otte_rdma_port port = {
+		.verbs = search->verbs,
+		.context = nic->context,
+		.sysfs = device->ibdev_path,
+		.number = nic->port,
+	};
+	struct otte_rdma_address address;
+	union otte_verbs_port attr;
+	int rc = otte_rdma_port_query(&port, &attr);
 
+	if (!rc)
+		rc = otte_rdma_port_address(&port, &attr.attr, search->gid_index, &address);
 	if (rc)
-		return call_failed(nic, "ibv_query_port", rc);
-	if (port.attr.active_mtu < IBV_MTU_256 || port.attr.active_mtu > IBV_MTU_4096)
-		return otte_fail(-EOPNOTSUPP, "%s port %u: unknown MTU %d", nic->name, nic->port,
-				 (int)port.attr.active_mtu);
-	nic->mtu_bytes = 128u << port.attr.active_mtu;
-	nic->lid = port.attr.lid;
-	nic->ethernet = port.attr.link_layer == IBV_LINK_LAYER_ETHERNET;
-	rc = query_gid(search, device, &port.attr, nic);
-	if (rc)
-		return rc;
-	set_rate(search, &port, nic);
-	nic->state = port.attr.state == IBV_PORT_ACTIVE ? OTTE_RDMA_ACTIVE : OTTE_RDMA_PAUSED;
+		return otte_fail_within(rc, "%s port %u: ", nic->name, nic->port);
+	nic->gid = address.gid;
+	nic->mtu_bytes = address.mtu_bytes;
+	nic->lid = address.lid;
+	nic->ethernet = address.ethernet;
+	set_rate(search, &attr, nic);
+	nic->state = attr.attr.state == IBV_PORT_ACTIVE ? OTTE_RDMA_ACTIVE : OTTE_RDMA_PAUSED;
 	return 0;
 }
 

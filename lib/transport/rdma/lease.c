@@ -715,7 +715,7 @@ bool otte_rdma_lease_exchange(struct otte_rdma_peer *peer, struct otte_work *wor
 {
 	struct otte_rdma *rdma = peer->rdma; /* the work may be over, and the peer gone, at once */
 	struct otte_rdma_use *use;
-	bool over = false;
+	bool over = false, more;
 
 	otte_rdma_work_init(work);
 	if (!wants(work) || !work->published || peer->state != OTTE_RDMA_PEER_READY || !otte_rdma_take_turn(rdma))
@@ -729,8 +729,9 @@ bool otte_rdma_lease_exchange(struct otte_rdma_peer *peer, struct otte_work *wor
 		if (!over)
 			forget_waiter(peer, &over);
 	}
+	more = (use && !over) || rdma->lines.unsent;
 	otte_rdma_end_turn(rdma);
-	if (use && !over)
+	if (more)
 		otte_rdma_wake(rdma);
 	return use;
 }

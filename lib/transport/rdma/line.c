@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <utlist.h>
 
 #include "base/error.h"
 #include "base/fd.h"
@@ -12,28 +13,45 @@
 
 /* What is said and not yet sent; a line that has more to say has a peer that does not listen. */
 #define UNSENT_BYTES (1 * MIB)
+/* At a time: some 60 messages. */
+#define RECEIVE_BYTES (4 * KIB)
 
-int otte_rdma_line_open(struct otte_rdma_line *line, struct otte_loop *loop, int fd)
+int otte_rdma_line_open(struct otte_rdma_line *line, struct otte_rdma_lines *lines, int fd)
 {
 	int one = 1, ret;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	line->loop = loop;
-	line->watch.fd = fd;
-	line->waits_for_room = false;
-	ret = otte_loop_add(loop, &line->watch, EPOLLIN);
+	line->lines = lines;
+	line->unsent = line->waits_for_room = false;
+	otte_stream_init(&line->stream, fd, OTTE_RDMA_FRAME_MAX, UNSENT_BYTES);
+	ret = otte_stream_buffer(&line->stream, RECEIVE_BYTES);
 	if (ret)
-		line->watch.fd = -1;
-	else
-		otte_stream_init(&line->stream, fd, OTTE_RDMA_FRAME_MAX, UNSENT_BYTES);
+		return ret;
+	line->watch.fd = fd;
+	ret = otte_loop_add(lines->loop, &line->watch, EPOLLIN);
+	if (!ret)
+		return 0;
+	line->watch.fd = -1;
+	otte_stream_fini(&line->stream);
 	return ret;
+}
+
+/* Out of those that have something to send. */
+static void settle(struct otte_rdma_line *line)
+{
+	if (line->unsent)
+		DL_DELETE(line->lines->unsent, line);
+	line->unsent = false;
 }
 
 void otte_rdma_line_close(struct otte_rdma_line *line)
 {
 	if (!otte_rdma_line_is_open(line))
 		return;
-	otte_loop_remove(line->loop, &line->watch);
+	if (line->unsent)
+		otte_stream_flush(&line->stream);
+	settle(line);
+	otte_loop_remove(line->lines->loop, &line->watch);
 	otte_stream_fini(&line->stream);
 	otte_fd_close(line->watch.fd);
 	line->watch.fd = -1;
@@ -47,7 +65,7 @@ static int after_send(struct otte_rdma_line *line, int ret)
 	if (ret < 0 || wait == line->waits_for_room)
 		return ret < 0 ? ret : 0;
 	line->waits_for_room = wait;
-	return otte_loop_change(line->loop, &line->watch, EPOLLIN | (wait ? EPOLLOUT : 0u));
+	return otte_loop_change(line->lines->loop, &line->watch, EPOLLIN | (wait ? EPOLLOUT : 0u));
 }
 
 int otte_rdma_line_say(struct otte_rdma_line *line, const struct otte_rdma_message *message)
@@ -55,6 +73,7 @@ int otte_rdma_line_say(struct otte_rdma_line *line, const struct otte_rdma_messa
 	struct otte_frame frame = { .type = OTTE_FRAME_RDMA };
 	uint8_t bytes[OTTE_RDMA_FRAME_MAX];
 	ssize_t length;
+	int ret;
 
 	if (!otte_rdma_line_is_open(line))
 		return otte_fail(-ENOTCONN, "the peer has no lane for RDMA");
@@ -62,7 +81,23 @@ int otte_rdma_line_say(struct otte_rdma_line *line, const struct otte_rdma_messa
 	if (length < 0)
 		return (int)length;
 	frame.length = (uint32_t)length;
-	return after_send(line, otte_stream_send(&line->stream, &frame, bytes));
+	ret = otte_stream_queue(&line->stream, &frame, bytes);
+	if (ret || line->unsent || line->waits_for_room)
+		return ret;
+	line->unsent = true;
+	DL_APPEND(line->lines->unsent, line);
+	return 0;
+}
+
+void otte_rdma_lines_send(struct otte_rdma_lines *lines)
+{
+	struct otte_rdma_line *line, *next;
+
+	DL_FOREACH_SAFE(lines->unsent, line, next) {
+		settle(line);
+		if (otte_rdma_line_flush(line))
+			shutdown(line->watch.fd, SHUT_RDWR);
+	}
 }
 
 int otte_rdma_line_greet(struct otte_rdma_line *line, const struct otte_lane_hello *hello)
@@ -77,10 +112,12 @@ int otte_rdma_line_greet(struct otte_rdma_line *line, const struct otte_lane_hel
 	return after_send(line, otte_stream_send(&line->stream, &frame, bytes));
 }
 
-static int hear(struct otte_rdma_line *line, struct otte_frame *frame, const uint8_t **payload)
+static int hear(struct otte_rdma_line *line, bool only_here, struct otte_frame *frame,
+		const uint8_t **payload)
 {
 	char text[OTTE_TEXT_MAX];
-	int ret = otte_stream_receive(&line->stream, frame, payload);
+	int ret = only_here ? otte_stream_receive_buffered(&line->stream, frame, payload) :
+			      otte_stream_receive(&line->stream, frame, payload);
 
 	if (ret != 1 || frame->type != OTTE_FRAME_ERROR)
 		return ret;
@@ -93,21 +130,23 @@ int otte_rdma_line_greeted(struct otte_rdma_line *line)
 {
 	struct otte_frame frame;
 	const uint8_t *payload;
-	int ret = hear(line, &frame, &payload);
+	int ret = hear(line, false, &frame, &payload);
 
 	if (ret != 1)
 		return ret < 0 ? ret : 1;
 	if (frame.type != OTTE_FRAME_LANE_READY || frame.status)
-		return otte_fail(-EPROTO, "a lane's hello is answered with frame type %u, status %d", frame.type,
-				 frame.status);
+		return otte_fail(-EPROTO,
+				 "a lane's hello is answered with frame type %u, status %d",
+				 frame.type, frame.status);
 	return 0;
 }
 
-int otte_rdma_line_hear(struct otte_rdma_line *line, struct otte_rdma_message *message)
+int otte_rdma_line_hear(struct otte_rdma_line *line, bool only_here,
+			struct otte_rdma_message *message)
 {
 	struct otte_frame frame;
 	const uint8_t *payload;
-	int ret = hear(line, &frame, &payload);
+	int ret = hear(line, only_here, &frame, &payload);
 
 	if (ret != 1)
 		return ret;

@@ -36,7 +36,7 @@ struct otte_rdma_monitor;
 
 struct otte_rdma_monitor_params {
 	uint64_t interval_ns; /* between two looks at all ports */
-	bool automatic_gid; /* no GID is fixed: select.gid_index was CHOOSE, or UNSET of no device */
+	bool automatic_gid; /* none is fixed: select.gid_index was CHOOSE, or UNSET of no device */
 };
 
 #define OTTE_RDMA_MONITOR_PARAMS                                 \

@@ -38,8 +38,8 @@
  */
 struct otte_rdma_monitor_ops {
 	/*
-	 * No path goes out by the route any more. All lanes of the context are to be fenced, and
-	 * who waits for it woken.
+	 * No path goes out by the route any more. All QPs of the context are to be closed, and who
+	 * waits for it woken.
 	 */
 	void (*fenced)(void *arg, struct otte_rdma_context *context, int code, const char *why);
 	/*

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "transport/rdma/rdma.h"
 
-
 static void fenced(struct otte_rdma_qp *qp, void *arg)
 {
 	struct otte_rdma_pair *pair = arg;
@@ -20,7 +19,8 @@ static void fenced(struct otte_rdma_qp *qp, void *arg)
 	pair->failed(pair, status.code);
 }
 
-static void fill_params(const struct otte_rdma_pair *pair, bool source, struct otte_rdma_qp_params *params)
+static void fill_params(const struct otte_rdma_pair *pair, bool source,
+			struct otte_rdma_qp_params *params)
 {
 	const struct otte_config *config = pair->rdma->env.config;
 
@@ -32,25 +32,43 @@ static void fill_params(const struct otte_rdma_pair *pair, bool source, struct o
 	if (!source)
 		return;
 	params->max_recv_wr = config->rdma_grants;
-	params->remote_access = pair->op == OTTE_READ ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+	params->remote_access = pair->op == OTTE_READ ? IBV_ACCESS_REMOTE_READ :
+							IBV_ACCESS_REMOTE_WRITE;
+}
+
+/* Before the route is asked for: see routes.c. */
+static void use_nic(struct otte_rdma_poller *poller)
+{
+	atomic_fetch_add(&poller->users, 1);
+}
+
+static void leave_nic(struct otte_rdma_poller *poller)
+{
+	if (atomic_fetch_sub(&poller->users, 1) == 1)
+		otte_rdma_route_drains(poller);
 }
 
 int otte_rdma_pair_open(struct otte_rdma_pair *pair, bool source)
 {
 	struct otte_rdma *rdma = pair->rdma;
+	struct otte_rdma_poller *poller = &rdma->pollers[pair->nic];
 	struct otte_rdma_qp_params params;
 	struct otte_rdma_cq_lane *lane;
 	int ret;
 
 	if (atomic_load(&rdma->qps) >= rdma->env.config->rdma_endpoints)
-		return otte_fail(-EDQUOT, "rdma.endpoints (%u) is full", rdma->env.config->rdma_endpoints);
+		return otte_fail(-EDQUOT, "rdma.endpoints (%u) is full",
+				 rdma->env.config->rdma_endpoints);
 	ret = otte_rdma_lane_of(rdma, pair->nic, &lane);
 	if (ret)
 		return ret;
 	fill_params(pair, source, &params);
+	use_nic(poller);
 	ret = otte_rdma_qp_create(lane, &params, fenced, pair, &pair->qp);
-	if (ret == -EUCLEAN)
+	if (ret == -EUCLEAN) /* and so does the count: its route does not return */
 		otte_rdma_lost(rdma, 0, "rdma: a queue pair that was made in part");
+	else if (ret)
+		leave_nic(poller);
 	if (ret)
 		return ret;
 	atomic_fetch_add(&rdma->qps, 1);
@@ -59,8 +77,8 @@ int otte_rdma_pair_open(struct otte_rdma_pair *pair, bool source)
 	return 0;
 }
 
-int otte_rdma_pair_join(struct otte_rdma_pair *pair, const struct otte_rdma_path *path, uint32_t qpn,
-			uint32_t psn, uint32_t mtu_bytes, uint32_t rd_atomic)
+int otte_rdma_pair_join(struct otte_rdma_pair *pair, const struct otte_rdma_path *path,
+			uint32_t qpn, uint32_t psn, uint32_t mtu_bytes, uint32_t rd_atomic)
 {
 	struct otte_rdma_qp_end end = {
 		.qpn = qpn,
@@ -94,7 +112,8 @@ void otte_rdma_pair_close(struct otte_rdma_pair *pair, int code, const char *why
 	DL_APPEND(pair->rdma->closing, pair);
 	pair->stopped = !otte_rdma_qp_drain(pair->qp, code, why);
 	if (!pair->stopped)
-		otte_log(OTTE_LOG_WARNING, "a queue pair does not stop by itself: %s", otte_error_text());
+		otte_log(OTTE_LOG_WARNING, "a queue pair does not stop by itself: %s",
+			 otte_error_text());
 	pair->rdma->busy = true;
 }
 
@@ -112,6 +131,7 @@ static void destroy(struct otte_rdma_pair *pair)
 		pair->state = OTTE_RDMA_PAIR_EMPTY;
 		pair->qp = NULL;
 		atomic_fetch_sub(&rdma->qps, 1);
+		leave_nic(&rdma->pollers[pair->nic]);
 	}
 	pair->closed(pair, !ret);
 }

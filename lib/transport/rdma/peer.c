@@ -25,6 +25,7 @@
 #include "base/line.h"
 #include "base/log.h"
 #include "ledger/ledger.h"
+#include "transport/chain.h"
 #include "transport/rdma/lease.h"
 
 /* One line is heard so often before the others have their turn. */
@@ -63,7 +64,7 @@ void otte_rdma_work_hand_on(struct otte_rdma_peer *peer, struct otte_work *work,
 	else if (begun || work->wanted == OTTE_TRANSPORT_RDMA)
 		otte_rdma_work_tell(work, code, true);
 	else
-		peer->next->ops->start(peer->next, work);
+		peer->base.next->ops->start(peer->base.next, work);
 }
 
 /* The first that waits, out of the queue. */
@@ -126,6 +127,16 @@ static void close_pairs(struct otte_rdma_peer *peer, int code)
 			close_pair(peer, &peer->pairs[op][i], code);
 }
 
+void otte_rdma_peer_port_changed(struct otte_rdma_peer *peer, unsigned int nic)
+{
+	unsigned int op, i;
+
+	for (op = 0; op < 2; op++)
+		for (i = 0; i < OTTE_RDMA_WIDTH; i++)
+			if (peer->pairs[op][i].nic == nic)
+				close_pair(peer, &peer->pairs[op][i], otte_rdma_why_changed(peer->rdma, nic));
+}
+
 /* -> DOWN. What waits is handed on, or ends with `code` where the peer was stopped. */
 static void lose(struct otte_rdma_peer *peer, int code, bool stopped, uint64_t now_ns)
 {
@@ -159,6 +170,26 @@ static int say_paths(struct otte_rdma_peer *peer)
 
 	otte_rdma_fill_paths(peer->rdma, &message.paths);
 	return otte_rdma_line_say(&peer->line, &message);
+}
+
+/* What could not be made before may be made now. */
+static void try_again(struct otte_rdma_peer *peer)
+{
+	peer->pair_again_ns[OTTE_READ] = peer->pair_again_ns[OTTE_WRITE] = 0;
+}
+
+/* Who has not said any yet will say those of then. */
+void otte_rdma_peer_paths_changed(struct otte_rdma_peer *peer, unsigned int unused)
+{
+	int ret;
+
+	(void)unused;
+	try_again(peer);
+	if (peer->broken || (peer->state != OTTE_RDMA_PEER_PATHS && peer->state != OTTE_RDMA_PEER_READY))
+		return;
+	ret = say_paths(peer);
+	if (ret)
+		otte_rdma_peer_break(peer, ret);
 }
 
 static struct otte_rdma_pair *find_pair(struct otte_rdma_peer *peer, uint64_t connection)
@@ -225,9 +256,22 @@ static int take_paths(struct otte_rdma_peer *peer, const struct otte_rdma_messag
 	return 0;
 }
 
+static int take_paths_again(struct otte_rdma_peer *peer, const struct otte_rdma_paths *paths)
+{
+	int ret = otte_rdma_paths_follow(paths, &peer->paths);
+
+	if (ret)
+		return ret;
+	peer->paths = *paths;
+	try_again(peer);
+	return 0;
+}
+
 static int take_message(struct otte_rdma_peer *peer, const struct otte_rdma_message *message)
 {
 	switch (message->type) {
+	case OTTE_RDMA_MSG_PATHS:
+		return take_paths_again(peer, &message->paths);
 	case OTTE_RDMA_MSG_CONNECTED:
 		return take_connected(peer, &message->connected);
 	case OTTE_RDMA_MSG_GRANT:
@@ -255,7 +299,7 @@ static int take_message(struct otte_rdma_peer *peer, const struct otte_rdma_mess
 }
 
 /* 1: more may be there. */
-static int hear(struct otte_rdma_peer *peer)
+static int hear(struct otte_rdma_peer *peer, bool only_here)
 {
 	struct otte_rdma_message message;
 	int ret;
@@ -268,7 +312,7 @@ static int hear(struct otte_rdma_peer *peer)
 		ret = say_paths(peer);
 		return ret ? ret : 1;
 	}
-	ret = otte_rdma_line_hear(&peer->line, &message);
+	ret = otte_rdma_line_hear(&peer->line, only_here, &message);
 	if (ret != 1)
 		return ret;
 	ret = peer->state == OTTE_RDMA_PEER_PATHS ? take_paths(peer, &message) : take_message(peer, &message);
@@ -286,8 +330,8 @@ static void line_ready(struct otte_watch *watch, uint32_t events)
 	peer->rdma->busy = true;
 	if (events & EPOLLOUT && otte_rdma_line_flush(&peer->line) < 0)
 		ret = -ECONNRESET;
-	for (messages = 0; messages < ROUND_MESSAGES && ret == 1 && !peer->broken; messages++)
-		ret = hear(peer);
+	for (messages = 0; ret == 1 && !peer->broken; messages++)
+		ret = hear(peer, messages >= ROUND_MESSAGES);
 	if (ret >= 0)
 		return;
 	if (ret == -EPROTO || ret == -EPROTONOSUPPORT)
@@ -503,7 +547,7 @@ static void open_line(struct otte_rdma_peer *peer, const struct told *told, uint
 	peer->since_ns = now_ns;
 	peer->state = OTTE_RDMA_PEER_HELLO;
 	peer->line.watch.ready = line_ready;
-	ret = otte_rdma_line_open(&peer->line, &peer->rdma->loop, told->fd);
+	ret = otte_rdma_line_open(&peer->line, &peer->rdma->lines, told->fd);
 	if (ret)
 		otte_fd_close(told->fd);
 	else
@@ -683,7 +727,7 @@ int otte_rdma_peer_open(struct otte_transport *transport, struct otte_control_cl
 	peer = calloc(1, sizeof(*peer));
 	if (!peer)
 		return otte_fail(-ENOMEM, "no memory for a peer");
-	ret = rdma->next->ops->peer_open(rdma->next, control, changed, arg, &peer->next);
+	ret = rdma->next->ops->peer_open(rdma->next, control, changed, arg, &peer->base.next);
 	if (ret) {
 		free(peer);
 		return ret;
@@ -713,7 +757,7 @@ void otte_rdma_peer_connect(struct otte_transport_peer *base)
 	pthread_mutex_unlock(&peer->lock);
 	/* First, so that no request finds the other one ready and this one not begun. */
 	begin(peer);
-	peer->next->ops->peer_connect(peer->next);
+	peer->base.next->ops->peer_connect(peer->base.next);
 }
 
 void otte_rdma_peer_stop(struct otte_transport_peer *base, int code)
@@ -729,7 +773,7 @@ void otte_rdma_peer_stop(struct otte_transport_peer *base, int code)
 	peer->told_open = false;
 	pthread_mutex_unlock(&peer->lock);
 	otte_rdma_wake(peer->rdma);
-	peer->next->ops->peer_stop(peer->next, code);
+	peer->base.next->ops->peer_stop(peer->base.next, code);
 }
 
 void otte_rdma_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
@@ -745,7 +789,7 @@ void otte_rdma_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
 	pthread_mutex_unlock(&peer->lock);
 	if (again)
 		begin(peer);
-	peer->next->ops->peer_tick(peer->next, now_ns);
+	peer->base.next->ops->peer_tick(peer->base.next, now_ns);
 }
 
 void otte_rdma_peer_close(struct otte_transport_peer *base)
@@ -753,7 +797,7 @@ void otte_rdma_peer_close(struct otte_transport_peer *base)
 	struct otte_rdma_peer *peer = to_peer(base);
 	struct otte_rdma *rdma = peer->rdma; /* which outlives the peer */
 
-	peer->next->ops->peer_close(peer->next);
+	peer->base.next->ops->peer_close(peer->base.next);
 	pthread_mutex_lock(&peer->lock);
 	peer->told_close = true;
 	pthread_mutex_unlock(&peer->lock);
@@ -803,7 +847,7 @@ void otte_rdma_peer_start(struct otte_transport_peer *base, struct otte_work *wo
 	int ret = 0, code = 0;
 
 	if (otte_rdma_peer_passes(peer, work)) {
-		peer->next->ops->start(peer->next, work);
+		peer->base.next->ops->start(peer->base.next, work);
 		return;
 	}
 	otte_rdma_work_init(work);
@@ -823,20 +867,6 @@ void otte_rdma_peer_start(struct otte_transport_peer *base, struct otte_work *wo
 		otte_rdma_wake(rdma);
 }
 
-/* Under lock: the work of a pin, out of the queue. */
-static struct otte_work *take_pinned(struct otte_rdma_peer *peer, const void *pinned)
-{
-	struct otte_work *work;
-
-	DL_FOREACH2(peer->queue, work, own.next) {
-		if (work->native == pinned) {
-			DL_DELETE2(peer->queue, work, own.prev, own.next);
-			return work;
-		}
-	}
-	return NULL;
-}
-
 /* What stands nowhere here is the other transport's, or over; it has the pin in any case. */
 void otte_rdma_peer_cancel(struct otte_transport_peer *base, void *pinned, int code)
 {
@@ -845,9 +875,9 @@ void otte_rdma_peer_cancel(struct otte_transport_peer *base, void *pinned, int c
 	bool noticed = false;
 
 	/* Before the lock: what stands nowhere yet will find it. */
-	atomic_store(peer->next->ops->mark(pinned), code);
+	atomic_store(peer->base.next->ops->mark(pinned), code);
 	pthread_mutex_lock(&peer->lock);
-	work = take_pinned(peer, pinned);
+	work = otte_chain_take_pinned(&peer->queue, pinned);
 	DL_FOREACH2(peer->running, each, own.next) {
 		if (each->native != pinned)
 			continue;
@@ -859,5 +889,5 @@ void otte_rdma_peer_cancel(struct otte_transport_peer *base, void *pinned, int c
 		otte_rdma_work_tell(work, code, true);
 	if (noticed)
 		otte_rdma_wake(peer->rdma);
-	peer->next->ops->cancel(peer->next, pinned, code);
+	peer->base.next->ops->cancel(peer->base.next, pinned, code);
 }

@@ -16,6 +16,8 @@
  *                     <                      READY, another may be asked for
  *   CANCEL            >                      REFUSED, if it still waits; else GRANT, to be given back unused
  *   CLOSE             >   <                  the pair is of no use any more: what was granted on it is over
+ *   PATHS             >   <                  again, at any time after the first: the same grants, NICs, ports and PDs
+ *                                            with other addresses and states; who hears it answers nothing
  *
  *   LEASE             >                      takes a loan, binds a window that stands
  *                     <                      LEASED, or REFUSED

@@ -149,6 +149,7 @@ static int close_queues(struct otte_rdma_qp *qp)
 static int create_native(struct otte_rdma_qp *qp)
 {
 	struct ibv_qp_init_attr attr = {
+		.qp_context = qp,
 		.qp_type = IBV_QPT_RC,
 		.send_cq = qp->lane->send_cq,
 		.recv_cq = qp->lane->receive_cq,

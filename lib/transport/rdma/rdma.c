@@ -13,10 +13,10 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "control/auth.h"
+#include "transport/chain.h"
 #include "transport/rdma/lease.h"
+#include "transport/rdma/monitor.h"
 
-/* CQEs of one lane before the others have their turn. */
-#define POLL_BUDGET 256
 /* The thread looks up this often while something has a limit, and while there is nothing to do. */
 #define TICK_MS 20
 #define IDLE_MS 1000
@@ -27,157 +27,12 @@ static struct otte_rdma *to_rdma(struct otte_transport *transport)
 	return container_of(transport, struct otte_rdma, base);
 }
 
-static struct otte_transport_peer *next_of(struct otte_transport_peer *peer)
-{
-	return container_of(peer, struct otte_rdma_peer, base)->next;
-}
-
 void otte_rdma_lost(struct otte_rdma *rdma, uint64_t bytes, const char *what)
 {
 	rdma->env.keep.lost(rdma->env.source.engine, bytes, what);
 }
 
-/* ---- NICs ---- */
-
-void otte_rdma_fill_paths(struct otte_rdma *rdma, struct otte_rdma_paths *paths)
-{
-	unsigned int i;
-
-	paths->grants = rdma->env.config->rdma_grants;
-	paths->leases = rdma->env.config->rdma_leases;
-	paths->count = 0;
-	for (i = 0; i < OTTE_NIC_IDS; i++) {
-		const struct otte_rdma_poller *poller = &rdma->pollers[i];
-		struct otte_rdma_path *path = &paths->rows[paths->count];
-		struct otte_rdma_route route;
-
-		if (!poller->context)
-			continue;
-		otte_rdma_context_route(poller->context, &route);
-		*path = (struct otte_rdma_path){
-			.nic = (uint8_t)i,
-			.port = poller->context->port,
-			.gid_type = (uint8_t)route.address.gid.type,
-			.ethernet = route.address.ethernet,
-			.active = route.state == OTTE_RDMA_CONTEXT_ACTIVE,
-			.lid = route.address.lid,
-			.mtu_bytes = route.address.mtu_bytes,
-			.pd = poller->pd,
-		};
-		memcpy(path->gid, route.address.gid.bytes, sizeof(path->gid));
-		paths->count++;
-	}
-}
-
-const struct otte_rdma_path *otte_rdma_find_path(const struct otte_rdma_paths *paths, unsigned int nic)
-{
-	uint32_t i;
-
-	for (i = 0; i < paths->count; i++)
-		if (paths->rows[i].nic == nic)
-			return &paths->rows[i];
-	return NULL;
-}
-
-static void cq_ready(struct otte_watch *watch, uint32_t events)
-{
-	struct otte_rdma_poller *poller = container_of(watch, struct otte_rdma_poller, watch);
-
-	(void)events;
-	poller->rdma->busy = true;
-	if (poller->lane && otte_rdma_lane_heard(poller->lane))
-		otte_log(OTTE_LOG_ERROR, "NIC %s: %s", poller->context->name, otte_error_text());
-}
-
-/* One that takes no QPs any more, and has none. */
-static void drop_lane(struct otte_rdma_poller *poller)
-{
-	struct otte_rdma_lane_status status;
-
-	otte_rdma_lane_status(poller->lane, &status);
-	if (status.state == OTTE_RDMA_LANE_OPEN || status.qps)
-		return;
-	otte_loop_remove(&poller->rdma->loop, &poller->watch);
-	if (otte_rdma_lane_destroy(poller->lane)) {
-		otte_log(OTTE_LOG_ERROR, "NIC %s: %s", poller->context->name, otte_error_text());
-		otte_rdma_lost(poller->rdma, 0, "rdma: completion queues that could not be destroyed");
-	}
-	poller->lane = NULL;
-	poller->deaf = false;
-}
-
-static int make_lane(struct otte_rdma_poller *poller)
-{
-	const struct otte_config *config = poller->rdma->env.config;
-	struct otte_rdma_lane_params params = OTTE_RDMA_LANE_PARAMS;
-	int ret;
-
-	params.max_cqes = config->rdma_cqes;
-	params.max_qps = config->rdma_endpoints;
-	params.events = true;
-	ret = otte_rdma_lane_create(poller->context, &params, &poller->lane);
-	if (ret)
-		return ret;
-	poller->watch.fd = otte_rdma_lane_fd(poller->lane);
-	poller->watch.ready = cq_ready;
-	ret = otte_loop_add(&poller->rdma->loop, &poller->watch, EPOLLIN);
-	if (!ret)
-		return 0;
-	otte_rdma_lane_destroy(poller->lane);
-	poller->lane = NULL;
-	return ret;
-}
-
-int otte_rdma_lane_of(struct otte_rdma *rdma, unsigned int nic, struct otte_rdma_cq_lane **lane)
-{
-	struct otte_rdma_poller *poller = &rdma->pollers[nic];
-	int ret;
-
-	if (!poller->context)
-		return otte_fail(-ENODEV, "there is no NIC %u", nic);
-	if (poller->lane)
-		drop_lane(poller);
-	ret = poller->lane ? 0 : make_lane(poller);
-	*lane = poller->lane;
-	return ret;
-}
-
 /* ---- The thread ---- */
-
-static void poll_lanes(struct otte_rdma *rdma)
-{
-	unsigned int i;
-	int ret;
-
-	for (i = 0; i < OTTE_NIC_IDS; i++) {
-		struct otte_rdma_poller *poller = &rdma->pollers[i];
-
-		if (!poller->lane)
-			continue;
-		ret = otte_rdma_lane_poll(poller->lane, POLL_BUDGET);
-		if (ret > 0) {
-			atomic_fetch_add(&rdma->cqes, (uint64_t)ret);
-			rdma->busy = true;
-		} else if (ret < 0 || poller->deaf) {
-			drop_lane(poller);
-		}
-	}
-}
-
-/* What comes from now on ends the thread's sleep. */
-static void arm_lanes(struct otte_rdma *rdma)
-{
-	unsigned int i;
-
-	for (i = 0; i < OTTE_NIC_IDS; i++) {
-		struct otte_rdma_poller *poller = &rdma->pollers[i];
-
-		if (!poller->lane || poller->deaf || !otte_rdma_lane_arm_posted(poller->lane))
-			continue;
-		otte_log(OTTE_LOG_ERROR, "NIC %s: %s", poller->context->name, otte_error_text());
-		poller->deaf = true;
-	}
-}
 
 static void free_peer(struct otte_retired *retired)
 {
@@ -260,10 +115,8 @@ static int sleep_ms(struct otte_rdma *rdma)
 {
 	struct otte_rdma_peer *peer;
 	bool soon = rdma->closing || rdma->unrecorded || rdma->timed || atomic_load(&rdma->stop);
-	unsigned int i;
 
-	for (i = 0; i < OTTE_NIC_IDS; i++)
-		soon |= rdma->pollers[i].deaf;
+	soon |= otte_rdma_lanes_are_deaf(rdma);
 	pthread_mutex_lock(&rdma->lock);
 	DL_FOREACH2(rdma->peers, peer, next_peer)
 		soon |= peer->state == OTTE_RDMA_PEER_HELLO || peer->state == OTTE_RDMA_PEER_PATHS;
@@ -301,17 +154,21 @@ static void *run(void *arg)
 	pthread_mutex_lock(&rdma->turn);
 	while (!is_over(rdma, now_ns, &stop_ns)) {
 		rdma->busy = rdma->unrecorded = rdma->timed = false;
+		/* Before it looks: what is left from here on needs another wake. */
+		atomic_store(&rdma->woken, false);
 		atomic_fetch_add(&rdma->rounds, 1);
-		poll_lanes(rdma);
+		otte_rdma_lanes_poll(rdma);
+		otte_rdma_routes_look(rdma);
 		look_at_peers(rdma, now_ns);
 		look_at_sources(rdma, now_ns);
 		otte_rdma_lents_go_on(rdma);
 		otte_rdma_pairs_reap(rdma, now_ns);
+		otte_rdma_lines_send(&rdma->lines);
 		if (!rdma->busy) {
-			arm_lanes(rdma);
-			poll_lanes(rdma);
+			otte_rdma_lanes_arm(rdma);
+			otte_rdma_lanes_poll(rdma);
 		}
-		if (!rdma->busy)
+		if (!rdma->busy && !rdma->lines.unsent)
 			sleep_a_while(rdma, sleep_ms(rdma));
 		otte_loop_run(&rdma->loop, 0);
 		now_ns = otte_now_ns();
@@ -335,8 +192,8 @@ static void settle(struct otte_transport *transport)
 
 /* ---- Regions ---- */
 
-static int publish(struct otte_transport *transport, uint8_t *address, uint64_t length, uint32_t access,
-		   struct otte_published **out)
+static int publish(struct otte_transport *transport, uint8_t *address, uint64_t length,
+		   uint32_t access, struct otte_published **out)
 {
 	struct otte_rdma *rdma = to_rdma(transport);
 	struct otte_published *published;
@@ -381,6 +238,8 @@ static int discover(const struct otte_config *config, const struct otte_verbs **
 	int ret;
 
 	ret = otte_verbs_open(verbs);
+	if (!ret)
+		ret = otte_verbs_survive_forks(*verbs);
 	if (ret)
 		return ret;
 	select.device = config->rdma_device[0] ? config->rdma_device : NULL;
@@ -482,26 +341,26 @@ static int open_native(struct otte_rdma *rdma)
 	return ret;
 }
 
-/* After the thread. False: something stays, and so does what it is of. */
+/* After the threads. False: something stays, and so does what it is of. */
 static bool close_native(struct otte_rdma *rdma)
 {
-	unsigned int i;
-	int ret = 0;
+	int ret = otte_rdma_lanes_close(rdma);
 
-	for (i = 0; i < OTTE_NIC_IDS; i++) {
-		struct otte_rdma_poller *poller = &rdma->pollers[i];
-
-		if (!poller->lane)
-			continue;
-		otte_loop_remove(&rdma->loop, &poller->watch);
-		if (otte_rdma_lane_destroy(poller->lane))
-			ret = -EUCLEAN;
-	}
 	if (otte_rdma_buffers_close(rdma->buffers))
 		ret = -EUCLEAN;
 	if (otte_rdma_context_set_close(&rdma->set))
 		ret = -EUCLEAN;
 	return !ret;
+}
+
+/* The monitor's first: the other one asks it. */
+static int start_threads(struct otte_rdma *rdma)
+{
+	int ret = otte_rdma_routes_watch(rdma);
+
+	if (!ret)
+		ret = otte_rdma_monitor_start(rdma->monitor);
+	return ret ? ret : otte_thread_start(&rdma->thread, "otte-rdma", run, rdma);
 }
 
 static int create(const struct otte_transport_env *env, struct otte_transport **transport)
@@ -514,6 +373,7 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 		return otte_fail(-ENOMEM, "no memory for the rdma transport");
 	rdma->base.ops = &otte_rdma_transport;
 	rdma->env = *env;
+	rdma->lines.loop = &rdma->loop;
 	pthread_mutex_init(&rdma->lock, NULL);
 	pthread_mutex_init(&rdma->turn, NULL);
 	ret = otte_loop_init(&rdma->loop);
@@ -524,13 +384,14 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 		goto fini_loop;
 	ret = open_native(rdma);
 	if (!ret)
-		ret = otte_thread_start(&rdma->thread, "otte-rdma", run, rdma);
+		ret = start_threads(rdma);
 	if (ret)
 		goto close_native;
 	*transport = &rdma->base;
 	return 0;
 
 close_native:
+	otte_rdma_monitor_stop(rdma->monitor);
 	if (rdma->verbs)
 		close_native(rdma);
 	rdma->next->ops->destroy(rdma->next);
@@ -551,6 +412,7 @@ static void destroy(struct otte_transport *transport)
 	atomic_store(&rdma->stop, true);
 	otte_rdma_wake(rdma);
 	pthread_join(rdma->thread, NULL);
+	otte_rdma_monitor_stop(rdma->monitor);
 	clean = close_native(rdma);
 	rdma->next->ops->destroy(rdma->next);
 	otte_loop_fini(&rdma->loop);
@@ -565,46 +427,12 @@ static void destroy(struct otte_transport *transport)
 
 /* ---- What is the next one's ---- */
 
-static int peer_ready(struct otte_transport_peer *peer)
-{
-	struct otte_transport_peer *next = next_of(peer);
-
-	return next->ops->peer_ready(next);
-}
-
-/* Which NIC a request passes is found with its pair. */
-static int peer_nic(struct otte_transport_peer *peer, char name[IF_NAMESIZE])
-{
-	struct otte_transport_peer *next = next_of(peer);
-
-	return next->ops->peer_nic(next, name);
-}
-
-/* Everything is planned for the other transport, too: handing on must not fail. */
-static int plan(struct otte_transport_peer *peer, struct otte_work *work)
-{
-	struct otte_transport_peer *next = next_of(peer);
-
-	work->own.planner = next->ops;
-	return next->ops->plan(next, work);
-}
-
-static void unplan(struct otte_work *work)
-{
-	work->own.planner->unplan(work);
-}
-
-static void *pin(struct otte_work *work)
-{
-	return work->own.planner->pin(work);
-}
-
 static bool receive_alone(struct otte_transport_peer *base)
 {
 	struct otte_rdma_peer *peer = container_of(base, struct otte_rdma_peer, base);
 
 	/* What is under way here is ended by another thread. */
-	return otte_rdma_peer_is_idle(peer) && peer->next->ops->receive_alone(peer->next);
+	return otte_rdma_peer_is_idle(peer) && base->next->ops->receive_alone(base->next);
 }
 
 static bool exchange(struct otte_transport_peer *base, struct otte_work *work)
@@ -612,7 +440,7 @@ static bool exchange(struct otte_transport_peer *base, struct otte_work *work)
 	struct otte_rdma_peer *peer = container_of(base, struct otte_rdma_peer, base);
 
 	if (otte_rdma_peer_passes(peer, work))
-		return peer->next->ops->exchange(peer->next, work);
+		return base->next->ops->exchange(base->next, work);
 	return otte_rdma_lease_exchange(peer, work);
 }
 
@@ -679,17 +507,17 @@ const struct otte_transport_ops otte_rdma_transport = {
 	.withdraw = withdraw,
 	.peer_open = otte_rdma_peer_open,
 	.peer_connect = otte_rdma_peer_connect,
-	.peer_ready = peer_ready,
-	.peer_nic = peer_nic,
+	.peer_ready = otte_chain_peer_ready,
+	.peer_nic = otte_chain_peer_nic, /* which of ours a request passes is found with its pair */
 	.peer_stop = otte_rdma_peer_stop,
 	.peer_tick = otte_rdma_peer_tick,
 	.peer_close = otte_rdma_peer_close,
-	.plan = plan,
-	.unplan = unplan,
+	.plan = otte_chain_plan,
+	.unplan = otte_chain_unplan,
 	.start = otte_rdma_peer_start,
 	.receive_alone = receive_alone,
 	.exchange = exchange,
-	.pin = pin,
+	.pin = otte_chain_pin,
 	.cancel = otte_rdma_peer_cancel,
 	.recall = recall,
 	.accept_lane = accept_lane,

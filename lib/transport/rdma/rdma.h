@@ -13,16 +13,19 @@
  *   peer       one that we ask: its line, and an array of pairs for each direction; peer.c
  *   transfer   a piece of a request on its way over a pair; transfer.c
  *   source     one that asks us: its line, its pairs; source.c
+ *   poller     a NIC: its context and its lanes; nic_lanes.c
  *   lent       a range that a peer may reach: a use with its loan, a window, a receipt; grant.c
  *
  * One thread, "otte-rdma", does everything but registration and what needs no NIC: it hears the lines, polls the
  * lanes of all contexts, and makes and destroys queue pairs. So all of these objects are its own, and what others
  * want of it they leave in a few fields under a lock and wake it. One thread for all NICs is what there is to
  * begin with. It has the turn (rdma.turn) whenever it is awake; who takes it in its sleep is the thread until he gives it
- * back, as who waits for a lone request by a lease does (lease.c).
+ * back, as who waits for a lone request by a lease does (lease.c). Beside it the monitor's thread hears what devices tell;
+ * see routes.c.
  *
- * Locks: rdma.turn, of all that is the thread's, before all others; rdma.lock, of the lists of peers and sources; otte_rdma_peer.lock, of what the peer was told.
- * Neither of the two is held when anybody is called; the first may be held when the second is taken.
+ * Locks: rdma.turn, of all that is the thread's, before all others; rdma.lock, of the lists of peers and sources;
+ * otte_rdma_peer.lock, of what the peer was told. Neither of the two is held when anybody is called; the first may be held
+ * when the second is taken.
  */
 #ifndef OTTE_TRANSPORT_RDMA_RDMA_H
 #define OTTE_TRANSPORT_RDMA_RDMA_H
@@ -43,6 +46,7 @@
 #define OTTE_RDMA_PIECE_BYTES (64 * MIB)
 
 struct otte_rdma;
+struct otte_rdma_monitor;
 
 /* What publish() makes of a region. */
 struct otte_published {
@@ -52,14 +56,34 @@ struct otte_published {
 
 /* ---- rdma.c ---- */
 
-/* A context's CQs. A lane that has closed is destroyed once its QPs are gone, and made anew when one is wanted. */
-struct otte_rdma_poller {
+/* Lanes of a NIC that have QPs left and take no more, at most: beyond, no QP is made on it. */
+#define OTTE_RDMA_DRAINING_MAX 8
+
+/*
+ *   current --it takes no more QPs--> draining --it has none any more--> gone
+ */
+struct otte_rdma_nic_lane {
 	struct otte_watch watch;
+	struct otte_retired retired;
+	struct otte_rdma_nic_lane *prev, *next; /* poller->draining */
+	struct otte_rdma_poller *poller;
+	struct otte_rdma_cq_lane *lane;
+	bool deaf;                         /* its events do not come: it is polled now and then */
+};
+
+/* A NIC: its context and lanes. */
+struct otte_rdma_poller {
 	struct otte_rdma *rdma;
 	struct otte_rdma_context *context; /* NULL: none of this id */
-	struct otte_rdma_cq_lane *lane;    /* NULL: not yet */
-	bool deaf;                         /* its events do not come: it is polled now and then */
 	uint64_t pd;                       /* random: which PD of which time */
+	struct otte_rdma_nic_lane *current; /* NULL: not yet */
+	struct otte_rdma_nic_lane *draining;
+
+	/* Written by the thread and read by the monitor's. */
+	_Atomic uint32_t users;            /* pairs, from before their QP is made until its end */
+	_Atomic uint32_t drains;           /* lanes in `draining` */
+	/* The other way. */
+	_Atomic uint64_t bytes_per_s;      /* what its port says; 0: nothing yet */
 };
 
 #define OTTE_RDMA_RECALLS 32
@@ -88,11 +112,14 @@ struct otte_rdma {
 	const struct otte_verbs *verbs;
 	struct otte_rdma_context_set set;
 	struct otte_rdma_buffers *buffers;
+	struct otte_rdma_monitor *monitor;
 	_Atomic uint64_t published; /* ids, ever */
+	_Atomic uint64_t fenced, resumed; /* NICs by id: as the monitor says, and not heard yet */
 
 	struct otte_loop loop;
 	pthread_t thread;
 	_Atomic bool stop;
+	_Atomic bool woken;              /* since the thread last began to look */
 	_Atomic uint64_t rounds;         /* of the thread */
 	pthread_mutex_t turn;
 	_Atomic bool awaited;            /* by the thread: others leave it the turn */
@@ -103,6 +130,7 @@ struct otte_rdma {
 	struct otte_rdma_recalls recalls; /* not heard yet */
 
 	/* The thread's. */
+	struct otte_rdma_lines lines;
 	struct otte_rdma_poller pollers[OTTE_NIC_IDS];
 	struct otte_rdma_pair *closing;
 	struct otte_rdma_lent *waiting;  /* ASKs without a place, first come first */
@@ -124,8 +152,6 @@ struct otte_rdma {
 	_Atomic uint64_t leases_given, lease_requests;
 };
 
-/* The lane that a new QP of a NIC is to be on. */
-int otte_rdma_lane_of(struct otte_rdma *rdma, unsigned int nic, struct otte_rdma_cq_lane **lane);
 /*
  * Whether who has `held` of what there is may have another one of the `free` ones: a first one in any case, and then as
  * long as it has less than so many times what it would leave to others. So one alone never has all.
@@ -140,14 +166,47 @@ void otte_rdma_end_turn(struct otte_rdma *rdma);
 /* Something is to be looked at by the thread. */
 static inline void otte_rdma_wake(struct otte_rdma *rdma)
 {
-	otte_loop_wake(&rdma->loop);
+	if (!atomic_exchange(&rdma->woken, true))
+		otte_loop_wake(&rdma->loop);
 }
+/* A native object that could not be destroyed. */
+void otte_rdma_lost(struct otte_rdma *rdma, uint64_t bytes, const char *what);
+
+/* ---- nic_lanes.c ---- */
+
+/* The lane that a new QP of a NIC is to be on. -EAGAIN with a text: too many drain. */
+int otte_rdma_lane_of(struct otte_rdma *rdma, unsigned int nic, struct otte_rdma_cq_lane **lane);
+/* All of them; those that have drained go. Not within a round of the loop. */
+void otte_rdma_lanes_poll(struct otte_rdma *rdma);
+/* What comes from now on ends the thread's sleep. */
+void otte_rdma_lanes_arm(struct otte_rdma *rdma);
+bool otte_rdma_lanes_are_deaf(const struct otte_rdma *rdma);
+/* After the thread. -EUCLEAN: some of them stay. */
+int otte_rdma_lanes_close(struct otte_rdma *rdma);
+
+/* ---- routes.c ---- */
+
+/* The monitor is there, and does not run yet. */
+int otte_rdma_routes_watch(struct otte_rdma *rdma);
+/* What it has told since the last look. */
+void otte_rdma_routes_look(struct otte_rdma *rdma);
+/* Something of a NIC is gone: where it was the last, a port that was paused may return. */
+void otte_rdma_route_drains(struct otte_rdma_poller *poller);
+/*
+ * A port that is down, or another: no path goes out there for now. PATHS have been said; all pairs
+ * on that NIC are closed, of those that we ask and of those that ask us.
+ */
+void otte_rdma_port_changed(struct otte_rdma *rdma, unsigned int nic);
+/* The code and text of that. */
+int otte_rdma_why_changed(struct otte_rdma *rdma, unsigned int nic);
 /* PATHS: our NICs as they are now. */
 void otte_rdma_fill_paths(struct otte_rdma *rdma, struct otte_rdma_paths *paths);
 /* What a peer says of one of its NICs, or NULL. */
-const struct otte_rdma_path *otte_rdma_find_path(const struct otte_rdma_paths *paths, unsigned int nic);
-/* A native object that could not be destroyed. */
-void otte_rdma_lost(struct otte_rdma *rdma, uint64_t bytes, const char *what);
+const struct otte_rdma_path *otte_rdma_find_path(const struct otte_rdma_paths *paths,
+						 unsigned int nic);
+/* Said again: the same NICs and PDs, with other addresses and states; else -EPROTO with a text. */
+int otte_rdma_paths_follow(const struct otte_rdma_paths *paths,
+			   const struct otte_rdma_paths *earlier);
 
 /* ---- pair.c ---- */
 
@@ -209,7 +268,6 @@ struct otte_rdma_peer {
 	struct otte_rdma_peer *prev, *next_peer; /* rdma->peers */
 	struct otte_retired retired;
 	struct otte_rdma *rdma;
-	struct otte_transport_peer *next;
 	struct otte_control_client *control;
 
 	_Atomic enum otte_rdma_peer_state state; /* the thread's; read by anybody */
@@ -265,6 +323,9 @@ bool otte_rdma_peer_is_idle(struct otte_rdma_peer *peer);
 bool otte_rdma_peer_look(struct otte_rdma_peer *peer, uint64_t now_ns);
 /* Some pair of its own could not be destroyed. */
 bool otte_rdma_peer_has_retained(const struct otte_rdma_peer *peer);
+/* The thread, see routes.c: pairs on this NIC are closed; PATHS are said again. */
+void otte_rdma_peer_port_changed(struct otte_rdma_peer *peer, unsigned int nic);
+void otte_rdma_peer_paths_changed(struct otte_rdma_peer *peer, unsigned int unused);
 /* The line is to be lost, as the error's text says. */
 void otte_rdma_peer_break(struct otte_rdma_peer *peer, int code);
 /* Where that fails the line is lost, with the next look. */
@@ -367,6 +428,9 @@ void otte_rdma_source_recall(struct otte_rdma *rdma, uint64_t region);
 void otte_rdma_sources_hear(struct otte_rdma *rdma);
 /* The thread. False: the source is gone. */
 bool otte_rdma_source_look(struct otte_rdma_source *source, uint64_t now_ns);
+/* As of a peer. */
+void otte_rdma_source_port_changed(struct otte_rdma_source *source, unsigned int nic);
+void otte_rdma_source_paths_changed(struct otte_rdma_source *source, unsigned int unused);
 /* Where that fails the line is lost, with the next look. */
 void otte_rdma_source_say(struct otte_rdma_source *source, const struct otte_rdma_message *message);
 /* Closed, and everything that was granted on it is taken back. */

@@ -79,6 +79,19 @@ void otte_rdma_source_fail_pair(struct otte_rdma_source_pair *pair, int code, co
 	otte_rdma_lets_revoke(pair);
 }
 
+void otte_rdma_source_port_changed(struct otte_rdma_source *source, unsigned int nic)
+{
+	struct otte_rdma_source_pair *pair, *next;
+	int code;
+
+	DL_FOREACH_SAFE(source->pairs, pair, next) {
+		if (pair->pair.nic != nic)
+			continue;
+		code = otte_rdma_why_changed(source->rdma, nic);
+		otte_rdma_source_fail_pair(pair, code, otte_error_text());
+	}
+}
+
 static void pair_failed(struct otte_rdma_pair *pair, int code)
 {
 	if (otte_log_second_admits(&pair->rdma->failed_ns, otte_now_ns()))
@@ -141,15 +154,6 @@ static int check_share(const struct otte_rdma_source *source)
 	return 0;
 }
 
-/* The smaller one of both. */
-static uint32_t choose_mtu(const struct otte_rdma *rdma, const struct otte_rdma_connect *connect)
-{
-	struct otte_rdma_route route;
-
-	otte_rdma_context_route(rdma->pollers[connect->source_nic].context, &route);
-	return (uint32_t)min_u64(connect->mtu_bytes, route.address.mtu_bytes);
-}
-
 static int check_connect(struct otte_rdma_source *source, const struct otte_rdma_connect *connect,
 			 const struct otte_rdma_path **path)
 {
@@ -199,8 +203,7 @@ static int make_pair(struct otte_rdma_source *source, const struct otte_rdma_con
 		return ret;
 	}
 	DL_APPEND(source->pairs, pair);
-	answer->mtu_bytes = choose_mtu(source->rdma, connect);
-	ret = otte_rdma_pair_join(&pair->pair, path, connect->qpn, connect->psn, answer->mtu_bytes,
+	ret = otte_rdma_pair_join(&pair->pair, path, connect->qpn, connect->psn, connect->mtu_bytes,
 				  connect->rd_atomic);
 	if (ret) {
 		/* Nobody was told of it. */
@@ -209,6 +212,8 @@ static int make_pair(struct otte_rdma_source *source, const struct otte_rdma_con
 	}
 	answer->qpn = pair->pair.qp->end.qpn;
 	answer->psn = pair->pair.qp->end.psn;
+	/* Ours may be smaller than what its PATHS said then. */
+	answer->mtu_bytes = (uint32_t)min_u64(connect->mtu_bytes, pair->pair.qp->end.address.mtu_bytes);
 	answer->rd_atomic = pair->pair.qp->end.max_dest_rd_atomic;
 	return 0;
 }
@@ -243,17 +248,39 @@ static int take_close(struct otte_rdma_source *source, const struct otte_rdma_cl
 
 /* ---- The line ---- */
 
-static int take_paths(struct otte_rdma_source *source, const struct otte_rdma_message *message)
+static void say_paths(struct otte_rdma_source *source)
 {
 	struct otte_rdma_message ours = { .type = OTTE_RDMA_MSG_PATHS };
 
+	otte_rdma_fill_paths(source->rdma, &ours.paths);
+	otte_rdma_source_say(source, &ours);
+}
+
+/* Who has not said any yet is answered with those of then. */
+void otte_rdma_source_paths_changed(struct otte_rdma_source *source, unsigned int unused)
+{
+	(void)unused;
+	if (source->greeted)
+		say_paths(source);
+}
+
+static int take_paths(struct otte_rdma_source *source, const struct otte_rdma_message *message)
+{
 	if (message->type != OTTE_RDMA_MSG_PATHS)
 		return otte_fail(-EPROTO, "message %u of a requester before its PATHS", message->type);
 	source->paths = message->paths;
 	source->greeted = true;
-	otte_rdma_fill_paths(source->rdma, &ours.paths);
-	otte_rdma_source_say(source, &ours);
+	say_paths(source);
 	return 0;
+}
+
+static int take_paths_again(struct otte_rdma_source *source, const struct otte_rdma_paths *paths)
+{
+	int ret = otte_rdma_paths_follow(paths, &source->paths);
+
+	if (!ret)
+		source->paths = *paths;
+	return ret;
 }
 
 static int take_message(struct otte_rdma_source *source, const struct otte_rdma_message *message)
@@ -261,6 +288,8 @@ static int take_message(struct otte_rdma_source *source, const struct otte_rdma_
 	if (!source->greeted)
 		return take_paths(source, message);
 	switch (message->type) {
+	case OTTE_RDMA_MSG_PATHS:
+		return take_paths_again(source, &message->paths);
 	case OTTE_RDMA_MSG_CONNECT:
 		return take_connect(source, &message->connect);
 	case OTTE_RDMA_MSG_ASK:
@@ -305,8 +334,8 @@ static void line_ready(struct otte_watch *watch, uint32_t events)
 	source->rdma->busy = true;
 	if (events & EPOLLOUT && otte_rdma_line_flush(&source->line) < 0)
 		ret = -ECONNRESET;
-	for (messages = 0; messages < ROUND_MESSAGES && ret == 1 && !source->broken; messages++) {
-		ret = otte_rdma_line_hear(&source->line, &message);
+	for (messages = 0; ret == 1 && !source->broken; messages++) {
+		ret = otte_rdma_line_hear(&source->line, messages >= ROUND_MESSAGES, &message);
 		if (ret == 1 && take_message(source, &message))
 			ret = -EPROTO;
 	}
@@ -425,7 +454,7 @@ bool otte_rdma_source_look(struct otte_rdma_source *source, uint64_t now_ns)
 	fd = source->fd;
 	source->fd = -1;
 	pthread_mutex_unlock(&rdma->lock);
-	if (fd >= 0 && otte_rdma_line_open(&source->line, &rdma->loop, fd)) {
+	if (fd >= 0 && otte_rdma_line_open(&source->line, &rdma->lines, fd)) {
 		otte_fd_close(fd);
 		source->broken = true;
 	}

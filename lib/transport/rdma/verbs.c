@@ -43,6 +43,7 @@ static const struct entry entries[] = {
 	REQUIRED(get_async_event),
 	REQUIRED(ack_async_event),
 	REQUIRED(event_type_str),
+	REQUIRED(fork_init),
 	REQUIRED(alloc_pd),
 	REQUIRED(dealloc_pd),
 	REQUIRED(reg_mr),
@@ -58,6 +59,7 @@ static const struct entry entries[] = {
 	REQUIRED(query_qp),
 	REQUIRED(destroy_qp),
 	REQUIRED(wc_status_str),
+	OPTIONAL("ibv_", is_fork_initialized),
 	OPTIONAL("ibv_", reg_dmabuf_mr),
 	OPTIONAL("ibv_", query_port_speed),
 	OPTIONAL("_ibv_", query_gid_ex),
@@ -113,6 +115,25 @@ int otte_verbs_load(const char *library, struct otte_verbs *verbs)
 	if (rc)
 		dlclose(handle);
 	return rc;
+}
+
+/* ---- Forks ----------------------------------------------------------------------------------- */
+
+int otte_verbs_survive_forks(const struct otte_verbs *verbs)
+{
+	int rc, status = IBV_FORK_DISABLED;
+
+	if (verbs->is_fork_initialized)
+		status = verbs->is_fork_initialized();
+	if (status != IBV_FORK_DISABLED)
+		return 0;
+	rc = verbs->fork_init();
+	if (!rc)
+		return 0;
+	return otte_fail(-ENOSYS,
+			 "ibv_fork_init: %s; memory was registered without it, which no fork may "
+			 "come upon before Linux 5.12",
+			 strerror(rc < 0 ? -rc : rc));
 }
 
 /* ---- The process's --------------------------------------------------------------------------- */

@@ -38,6 +38,7 @@ struct otte_verbs {
 	int (*get_async_event)(struct ibv_context *context, struct ibv_async_event *event);
 	void (*ack_async_event)(struct ibv_async_event *event);
 	const char *(*event_type_str)(enum ibv_event_type event);
+	int (*fork_init)(void);
 
 	/* Memory. */
 	struct ibv_pd *(*alloc_pd)(struct ibv_context *context);
@@ -72,6 +73,7 @@ struct otte_verbs {
 	int (*req_notify_cq)(struct ibv_cq *cq, int solicited_only);
 
 	/* NULL where the library is older than they are. */
+	int (*is_fork_initialized)(void); /* IBV_FORK_DISABLED, _ENABLED, _UNNEEDED */
 	struct ibv_mr *(*reg_dmabuf_mr)(struct ibv_pd *pd, uint64_t offset, size_t length,
 					uint64_t iova, int fd, int access);
 	int (*query_port_speed)(struct ibv_context *context, uint32_t port, uint64_t *hundred_mbps);
@@ -87,6 +89,14 @@ struct otte_verbs {
  * process lives.
  */
 int otte_verbs_open(const struct otte_verbs **verbs);
+
+/*
+ * What the parent of a child writes to memory that NICs know stays what they know, also after the
+ * fork: from Linux 5.12 on by itself, else because such memory is not in the child at all, which
+ * libibverbs sees to once it was asked. Before anything else is called. -ENOSYS with a text: it
+ * cannot any more, as somebody has registered memory unasked.
+ */
+int otte_verbs_survive_forks(const struct otte_verbs *verbs);
 
 /*
  * Fills `verbs` from a library by name or path: what otte_verbs_open() does once. Else for tests

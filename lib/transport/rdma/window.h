@@ -98,9 +98,9 @@ int otte_rdma_window_invalidated(struct otte_rdma_window *window,
 int otte_rdma_window_received(struct otte_rdma_window *window);
 
 /*
- * FRESH or INVALID: nothing of it pins memory any more. -EUCLEAN with a text: the parent that it had
- * is retained, and so is it, by the context; the memory is to be kept. -EPROTO with a text: it is
- * neither, and nothing has changed.
+ * FRESH or INVALID: nothing of it pins memory any more. -EUCLEAN with a text: the parent that it
+ * had is retained, and so is it, by the context; the memory is to be kept. -EPROTO with a text: it
+ * is neither, and nothing has changed.
  */
 int otte_rdma_window_release(struct otte_rdma_window *window);
 

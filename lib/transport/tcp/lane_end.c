@@ -101,6 +101,25 @@ static void end_zerocopy(struct tcp_zerocopy *zerocopy)
 	}
 }
 
+/* One that touched nothing there goes on over another lane. False: it was sent, and its plan has no retry left. */
+static bool place_again(struct tcp_lane *lane, struct tcp_slice *slice)
+{
+	struct tcp_plan *plan = slice->plan;
+	uint32_t left = slice->sent ? atomic_load(&plan->retries) : 1;
+
+	while (slice->sent && left &&
+	       !atomic_compare_exchange_weak(&plan->retries, &left, left - 1))
+		;
+	if (!left)
+		return false;
+	if (slice->sent)
+		atomic_fetch_add(&lane->peer->tcp->counters.retries, 1);
+	slice->sent = 0;
+	tcp_bare_unask(slice->request);
+	tcp_peer_place(lane->peer, slice, 0);
+	return true;
+}
+
 /* A slice that fell out of a dead lane. What the kernel refers to waits for proof. */
 static void bury(struct tcp_lane *lane, struct tcp_slice *slice, int code, bool retry)
 {
@@ -117,45 +136,33 @@ static void bury(struct tcp_lane *lane, struct tcp_slice *slice, int code, bool 
 		slice->effect = effect;
 		return;
 	}
-	if (retry && !slice->abandon && effect == OTTE_EFFECT_NONE) {
-		uint32_t left = slice->sent ? atomic_load(&plan->retries) : 1;
-
-		while (slice->sent && left &&
-		       !atomic_compare_exchange_weak(&plan->retries, &left, left - 1))
-			;
-		if (left) {
-			if (slice->sent)
-				atomic_fetch_add(&lane->peer->tcp->counters.retries, 1);
-			slice->sent = 0;
-			tcp_bare_unask(slice->request);
-			tcp_peer_place(lane->peer, slice, 0);
-			return;
-		}
-	}
+	if (retry && !slice->abandon && effect == OTTE_EFFECT_NONE && place_again(lane, slice))
+		return;
 	slice->finished = true;
 	tcp_slice_finish(slice, slice->abandon ? slice->abandon : code, effect);
 	tcp_plan_put(plan);
 }
 
-void tcp_lane_kill(struct tcp_lane *lane, int code, bool retry)
-{
-	struct tcp_slice *queue, *unproven, *slice, *next;
-	struct tcp_zerocopy *zerocopy;
+/* What a lane had when it went down. */
+struct remains {
 	enum tcp_lane_state state;
+	struct tcp_slice *queue, *unproven;
+	struct tcp_zerocopy *zerocopy; /* NULL: its connection is closed already */
+};
 
-	tcp_lane_lock_rx(lane);
-	pthread_mutex_lock(&lane->lock);
-	state = lane->state;
-	if (state == TCP_LANE_DOWN) {
-		pthread_mutex_unlock(&lane->lock);
-		pthread_mutex_unlock(&lane->rx_lock);
-		return;
-	}
-	if (state != TCP_LANE_READY)
+/* Under both locks. -> DOWN, with nothing left of the connection. */
+static void go_down(struct tcp_lane *lane, struct remains *remains)
+{
+	*remains = (struct remains){
+		.state = lane->state,
+		.queue = lane->queue,
+		.unproven = lane->unproven,
+		.zerocopy = lane->zerocopy,
+	};
+	if (lane->state != TCP_LANE_READY)
 		otte_stream_fini(&lane->hello);
 	otte_loop_remove(tcp_lane_loop(lane), &lane->watch);
-	zerocopy = lane->zerocopy;
-	if (!zerocopy)
+	if (!lane->zerocopy)
 		otte_fd_close(lane->watch.fd);
 	lane->watch.fd = -1;
 	lane->zerocopy = NULL;
@@ -166,8 +173,6 @@ void tcp_lane_kill(struct tcp_lane *lane, int code, bool retry)
 				   lane->peer->tcp->env.config->reconnect_max_ns);
 	if (tcp_lane_has_start(lane))
 		tcp_lane_put_back_start(lane);
-	queue = lane->queue;
-	unproven = lane->unproven;
 	lane->queue = NULL;
 	lane->unproven = NULL;
 	lane->unsent = NULL;
@@ -177,21 +182,40 @@ void tcp_lane_kill(struct tcp_lane *lane, int code, bool retry)
 	lane->held = false;
 	lane->garbled = false;
 	atomic_store(&lane->queued_bytes, 0);
+}
+
+/* Without locks. */
+static void bury_all(struct tcp_lane *lane, const struct remains *remains, int code, bool retry)
+{
+	struct tcp_slice *slice, *next;
+
+	if (remains->zerocopy)
+		tcp_zerocopy_disconnect(remains->zerocopy);
+	DL_FOREACH_SAFE(remains->unproven, slice, next)
+		if (!slice->claim.left)
+			lingering_proven(&slice->claim);
+	DL_FOREACH_SAFE(remains->queue, slice, next)
+		bury(lane, slice, code, retry);
+	if (remains->zerocopy)
+		end_zerocopy(remains->zerocopy);
+}
+
+void tcp_lane_kill(struct tcp_lane *lane, int code, bool retry)
+{
+	struct remains remains = { .state = TCP_LANE_DOWN };
+
+	tcp_lane_lock_rx(lane);
+	pthread_mutex_lock(&lane->lock);
+	if (lane->state != TCP_LANE_DOWN)
+		go_down(lane, &remains);
 	pthread_mutex_unlock(&lane->lock);
 	pthread_mutex_unlock(&lane->rx_lock);
-
-	if (state == TCP_LANE_READY)
+	if (remains.state == TCP_LANE_DOWN)
+		return;
+	if (remains.state == TCP_LANE_READY)
 		atomic_fetch_sub(&lane->peer->tcp->counters.lanes, 1);
 	otte_log(OTTE_LOG_INFO, "a lane is down: %s", otte_error_text());
 	tcp_peer_note_loss(lane->peer);
-	if (zerocopy)
-		tcp_zerocopy_disconnect(zerocopy);
-	DL_FOREACH_SAFE(unproven, slice, next)
-		if (!slice->claim.left)
-			lingering_proven(&slice->claim);
-	DL_FOREACH_SAFE(queue, slice, next)
-		bury(lane, slice, code, retry);
-	if (zerocopy)
-		end_zerocopy(zerocopy);
+	bury_all(lane, &remains, code, retry);
 	lane->peer->changed(lane->peer->arg);
 }

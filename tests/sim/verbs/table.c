@@ -27,6 +27,17 @@ static const char *word(const char *const *texts, size_t count, unsigned int ind
 	return index < count && texts[index] ? texts[index] : "unknown";
 }
 
+/* As from Linux 5.12 on. */
+static int is_fork_initialized(void)
+{
+	return IBV_FORK_UNNEEDED;
+}
+
+static int fork_init(void)
+{
+	return 0;
+}
+
 static const char *event_type_str(enum ibv_event_type event)
 {
 	static const char *const texts[] = {
@@ -109,6 +120,8 @@ static const struct otte_verbs common = {
 	.query_port_speed = sim_query_port_speed,
 	.query_gid_ex = sim_query_gid_ex,
 	.event_type_str = event_type_str,
+	.fork_init = fork_init,
+	.is_fork_initialized = is_fork_initialized,
 	.wc_status_str = wc_status_str,
 };
 

@@ -1363,12 +1363,13 @@ static void run_until_it_dozes(struct pair *pair)
 	} while (!atomic_load(&pair->requester->progress.dozing));
 }
 
-/* Each time that it dozes, unless it has just woken by itself. */
+/* Each time that it dozes, unless it has just woken by itself: on a machine that is busy, nearly always. */
 static void wakes_it(struct pair *pair, void (*act)(struct pair *pair))
 {
-	unsigned i, found = 0;
+	uint64_t begun_ns = otte_now_ns();
+	unsigned found = 0;
 
-	for (i = 0; i < 40 && found < 3; i++) {
+	while (found < 3 && otte_now_ns() - begun_ns < 60 * NSEC_PER_SEC) {
 		run_until_it_dozes(pair);
 		atomic_store(&woken, 0);
 		act(pair);

@@ -11,5 +11,6 @@ int main(void)
 	failed += run_identity_tests();
 	failed += run_endpoint_tests();
 	failed += run_descriptor_tests();
+	failed += run_stream_tests();
 	return failed != 0;
 }

@@ -15,5 +15,6 @@ int run_auth_tests(void);
 int run_identity_tests(void);
 int run_endpoint_tests(void);
 int run_descriptor_tests(void);
+int run_stream_tests(void);
 
 #endif

@@ -99,8 +99,10 @@ static void close_bench(struct bench *b)
 
 static void a_null_argument_is_malformed(void **state)
 {
+	const struct otte_region_desc desc = { .length = 1 };
 	struct otte_region *none = NULL;
 	struct otte_block block = { 0 };
+	struct otte_block_list *list;
 	struct bench b;
 
 	(void)state;
@@ -111,7 +113,10 @@ static void a_null_argument_is_malformed(void **state)
 	assert_int_equal(otte_config_load_env(NULL), -EINVAL);
 	assert_int_equal(otte_engine_create(NULL, NULL), -EINVAL);
 	assert_int_equal(otte_engine_close(NULL, OTTE_CLOSE_SOURCE, 0, NULL), -EINVAL);
+	assert_string_equal(otte_error_text(), "otte_engine_close: engine must not be NULL");
 	assert_int_equal(otte_engine_close(b.user, 0, 0, NULL), -EINVAL);
+	assert_int_equal(otte_engine_close(b.user, 4, 0, NULL), -EINVAL);
+	assert_string_equal(otte_error_text(), "otte_engine_close: directions are 0x4, allowed are bits of 0x3");
 	assert_int_equal(otte_engine_destroy(NULL), 0);
 	assert_int_equal(otte_engine_address(NULL, NULL, 0), -EINVAL);
 	assert_int_equal(otte_engine_descriptor(NULL, NULL, 0), -EINVAL);
@@ -122,6 +127,10 @@ static void a_null_argument_is_malformed(void **state)
 	assert_int_equal(otte_mem_map_file(NULL, 0, 0, 0, 0, NULL), -EINVAL);
 	assert_int_equal(otte_mem_release(NULL), -EINVAL);
 	assert_int_equal(otte_region_register(NULL, NULL, 1, NULL), -EINVAL);
+	assert_string_equal(otte_error_text(),
+			    "otte_region_register: engine, descs and regions must not be NULL");
+	assert_int_equal(otte_region_register(b.user, &desc, 0, &none), -EINVAL);
+	assert_string_equal(otte_error_text(), "otte_region_register: count must not be 0");
 	assert_int_equal(otte_region_unregister(NULL, 1, 0, NULL), -EINVAL);
 	assert_int_equal(otte_region_unregister(&none, 1, 0, NULL), 0);
 	assert_int_equal(otte_segment_open(NULL, NULL, 0, 0, NULL), -EINVAL);
@@ -131,6 +140,11 @@ static void a_null_argument_is_malformed(void **state)
 	assert_int_equal(otte_segment_stats(b.segment, 0, NULL), -EINVAL);
 	assert_int_equal(otte_batch_create(NULL, 1, NULL), -EINVAL);
 	assert_int_equal(otte_batch_submit(NULL, &b.request, 1), -EINVAL);
+	assert_string_equal(otte_error_text(), "otte_batch_submit: batch must not be NULL");
+	assert_int_equal(otte_batch_submit(b.batch, NULL, 1), -EINVAL);
+	assert_string_equal(otte_error_text(), "otte_batch_submit: requests must not be NULL");
+	assert_int_equal(otte_batch_submit(b.batch, &b.request, 0), -EINVAL);
+	assert_string_equal(otte_error_text(), "otte_batch_submit: count must not be 0");
 	assert_int_equal(otte_batch_run(NULL, &b.request, 1, 0), -EINVAL);
 	assert_string_equal(otte_error_text(), "otte_batch_run: batch must not be NULL");
 	assert_int_equal(otte_batch_run(b.batch, NULL, 1, 0), -EINVAL);
@@ -146,7 +160,12 @@ static void a_null_argument_is_malformed(void **state)
 	assert_int_equal(otte_batch_reset(NULL), -EINVAL);
 	assert_int_equal(otte_batch_destroy(NULL), 0);
 	assert_int_equal(otte_block_list_create(NULL, &b.request, &block, 1, NULL), -EINVAL);
+	assert_string_equal(otte_error_text(),
+			    "otte_block_list_create: engine, prototype, blocks and list must not be NULL");
+	assert_int_equal(otte_block_list_create(b.user, &b.request, &block, 0, &list), -EINVAL);
+	assert_string_equal(otte_error_text(), "otte_block_list_create: count must not be 0");
 	assert_int_equal(otte_batch_submit_blocks(b.batch, NULL, 0, 1), -EINVAL);
+	assert_string_equal(otte_error_text(), "otte_batch_submit_blocks: batch and list must not be NULL");
 	assert_int_equal(otte_block_list_destroy(NULL), 0);
 	assert_int_equal(otte_notify(NULL, NULL, "x", 1), -EINVAL);
 	assert_int_equal(otte_notification_next(NULL, NULL), -EINVAL);

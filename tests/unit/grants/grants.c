@@ -446,11 +446,17 @@ static bool is_granted(void *arg)
 	return pair_stats(pair->source).rdma_grants == 1;
 }
 
+/* It is counted before it is exposed. */
 static bool has_loan(void *arg)
 {
 	struct pair *pair = arg;
+	struct otte_loan_info rows[4];
+	ssize_t n = pair->source->ledger->ops->dump_loans(pair->source->ledger, rows, 4), i;
+	unsigned live = 0;
 
-	return pair_stats(pair->source).loans == 1;
+	for (i = 0; i < n; i++)
+		live += rows[i].state == OTTE_LOAN_EXPOSED;
+	return live == 1;
 }
 
 /* What it is, and that it covers exactly what is lent. */

@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "engine/segment.h"
-#include "engine/source.h"
+#include "engine/source_awaited.h"
 #include "module.h"
 #include "transport/local/local.h"
 #include "transport/tcp/tcp.h"

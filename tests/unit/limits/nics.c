@@ -87,15 +87,6 @@ struct otte_task run(struct pair *pair, uint8_t op, uint64_t offset, uint64_t le
 	return task_of(pair, 0);
 }
 
-void be_patient(struct pair *pair)
-{
-	struct otte_rdma *rdma = (struct otte_rdma *)pair->requester->transport;
-
-	pthread_mutex_lock(&rdma->turn);
-	pair->requester->config.control_timeout_ns = 3600 * SECOND;
-	pthread_mutex_unlock(&rdma->turn);
-}
-
 bool comes(bool (*condition)(void *arg), void *arg)
 {
 	unsigned i;
@@ -161,7 +152,7 @@ static int hear(struct stranger *stranger)
 		stranger->ready = !ret;
 		return ret < 0 ? ret : !ret;
 	}
-	ret = otte_rdma_line_hear(&stranger->line, &message);
+	ret = otte_rdma_line_hear(&stranger->line, false, &message);
 	if (ret == 1)
 		take(stranger, &message);
 	return ret;
@@ -182,6 +173,7 @@ static void line_ready(struct otte_watch *watch, uint32_t events)
 
 static void hear_once(struct stranger *stranger)
 {
+	otte_rdma_lines_send(&stranger->lines);
 	otte_loop_run(&stranger->loop, 2);
 }
 
@@ -203,11 +195,12 @@ void stranger_open(struct stranger *stranger, struct pair *pair)
 
 	memset(stranger, 0, sizeof(*stranger));
 	OK(otte_loop_init(&stranger->loop));
+	stranger->lines.loop = &stranger->loop;
 	OK(otte_control_client_lane(&pair->segment->peer->control, OTTE_LANE_RDMA, &hello, &to));
 	fd = socket(to.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	OK(connect(fd, (struct sockaddr *)&to.address, to.length));
 	stranger->line.watch.ready = line_ready;
-	OK(otte_rdma_line_open(&stranger->line, &stranger->loop, fd));
+	OK(otte_rdma_line_open(&stranger->line, &stranger->lines, fd));
 	OK(otte_rdma_line_greet(&stranger->line, &hello));
 	for (i = 0; i < 5000 && !stranger->ready && !stranger->lost; i++)
 		hear_once(stranger);

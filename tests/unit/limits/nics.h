@@ -32,9 +32,6 @@ struct otte_task task_of(struct pair *pair, uint32_t index);
 struct otte_task run(struct pair *pair, uint8_t op, uint64_t offset, uint64_t length);
 void submit(struct pair *pair, uint8_t op, uint64_t offset, uint64_t length);
 
-/* Its requester does not miss an answer any more. */
-void be_patient(struct pair *pair);
-
 /* Within 10 s. */
 bool comes(bool (*condition)(void *arg), void *arg);
 /* Of a pair: nothing is lent, one range is, no queue pairs are left. */
@@ -48,6 +45,7 @@ void close_rest(struct pair *pair);
 /* What speaks on a lane of a requester's session, and has no NIC. */
 struct stranger {
 	struct otte_loop loop;
+	struct otte_rdma_lines lines;
 	struct otte_rdma_line line;
 	struct otte_rdma_paths theirs;
 	bool ready, lost;

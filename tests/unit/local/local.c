@@ -738,6 +738,63 @@ static void open_direct(struct pair *pair, void (*configure)(struct otte_config 
 	directs = 0;
 }
 
+/* A request that is moved in its call; `look` looks on when its bytes have moved (within), or before (moving). */
+static int run_watched(struct pair *pair, uint8_t op, uint64_t offset, uint64_t length, void (**when)(void *arg),
+		       void (*look)(void *arg), void *arg)
+{
+	struct otte_request request = pair_request(pair, op, offset, offset, length);
+	unsigned before = directs;
+	int ret;
+
+	within_arg = arg;
+	*when = look;
+	ret = otte_batch_run(pair->batch, &request, 1, -1);
+	*when = NULL;
+	assert_int_equal(directs, before + 1);
+	return ret;
+}
+
+/* What another thread begins during such a request. */
+struct meanwhile {
+	void (*act)(void *arg);
+	void *arg;
+	_Atomic bool began, ended;
+	bool ended_within;
+	pthread_t thread;
+};
+
+static void *act_meanwhile(void *arg)
+{
+	struct meanwhile *meanwhile = arg;
+
+	meanwhile->began = true;
+	meanwhile->act(meanwhile->arg);
+	meanwhile->ended = true;
+	return NULL;
+}
+
+static void begin_meanwhile(void *arg)
+{
+	struct meanwhile *meanwhile = arg;
+
+	assert_int_equal(pthread_create(&meanwhile->thread, NULL, act_meanwhile, meanwhile), 0);
+	while (!meanwhile->began)
+		usleep(100);
+	usleep(200000);
+	meanwhile->ended_within = meanwhile->ended;
+}
+
+/* `act` in another thread ends no earlier than the READ that is moved in its call. */
+static void assert_waits_for_the_call(struct pair *pair, void (**when)(void *arg), void (*act)(void *arg), void *arg)
+{
+	struct meanwhile meanwhile = { .act = act, .arg = arg };
+
+	assert_int_equal(run_watched(pair, OTTE_READ, 0, 64, when, begin_meanwhile, &meanwhile), 0);
+	pthread_join(meanwhile.thread, NULL);
+	assert_false(meanwhile.ended_within);
+	assert_true(meanwhile.ended);
+}
+
 static void a_short_lone_run_is_moved_in_its_call_and_counted(void **state)
 {
 	struct otte_stats before, after;
@@ -867,11 +924,7 @@ static void nobody_touches_its_range_meanwhile(void **state)
 
 	(void)state;
 	open_direct(&pair, trusted, OTTE_READ);
-	within_arg = &pair;
-	within = look_at_the_range;
-	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_ANY, OTTE_READ, 4096, 4096), 0);
-	within = NULL;
-	assert_int_equal(directs, 1);
+	assert_int_equal(run_watched(&pair, OTTE_READ, 4096, 4096, &within, look_at_the_range, &pair), 0);
 	assert_false(otte_access_any(&pair.local_mem->access));
 	/* And it keeps off another's. */
 	assert_int_equal(otte_access_begin(&pair.local_mem->access, &access, 0, 64, false), 0);
@@ -880,10 +933,8 @@ static void nobody_touches_its_range_meanwhile(void **state)
 	otte_access_end(&pair.local_mem->access, &access);
 	pair_close(&pair);
 	open_direct(&pair, trusted, OTTE_WRITE);
-	within = look_at_the_source_of_a_write;
-	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_ANY, OTTE_WRITE, 4096, 4096), 0);
-	within = NULL;
-	assert_int_equal(directs, 1);
+	assert_int_equal(run_watched(&pair, OTTE_WRITE, 4096, 4096, &within, look_at_the_source_of_a_write, &pair),
+			 0);
 	pair_close(&pair);
 }
 
@@ -903,11 +954,8 @@ static void what_is_lent_as_well_has_its_table_told(void **state)
 	(void)state;
 	open_direct(&pair, trusted, OTTE_READ);
 	assert_int_equal(otte_mem_lend(pair.local_mem, &lent, false), 0);
-	within_arg = pair.local_mem->uses;
-	within = look_at_the_table;
-	assert_int_equal(run_lone(&pair, OTTE_TRANSPORT_ANY, OTTE_READ, 4096, 4096), 0);
-	within = NULL;
-	assert_int_equal(directs, 1);
+	assert_int_equal(run_watched(&pair, OTTE_READ, 4096, 4096, &within, look_at_the_table, pair.local_mem->uses),
+			 0);
 	slot = otte_uses_begin(pair.local_mem->uses, 7, 0, 1 << 20, false);
 	assert_true(slot >= 0);
 	request = pair_request(&pair, OTTE_READ, 4096, 4096, 64);
@@ -936,12 +984,7 @@ static void stale_in_its_call(uint8_t op, uint8_t effect)
 	watch = pair.local->watch;
 	pair.local->watch = (struct otte_region_watch){ .word = &word, .mask = 1 };
 	before = pair_stats(pair.requester);
-	within = unmap;
-	within_arg = &word;
-	request = pair_request(&pair, op, 0, 0, 64);
-	assert_int_equal(otte_batch_run(pair.batch, &request, 1, -1), 1);
-	within = NULL;
-	assert_int_equal(directs, 1);
+	assert_int_equal(run_watched(&pair, op, 0, 64, &within, unmap, &word), 1);
 	assert_int_equal(otte_batch_failure(pair.batch, &failure), 0);
 	assert_int_equal(failure.code, -ESTALE);
 	assert_int_equal(failure.remote_effect, effect);
@@ -951,6 +994,7 @@ static void stale_in_its_call(uint8_t op, uint8_t effect)
 	assert_int_equal(after.completed, before.completed);
 	assert_int_equal(after.stale_regions - before.stale_regions, 1);
 	/* And before: nothing moves. */
+	request = pair_request(&pair, op, 0, 0, 64);
 	assert_int_equal(otte_batch_run(pair.batch, &request, 1, -1), -ESTALE);
 	assert_int_equal(directs, 1);
 	pair.local->watch = watch;
@@ -964,51 +1008,18 @@ static void memory_that_goes_away_in_its_call_is_no_success(void **state)
 	stale_in_its_call(OTTE_WRITE, OTTE_EFFECT_UNKNOWN);
 }
 
-struct leaver {
-	struct otte_region *region;
-	_Atomic bool began, ended;
-	bool ended_within;
-	pthread_t thread;
-};
-
-static void *unregister(void *arg)
+static void unregister(void *arg)
 {
-	struct leaver *leaver = arg;
-
-	leaver->began = true;
-	assert_int_equal(otte_region_unregister(&leaver->region, 1, 10 * SECOND, NULL), 0);
-	leaver->ended = true;
-	return NULL;
-}
-
-static void have_it_unregistered(void *arg)
-{
-	struct leaver *leaver = arg;
-
-	pthread_create(&leaver->thread, NULL, unregister, leaver);
-	while (!leaver->began)
-		usleep(100);
-	usleep(200000);
-	leaver->ended_within = leaver->ended;
+	assert_int_equal(otte_region_unregister(arg, 1, 10 * SECOND, NULL), 0);
 }
 
 static void unregistering_waits_for_what_is_moved_in_its_call(void **state)
 {
-	struct leaver leaver = { .ended_within = false };
-	struct otte_request request;
 	struct pair pair;
 
 	(void)state;
 	open_direct(&pair, trusted, OTTE_READ);
-	leaver.region = pair.local;
-	within_arg = &leaver;
-	within = have_it_unregistered;
-	request = pair_request(&pair, OTTE_READ, 0, 0, 64);
-	assert_int_equal(otte_batch_run(pair.batch, &request, 1, -1), 0);
-	within = NULL;
-	pthread_join(leaver.thread, NULL);
-	assert_int_equal(directs, 1);
-	assert_false(leaver.ended_within);
+	assert_waits_for_the_call(&pair, &within, unregister, &pair.local);
 	pair.local = NULL;
 	assert_int_equal(otte_batch_reset(pair.batch), 0);
 	pair_close(&pair);
@@ -1017,21 +1028,11 @@ static void unregistering_waits_for_what_is_moved_in_its_call(void **state)
 /* The source's region, which the requester has mapped: called back, it goes when the bytes have moved. */
 static void a_grant_stays_while_it_moves_in_a_call(void **state)
 {
-	struct leaver leaver = { .ended_within = false };
-	struct otte_request request;
 	struct pair pair;
 
 	(void)state;
 	open_direct(&pair, trusted, OTTE_READ);
-	leaver.region = pair.remote;
-	within_arg = &leaver;
-	moving = have_it_unregistered;
-	request = pair_request(&pair, OTTE_READ, 0, 0, 64);
-	assert_int_equal(otte_batch_run(pair.batch, &request, 1, -1), 0);
-	moving = NULL;
-	pthread_join(leaver.thread, NULL);
-	assert_int_equal(directs, 1);
-	assert_false(leaver.ended_within);
+	assert_waits_for_the_call(&pair, &moving, unregister, &pair.remote);
 	pair.remote = NULL;
 	pair_close(&pair);
 }
@@ -1039,49 +1040,24 @@ static void a_grant_stays_while_it_moves_in_a_call(void **state)
 struct looker {
 	struct otte_batch *batch;
 	struct otte_batch_status status;
-	_Atomic bool began, ended;
-	bool ended_within;
-	pthread_t thread;
 };
 
-static void *look_at_the_batch(void *arg)
+static void look_at_the_batch(void *arg)
 {
 	struct looker *looker = arg;
 
-	looker->began = true;
 	assert_int_equal(otte_batch_poll(looker->batch, &looker->status), 0);
-	looker->ended = true;
-	return NULL;
-}
-
-static void have_the_batch_looked_at(void *arg)
-{
-	struct looker *looker = arg;
-
-	pthread_create(&looker->thread, NULL, look_at_the_batch, looker);
-	while (!looker->began)
-		usleep(100);
-	usleep(50000);
-	looker->ended_within = looker->ended;
 }
 
 static void who_looks_at_a_batch_sees_what_has_moved(void **state)
 {
-	struct looker looker = { .ended_within = false };
-	struct otte_request request;
+	struct looker looker = { .batch = NULL };
 	struct pair pair;
 
 	(void)state;
 	open_direct(&pair, trusted, OTTE_READ);
 	looker.batch = pair.batch;
-	within_arg = &looker;
-	moving = have_the_batch_looked_at;
-	request = pair_request(&pair, OTTE_READ, 0, 0, 64);
-	assert_int_equal(otte_batch_run(pair.batch, &request, 1, -1), 0);
-	moving = NULL;
-	pthread_join(looker.thread, NULL);
-	assert_int_equal(directs, 1);
-	assert_false(looker.ended_within);
+	assert_waits_for_the_call(&pair, &moving, look_at_the_batch, &looker);
 	assert_int_equal(looker.status.finished, 1);
 	assert_int_equal(looker.status.bytes_completed, 64);
 	pair_close(&pair);
@@ -1103,13 +1079,9 @@ static void closing_waits_for_what_is_moved_in_its_call(void **state)
 
 	(void)state;
 	open_direct(&pair, trusted, OTTE_READ);
-	request = pair_request(&pair, OTTE_READ, 0, 0, 64);
-	within_arg = pair.requester;
-	within = try_to_close;
-	assert_int_equal(otte_batch_run(pair.batch, &request, 1, -1), 0);
-	within = NULL;
-	assert_int_equal(directs, 1);
+	assert_int_equal(run_watched(&pair, OTTE_READ, 0, 64, &within, try_to_close, pair.requester), 0);
 	assert_int_equal(otte_engine_close(pair.requester, OTTE_CLOSE_REQUESTER, SECOND, NULL), 0);
+	request = pair_request(&pair, OTTE_READ, 0, 0, 64);
 	assert_false(otte_direct_run(pair.batch, &request, &failed));
 	assert_int_equal(directs, 1);
 	pair_close(&pair);
@@ -1193,19 +1165,13 @@ static void have_it_closed(void *arg)
 
 static void a_segment_is_not_closed_while_it_moves_in_a_call(void **state)
 {
-	struct otte_request request;
 	struct closer closer = { .code = 1 };
 	struct pair pair;
 
 	(void)state;
 	open_direct(&pair, trusted, OTTE_READ);
 	closer.segment = pair.segment;
-	within_arg = &closer;
-	within = have_it_closed;
-	request = pair_request(&pair, OTTE_READ, 0, 0, 64);
-	assert_int_equal(otte_batch_run(pair.batch, &request, 1, -1), 0);
-	within = NULL;
-	assert_int_equal(directs, 1);
+	assert_int_equal(run_watched(&pair, OTTE_READ, 0, 64, &within, have_it_closed, &closer), 0);
 	assert_int_equal(closer.code, -EBUSY);
 	/* And is once nothing moves. */
 	pair_close(&pair);

@@ -128,16 +128,12 @@ static void a_paused_port_gets_its_mr_and_a_lost_device_none(void **state)
 static void a_failure_rolls_back_what_it_made_and_no_more(void **state)
 {
 	const struct otte_rdma_buffer_spec other = { 8, bytes, sizeof(bytes), true };
-	struct sim_fault fault = {
-		.kind = SIM_FAULT_CALL, .verb = SIM_REG_MR, .times = 1, .error = EFAULT
-	};
 	unsigned int after;
 
 	(void)state;
 	assert_int_equal(otte_rdma_buffers_publish(buffers, &other), 0);
 	for (after = 0; after < 4; after++) {
-		fault.after = after;
-		sim_fault_arm(&fault);
+		fail_call_after(SIM_REG_MR, after, EFAULT);
 		assert_int_equal(otte_rdma_buffers_publish(buffers, &remote), -EFAULT);
 		assert_text(": ibv_reg_mr: Bad address");
 		assert_int_equal(sim_counts(NULL).mrs, 4);
@@ -150,25 +146,21 @@ static void a_failure_rolls_back_what_it_made_and_no_more(void **state)
 	assert_int_equal(otte_rdma_buffers_withdraw(buffers, 8), 0);
 }
 
+static int publish_remote(void)
+{
+	return otte_rdma_buffers_publish(buffers, &remote);
+}
+
+static void nothing_is_charged(void)
+{
+	assert_int_equal(sim_counts(NULL).mrs, 0);
+	assert_charges(0, 0);
+}
+
 static void each_allocation_of_publishing_may_fail(void **state)
 {
-	unsigned int nth;
-	int rc = -ENOMEM;
-
 	(void)state;
-	for (nth = 1; rc; nth++) {
-		otte_fail(-EIO, "before");
-		fail_allocation = nth;
-		rc = otte_rdma_buffers_publish(buffers, &remote);
-		fail_allocation = 0;
-		if (!rc)
-			break;
-		assert_int_equal(rc, -ENOMEM);
-		assert_string_not_equal(otte_error_text(), "before");
-		assert_int_equal(sim_counts(NULL).mrs, 0);
-		assert_charges(0, 0);
-	}
-	assert_true(nth > 3);
+	assert_true(fail_each_allocation(publish_remote, nothing_is_charged) > 2);
 	assert_int_equal(otte_rdma_buffers_withdraw(buffers, 7), 0);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/error.h"
 #include "base/util.h"
 
 struct end requester, source;
@@ -354,14 +355,79 @@ void assert_text(const char *part)
 		assert_string_equal(otte_error_text(), part);
 }
 
-unsigned int fail_call(enum sim_verb verb, int error)
+/* ---- What is to fail ------------------------------------------------------------------------- */
+
+unsigned int fail_call_after(enum sim_verb verb, unsigned int after, int error)
 {
 	const struct sim_fault fault = {
 		.kind = SIM_FAULT_CALL,
 		.verb = verb,
+		.after = after,
 		.times = 1,
 		.error = error,
 	};
 
 	return sim_fault_arm(&fault);
+}
+
+unsigned int fail_call(enum sim_verb verb, int error)
+{
+	return fail_call_after(verb, 0, error);
+}
+
+void fail_post(enum sim_verb verb, unsigned int taken, enum sim_bad_wr bad_wr)
+{
+	const struct sim_fault fault = {
+		.kind = SIM_FAULT_CALL,
+		.verb = verb,
+		.times = 1,
+		.error = ENOMEM,
+		.accepted = taken,
+		.bad_wr = bad_wr,
+	};
+
+	sim_fault_arm(&fault);
+}
+
+void fail_wr(unsigned int after, enum ibv_wc_status status)
+{
+	const struct sim_fault fault = {
+		.kind = SIM_FAULT_SEND_STATUS,
+		.after = after,
+		.times = 1,
+		.status = status,
+	};
+
+	sim_fault_arm(&fault);
+}
+
+void spoil_cqe(const struct end *end, enum sim_fault_kind kind, unsigned int after, uint64_t value)
+{
+	const struct sim_fault fault = {
+		.kind = kind,
+		.target = end->qp->native,
+		.after = after,
+		.times = 1,
+		.value = value,
+	};
+
+	sim_fault_arm(&fault);
+}
+
+unsigned int fail_each_allocation(int (*make)(void), void (*nothing_is_left)(void))
+{
+	unsigned int nth;
+	int rc;
+
+	for (nth = 1;; nth++) {
+		otte_fail(-EIO, "before");
+		fail_allocation = nth;
+		rc = make();
+		fail_allocation = 0;
+		if (!rc)
+			return nth - 1;
+		assert_int_equal(rc, -ENOMEM);
+		assert_string_not_equal(otte_error_text(), "before");
+		nothing_is_left();
+	}
 }

@@ -103,11 +103,23 @@ void assert_fenced(struct end *end, int code, const char *text);
 /* Text of the last failure contains this. */
 void assert_text(const char *part);
 
-/* Fails the call once. */
+/* Fails the call once: the next one, or the one after so many. */
 unsigned int fail_call(enum sim_verb verb, int error);
+unsigned int fail_call_after(enum sim_verb verb, unsigned int after, int error);
+/* A post, of which so many are taken: the next one fails with ENOMEM, and says so or not. */
+void fail_post(enum sim_verb verb, unsigned int taken, enum sim_bad_wr bad_wr);
+/* The WR after so many is done with this status, whosever it is. */
+void fail_wr(unsigned int after, enum ibv_wc_status status);
+/* What comes of the WR after so many of this end's QP is not as it should be. */
+void spoil_cqe(const struct end *end, enum sim_fault_kind kind, unsigned int after, uint64_t value);
 
 /* The nth allocation from now fails; 0: none. */
 extern unsigned int fail_allocation;
+/*
+ * Has one allocation after the other fail until `make` succeeds: -ENOMEM, with a text of its own, each time before, and
+ * then `nothing_is_left` says so. How many failed.
+ */
+unsigned int fail_each_allocation(int (*make)(void), void (*nothing_is_left)(void));
 
 int run_binding_tests(void);
 int run_context_tests(void);

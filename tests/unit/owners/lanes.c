@@ -46,6 +46,22 @@ static void parameters_that_cannot_be_are_refused(void **state)
 	assert_string_equal(otte_error_text(), "mlx5_0: a lane for no QPs");
 }
 
+static struct otte_rdma_cq_lane *made;
+
+static int make_lane(void)
+{
+	const struct otte_rdma_lane_params params = lane_params(true);
+
+	return otte_rdma_lane_create(requester.context, &params, &made);
+}
+
+/* But the requester's. */
+static void no_lane_is_left(void)
+{
+	assert_int_equal(sim_counts(requester.device).cqs, 2);
+	assert_int_equal(sim_counts(requester.device).channels, 0);
+}
+
 static void what_fails_in_creation_leaves_nothing(void **state)
 {
 	static const struct {
@@ -57,48 +73,22 @@ static void what_fails_in_creation_leaves_nothing(void **state)
 		{ SIM_CREATE_CQ, 0, "mlx5_0: ibv_create_cq: " },
 		{ SIM_CREATE_CQ, 1, "mlx5_0: ibv_create_cq: " },
 	};
-	const struct otte_rdma_lane_params params = lane_params(true);
-	struct otte_rdma_cq_lane *lane;
 	size_t i;
 
 	(void)state;
 	for (i = 0; i < ARRAY_SIZE(calls); i++) {
-		const struct sim_fault fault = {
-			.kind = SIM_FAULT_CALL,
-			.verb = calls[i].verb,
-			.after = calls[i].after,
-			.times = 1,
-			.error = EMFILE,
-		};
-
-		sim_fault_arm(&fault);
-		assert_int_equal(otte_rdma_lane_create(requester.context, &params, &lane), -EMFILE);
+		fail_call_after(calls[i].verb, calls[i].after, EMFILE);
+		assert_int_equal(make_lane(), -EMFILE);
 		assert_text(calls[i].text);
-		assert_int_equal(sim_counts(requester.device).cqs, 2);
-		assert_int_equal(sim_counts(requester.device).channels, 0);
+		no_lane_is_left();
 	}
 }
 
 static void each_allocation_of_creation_may_fail(void **state)
 {
-	const struct otte_rdma_lane_params params = lane_params(true);
-	struct otte_rdma_cq_lane *lane;
-	unsigned int nth;
-	int rc = -ENOMEM;
-
 	(void)state;
-	for (nth = 1; rc; nth++) {
-		fail_allocation = nth;
-		rc = otte_rdma_lane_create(requester.context, &params, &lane);
-		fail_allocation = 0;
-		if (!rc)
-			break;
-		assert_int_equal(rc, -ENOMEM);
-		assert_int_equal(sim_counts(requester.device).cqs, 2);
-		assert_int_equal(sim_counts(requester.device).channels, 0);
-	}
-	assert_true(nth > 2);
-	assert_int_equal(otte_rdma_lane_destroy(lane), 0);
+	assert_true(fail_each_allocation(make_lane, no_lane_is_left) > 1);
+	assert_int_equal(otte_rdma_lane_destroy(made), 0);
 }
 
 static void a_lane_takes_so_many_qps(void **state)

@@ -165,6 +165,23 @@ static void a_paused_route_takes_no_qp(void **state)
 
 /* ---- Failures -------------------------------------------------------------------------------- */
 
+static struct otte_rdma_qp *made;
+
+static int make_qp(void)
+{
+	struct otte_rdma_qp_params params = requester_params();
+
+	params.max_recv_wr = 4;
+	return otte_rdma_qp_create(requester.lane, &params, NULL, NULL, &made);
+}
+
+static void no_qp_is_left(void)
+{
+	assert_int_equal(sim_counts(requester.device).qps, 0);
+	assert_int_equal(sim_counts(requester.device).mrs, 2);
+	assert_int_equal(lane_status(&requester).qps, 0);
+}
+
 static void what_fails_in_creation_leaves_nothing(void **state)
 {
 	static const struct {
@@ -177,53 +194,22 @@ static void what_fails_in_creation_leaves_nothing(void **state)
 		{ SIM_CREATE_QP, 0, "mlx5_0: ibv_create_qp: Bad address" },
 		{ SIM_MODIFY_QP, 0, "mlx5_0: ibv_modify_qp to INIT: Bad address" },
 	};
-	struct otte_rdma_qp_params params = requester_params();
-	struct otte_rdma_qp *qp;
 	size_t i;
 
 	(void)state;
-	params.max_recv_wr = 4;
 	for (i = 0; i < ARRAY_SIZE(calls); i++) {
-		const struct sim_fault fault = {
-			.kind = SIM_FAULT_CALL,
-			.verb = calls[i].verb,
-			.after = calls[i].after,
-			.times = 1,
-			.error = EFAULT,
-		};
-
-		sim_fault_arm(&fault);
-		assert_int_equal(otte_rdma_qp_create(requester.lane, &params, NULL, NULL, &qp),
-				 -EFAULT);
+		fail_call_after(calls[i].verb, calls[i].after, EFAULT);
+		assert_int_equal(make_qp(), -EFAULT);
 		assert_string_equal(otte_error_text(), calls[i].text);
-		assert_int_equal(sim_counts(requester.device).qps, 0);
-		assert_int_equal(sim_counts(requester.device).mrs, 2);
-		assert_int_equal(lane_status(&requester).qps, 0);
+		no_qp_is_left();
 	}
 }
 
 static void each_allocation_of_creation_may_fail(void **state)
 {
-	struct otte_rdma_qp_params params = requester_params();
-	struct otte_rdma_qp *qp;
-	unsigned int nth;
-	int rc = -ENOMEM;
-
 	(void)state;
-	params.max_recv_wr = 4;
-	for (nth = 1; rc; nth++) {
-		fail_allocation = nth;
-		rc = otte_rdma_qp_create(requester.lane, &params, NULL, NULL, &qp);
-		fail_allocation = 0;
-		if (!rc)
-			break;
-		assert_int_equal(rc, -ENOMEM);
-		assert_int_equal(sim_counts(requester.device).qps, 0);
-		assert_int_equal(sim_counts(requester.device).mrs, 2);
-		assert_int_equal(lane_status(&requester).qps, 0);
-	}
-	assert_true(nth > 8);
-	assert_int_equal(otte_rdma_qp_destroy(qp), 0);
+	assert_true(fail_each_allocation(make_qp, no_qp_is_left) > 7);
+	assert_int_equal(otte_rdma_qp_destroy(made), 0);
 }
 
 static void want_of_locked_memory_is_told_by_a_qp_too(void **state)
@@ -246,16 +232,8 @@ static void what_fails_in_connecting_fences(void **state)
 
 	(void)state;
 	for (i = 0; i < 2; i++) {
-		const struct sim_fault fault = {
-			.kind = SIM_FAULT_CALL,
-			.verb = SIM_MODIFY_QP,
-			.after = i + 1,
-			.times = 1,
-			.error = EINVAL,
-		};
-
 		requester.fenced = 0;
-		sim_fault_arm(&fault);
+		fail_call_after(SIM_MODIFY_QP, i + 1, EINVAL);
 		requester.qp = end_create_qp(&requester, &params);
 		assert_int_equal(otte_rdma_qp_connect(requester.qp, &requester.qp->end), -EINVAL);
 		assert_string_equal(otte_error_text(), texts[i]);

@@ -222,22 +222,10 @@ static void a_message_that_is_no_binding_completes_nothing(void **state)
 	assert_refused("binding: reserved byte 1");
 }
 
-static void arm(enum sim_fault_kind kind, uint64_t value)
-{
-	const struct sim_fault fault = {
-		.kind = kind,
-		.target = source.qp->native,
-		.times = 1,
-		.value = value,
-	};
-
-	sim_fault_arm(&fault);
-}
-
 static void a_key_that_was_not_invalidated_completes_nothing(void **state)
 {
 	(void)state;
-	arm(SIM_FAULT_CQE_KEY, 1);
+	spoil_cqe(&source, SIM_FAULT_CQE_KEY, 0, 1);
 	send_finish(0);
 	assert_refused("that has invalidated another key");
 }
@@ -245,7 +233,7 @@ static void a_key_that_was_not_invalidated_completes_nothing(void **state)
 static void a_message_that_invalidated_nothing_completes_nothing(void **state)
 {
 	(void)state;
-	arm(SIM_FAULT_CQE_FLAGS, IBV_WC_WITH_INV);
+	spoil_cqe(&source, SIM_FAULT_CQE_FLAGS, 0, IBV_WC_WITH_INV);
 	send_finish(0);
 	assert_refused("that has invalidated no key");
 }
@@ -312,7 +300,7 @@ static void a_queue_knows_that_its_context_is_rxes(void **state)
 static void a_second_cqe_of_a_receive_completes_nothing(void **state)
 {
 	(void)state;
-	arm(SIM_FAULT_CQE_TWICE, 0);
+	spoil_cqe(&source, SIM_FAULT_CQE_TWICE, 0, 0);
 	send_finish(0);
 	assert_int_equal(end_poll(&source), 2);
 	assert_receipts(1, 0, 0);
@@ -323,7 +311,7 @@ static void a_second_cqe_of_a_receive_completes_nothing(void **state)
 static void a_cqe_of_another_receive_completes_nothing(void **state)
 {
 	(void)state;
-	arm(SIM_FAULT_CQE_WR_ID, 1ull << 20);
+	spoil_cqe(&source, SIM_FAULT_CQE_WR_ID, 0, 1ull << 20);
 	send_finish(0);
 	assert_int_equal(end_poll(&source), 1);
 	assert_receipts(0, 0, 0);
@@ -334,7 +322,7 @@ static void a_cqe_of_another_receive_completes_nothing(void **state)
 static void a_lost_cqe_of_a_receive_leaves_its_charge(void **state)
 {
 	(void)state;
-	arm(SIM_FAULT_CQE_LOST, 0);
+	spoil_cqe(&source, SIM_FAULT_CQE_LOST, 0, 0);
 	send_finish(0);
 	assert_int_equal(end_poll(&source), 0);
 	assert_receipts(0, 0, 0);
@@ -390,19 +378,6 @@ static void what_is_not_reserved_is_not_expected(void **state)
 	assert_charged(&source, 0, 3);
 }
 
-static void arm_post(enum sim_bad_wr bad_wr)
-{
-	const struct sim_fault fault = {
-		.kind = SIM_FAULT_CALL,
-		.verb = SIM_POST_RECV,
-		.times = 1,
-		.error = ENOMEM,
-		.bad_wr = bad_wr,
-	};
-
-	sim_fault_arm(&fault);
-}
-
 static void a_buffer_that_was_not_taken_is_free_again(void **state)
 {
 	struct told_receipt more;
@@ -410,7 +385,7 @@ static void a_buffer_that_was_not_taken_is_free_again(void **state)
 	(void)state;
 	told_receipt_init(&more, 300, 1);
 	assert_int_equal(otte_rdma_qp_reserve(source.qp, 1), 0);
-	arm_post(SIM_BAD_WR_EXACT);
+	fail_post(SIM_POST_RECV, 0, SIM_BAD_WR_EXACT);
 	assert_int_equal(otte_rdma_qp_expect(source.qp, &more.receipt), -ENOMEM);
 	assert_string_equal(otte_error_text(), "ibv_post_recv: Cannot allocate memory");
 	assert_false(more.receipt.expected);
@@ -426,7 +401,7 @@ static void a_buffer_that_may_have_been_taken_stays_charged(void **state)
 	(void)state;
 	told_receipt_init(&more, 300, 1);
 	assert_int_equal(otte_rdma_qp_reserve(source.qp, 1), 0);
-	arm_post(SIM_BAD_WR_NULL);
+	fail_post(SIM_POST_RECV, 0, SIM_BAD_WR_NULL);
 	assert_int_equal(otte_rdma_qp_expect(source.qp, &more.receipt), -EUCLEAN);
 	assert_false(more.receipt.expected);
 	assert_charged(&source, 0, 4);

@@ -77,33 +77,6 @@ static void assert_drained(uint32_t from, uint32_t to)
 	}
 }
 
-static void arm(enum sim_fault_kind kind, unsigned int after, uint64_t value)
-{
-	const struct sim_fault fault = {
-		.kind = kind,
-		.target = requester.qp->native,
-		.after = after,
-		.times = 1,
-		.value = value,
-	};
-
-	sim_fault_arm(&fault);
-}
-
-static void arm_post(unsigned int taken, enum sim_bad_wr bad_wr)
-{
-	const struct sim_fault fault = {
-		.kind = SIM_FAULT_CALL,
-		.verb = SIM_POST_SEND,
-		.times = 1,
-		.error = ENOMEM,
-		.accepted = taken,
-		.bad_wr = bad_wr,
-	};
-
-	sim_fault_arm(&fault);
-}
-
 /* ---- What goes well -------------------------------------------------------------------------- */
 
 static void a_read_moves_its_bytes_and_is_told_once(void **state)
@@ -201,7 +174,7 @@ static void only_a_proven_suffix_is_given_back(void **state)
 
 	(void)state;
 	for (taken = 0; taken < 3; taken++) {
-		arm_post(taken, SIM_BAD_WR_EXACT);
+		fail_post(SIM_POST_SEND, taken, SIM_BAD_WR_EXACT);
 		assert_int_equal(post_reads(3), -ENOMEM);
 		assert_string_equal(otte_error_text(), "ibv_post_send: Cannot allocate memory");
 		assert_int_equal(accepted, taken);
@@ -220,7 +193,7 @@ static void only_a_proven_suffix_is_given_back(void **state)
 /* Whatever of them was really taken, its CQE ends; of the others nothing does. */
 static void unknown(enum sim_bad_wr bad_wr, unsigned int taken)
 {
-	arm_post(taken, bad_wr);
+	fail_post(SIM_POST_SEND, taken, bad_wr);
 	assert_int_equal(post_reads(3), -EUCLEAN);
 	assert_string_equal(otte_error_text(),
 			    "ibv_post_send: Cannot allocate memory, and not which of 3");
@@ -265,7 +238,7 @@ static void what_was_taken_all_the_same_ends_by_its_cqe(void **state)
 static void a_lost_cqe_leaves_its_charge(void **state)
 {
 	(void)state;
-	arm(SIM_FAULT_CQE_LOST, 0, 0);
+	spoil_cqe(&requester, SIM_FAULT_CQE_LOST, 0, 0);
 	assert_int_equal(post_reads(1), 0);
 	assert_int_equal(end_poll(&requester), 0);
 	assert_told(0, 1, 0, 0);
@@ -279,7 +252,7 @@ static void a_lost_cqe_leaves_its_charge(void **state)
 static void a_cqe_before_an_earlier_ones_fences(void **state)
 {
 	(void)state;
-	arm(SIM_FAULT_CQE_LOST, 0, 0);
+	spoil_cqe(&requester, SIM_FAULT_CQE_LOST, 0, 0);
 	assert_int_equal(post_reads(2), 0);
 	assert_int_equal(end_poll(&requester), 1);
 	assert_told(0, 1, 0, 0);
@@ -294,7 +267,7 @@ static void a_cqe_before_an_earlier_ones_fences(void **state)
 static void a_cqe_of_another_wr_id_discharges_nothing(void **state)
 {
 	(void)state;
-	arm(SIM_FAULT_CQE_WR_ID, 0, 1);
+	spoil_cqe(&requester, SIM_FAULT_CQE_WR_ID, 0, 1);
 	assert_int_equal(post_reads(1), 0);
 	assert_int_equal(end_poll(&requester), 1);
 	assert_told(0, 1, 0, 0);
@@ -305,7 +278,7 @@ static void a_cqe_of_another_wr_id_discharges_nothing(void **state)
 static void a_cqe_of_another_queues_wr_id_discharges_nothing(void **state)
 {
 	(void)state;
-	arm(SIM_FAULT_CQE_WR_ID, 0, 1ull << 32);
+	spoil_cqe(&requester, SIM_FAULT_CQE_WR_ID, 0, 1ull << 32);
 	assert_int_equal(post_reads(1), 0);
 	assert_int_equal(end_poll(&requester), 1);
 	assert_charged(&requester, 1, 0);
@@ -315,7 +288,7 @@ static void a_cqe_of_another_queues_wr_id_discharges_nothing(void **state)
 static void a_second_cqe_discharges_nothing(void **state)
 {
 	(void)state;
-	arm(SIM_FAULT_CQE_TWICE, 0, 0);
+	spoil_cqe(&requester, SIM_FAULT_CQE_TWICE, 0, 0);
 	assert_int_equal(post_reads(1), 0);
 	assert_int_equal(end_poll(&requester), 2);
 	assert_told(0, 1, 1, 0);
@@ -327,7 +300,7 @@ static void a_second_cqe_discharges_nothing(void **state)
 static void a_cqe_of_a_qpn_that_is_not_here_is_the_lanes_fault(void **state)
 {
 	(void)state;
-	arm(SIM_FAULT_CQE_QPN, 0, 0x400000);
+	spoil_cqe(&requester, SIM_FAULT_CQE_QPN, 0, 0x400000);
 	assert_int_equal(post_reads(1), 0);
 	assert_int_equal(end_poll(&requester), 1);
 	assert_told(0, 1, 0, 0);
@@ -343,7 +316,7 @@ static void a_cqe_of_a_siblings_qpn_discharges_nothing_there(void **state)
 	struct otte_rdma_qp_status status;
 
 	(void)state;
-	arm(SIM_FAULT_CQE_QPN, 0, requester.qp->end.qpn ^ sibling->end.qpn);
+	spoil_cqe(&requester, SIM_FAULT_CQE_QPN, 0, requester.qp->end.qpn ^ sibling->end.qpn);
 	assert_int_equal(post_reads(1), 0);
 	assert_int_equal(end_poll(&requester), 1);
 	assert_int_equal(end_status(&requester).sends, 1);
@@ -372,17 +345,9 @@ static void a_cqe_of_another_opcode_discharges_nothing(void **state)
 
 static void an_error_is_told_and_the_rest_is_flushed(void **state)
 {
-	const struct sim_fault fault = {
-		.kind = SIM_FAULT_SEND_STATUS,
-		.target = requester.qp->native,
-		.after = 1,
-		.times = 1,
-		.status = IBV_WC_REM_ACCESS_ERR,
-	};
-
 	(void)state;
 	sim_progress_set(SIM_STEPPED, 0);
-	sim_fault_arm(&fault);
+	fail_wr(1, IBV_WC_REM_ACCESS_ERR);
 	assert_int_equal(post_reads(4), 0);
 	sim_drain();
 	end_poll(&requester);
@@ -471,7 +436,7 @@ static void a_prefix_that_will_not_be_heard_of_fences(void **state)
 {
 	(void)state;
 	with_interval(8, 4);
-	arm_post(2, SIM_BAD_WR_EXACT);
+	fail_post(SIM_POST_SEND, 2, SIM_BAD_WR_EXACT);
 	assert_int_equal(post_reads(4), -EPROTO);
 	assert_int_equal(accepted, 2);
 	assert_charged(&requester, 2, 0);
@@ -483,16 +448,9 @@ static void a_prefix_that_will_not_be_heard_of_fences(void **state)
 
 static void an_error_of_one_without_a_signal_is_told(void **state)
 {
-	const struct sim_fault fault = {
-		.kind = SIM_FAULT_SEND_STATUS,
-		.after = 1,
-		.times = 1,
-		.status = IBV_WC_REM_ACCESS_ERR,
-	};
-
 	(void)state;
 	with_interval(8, 4);
-	sim_fault_arm(&fault);
+	fail_wr(1, IBV_WC_REM_ACCESS_ERR);
 	assert_int_equal(post_reads(4), 0);
 	sim_drain();
 	end_poll(&requester);
@@ -521,9 +479,9 @@ static void arm_any(void)
 						   SIM_BAD_WR_FOREIGN };
 
 	if (draw(4))
-		arm(kinds[draw(ARRAY_SIZE(kinds))], draw(12), 1 + draw(3));
+		spoil_cqe(&requester, kinds[draw(ARRAY_SIZE(kinds))], draw(12), 1 + draw(3));
 	if (draw(4))
-		arm_post(draw(2), bad_wrs[draw(ARRAY_SIZE(bad_wrs))]);
+		fail_post(SIM_POST_SEND, draw(2), bad_wrs[draw(ARRAY_SIZE(bad_wrs))]);
 }
 
 /* Each work that may have been taken is told once, and what is not told is what is charged. */

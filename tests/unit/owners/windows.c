@@ -215,26 +215,13 @@ static int bind(struct otte_rdma_window *window)
 	return otte_rdma_window_bind(window, source.qp, &range, &told.work);
 }
 
-static void arm_post(enum sim_bad_wr bad_wr)
-{
-	const struct sim_fault fault = {
-		.kind = SIM_FAULT_CALL,
-		.verb = SIM_POST_SEND,
-		.times = 1,
-		.error = ENOMEM,
-		.bad_wr = bad_wr,
-	};
-
-	sim_fault_arm(&fault);
-}
-
 static void a_bind_that_was_not_taken_leaves_it_fresh(void **state)
 {
 	struct otte_rdma_window *window;
 
 	(void)state;
 	assert_int_equal(otte_rdma_window_take(source.context, &window), 0);
-	arm_post(SIM_BAD_WR_EXACT);
+	fail_post(SIM_POST_SEND, 0, SIM_BAD_WR_EXACT);
 	assert_int_equal(bind(window), -ENOMEM);
 	assert_int_equal(window->state, OTTE_RDMA_WINDOW_FRESH);
 	assert_int_equal(bind(window), 0);
@@ -253,7 +240,7 @@ static void a_bind_of_which_nobody_knows_leaves_it_unknown(void **state)
 
 	(void)state;
 	assert_int_equal(otte_rdma_window_take(source.context, &window), 0);
-	arm_post(SIM_BAD_WR_NULL);
+	fail_post(SIM_POST_SEND, 0, SIM_BAD_WR_NULL);
 	assert_int_equal(bind(window), -EUCLEAN);
 	assert_int_equal(window->state, OTTE_RDMA_WINDOW_UNKNOWN);
 	assert_fenced(&source, -EUCLEAN, "and not which of 1");
@@ -269,16 +256,11 @@ static void a_bind_of_which_nobody_knows_leaves_it_unknown(void **state)
 
 static void a_bind_that_failed_leaves_it_unknown(void **state)
 {
-	const struct sim_fault fault = {
-		.kind = SIM_FAULT_SEND_STATUS,
-		.times = 1,
-		.status = IBV_WC_MW_BIND_ERR,
-	};
 	struct otte_rdma_window *window;
 
 	(void)state;
 	assert_int_equal(otte_rdma_window_take(source.context, &window), 0);
-	sim_fault_arm(&fault);
+	fail_wr(0, IBV_WC_MW_BIND_ERR);
 	assert_int_equal(bind(window), 0);
 	end_poll(&source);
 	assert_int_equal(otte_rdma_window_bound(window, &told.outcome), -EFAULT);
@@ -338,11 +320,11 @@ static void on_rxe_a_bind_that_was_not_taken_keeps_no_parent(void **state)
 	fail_call(SIM_REG_MR, EFAULT);
 	assert_int_equal(bind(window), -EFAULT);
 	assert_int_equal(window->state, OTTE_RDMA_WINDOW_FRESH);
-	arm_post(SIM_BAD_WR_EXACT);
+	fail_post(SIM_POST_SEND, 0, SIM_BAD_WR_EXACT);
 	assert_int_equal(bind(window), -ENOMEM);
 	assert_string_equal(otte_error_text(), "ibv_post_send: Cannot allocate memory");
 	assert_int_equal(sim_counts(source.device).mrs, mrs);
-	arm_post(SIM_BAD_WR_EXACT);
+	fail_post(SIM_POST_SEND, 0, SIM_BAD_WR_EXACT);
 	fail_call(SIM_DEREG_MR, EBUSY);
 	assert_int_equal(bind(window), -EUCLEAN);
 	assert_int_equal(window->state, OTTE_RDMA_WINDOW_UNKNOWN);

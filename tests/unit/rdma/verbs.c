@@ -36,6 +36,7 @@ static const char *const required[] = {
 	"ibv_get_async_event",
 	"ibv_ack_async_event",
 	"ibv_event_type_str",
+	"ibv_fork_init",
 	"ibv_alloc_pd",
 	"ibv_dealloc_pd",
 	"ibv_reg_mr",
@@ -181,13 +182,14 @@ static void a_missing_export_is_named_whichever_it_is(void **state)
 
 static void what_older_libraries_lack_is_null(void **state)
 {
-	static const char *const optional[] = { "ibv_reg_dmabuf_mr", "ibv_query_port_speed",
+	static const char *const optional[] = { "ibv_is_fork_initialized", "ibv_reg_dmabuf_mr", "ibv_query_port_speed",
 						"_ibv_query_gid_ex", "_ibv_query_gid_table" };
 	struct otte_verbs verbs;
 	char path[64];
 
 	(void)state;
 	assert_int_equal(load_without(optional, ARRAY_SIZE(optional), &verbs, path), 0);
+	assert_null(verbs.is_fork_initialized);
 	assert_null(verbs.reg_dmabuf_mr);
 	assert_null(verbs.query_port_speed);
 	assert_null(verbs.query_gid_ex);

@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "engine/region.h"
-#include "engine/source.h"
+#include "engine/source_use.h"
 #include "transport/tcp/zerocopy.h"
 #include "unit/engine/pair.h"
 
