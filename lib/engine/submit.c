@@ -190,7 +190,9 @@ static void fill_task(struct otte_batch *batch, uint32_t index, const struct ott
 	task->work.length = request->length;
 	task->work.region = request->remote_region;
 	task->work.offset = request->remote_offset;
-	task->work.lease = request->lease ? request->lease : (uint8_t)(OTTE_LEASE_OFF + batch->engine->config.rdma_lease);
+	task->work.lease = request->lease;
+	if (request->lease == OTTE_LEASE_DEFAULT)
+		task->work.lease = (uint8_t)(OTTE_LEASE_OFF + batch->engine->config.rdma_lease);
 	if (batch->memo.stamp && batch->memo.id == request->remote_region)
 		task->work.region_length = batch->memo.length;
 	task->work.retries = batch->engine->config.retry_budget;

@@ -6,9 +6,10 @@
  *
  *	rdma DEVICE GID_INDEX read|write LENGTH DEPTH COUNT [lease]
  *
- * COUNT requests of LENGTH bytes, DEPTH of them in a batch. Prints the bytes a second of all and the median time of a
- * batch in ns. Every request is one of its own: no two of a batch are neighbours, which would become one. The bytes are
- * compared afterwards. With `lease` they move by one lease of the region. Exit status 2 where anything fails, or goes another way than over the device.
+ * COUNT requests of LENGTH bytes, DEPTH of them in a batch. Prints the bytes a second of all and the median time
+ * of a batch in ns. Every request is one of its own: no two of a batch are neighbours, which would become one.
+ * The bytes are compared afterwards. With `lease` they move by a lease. Exit status 2 where anything fails, or
+ * goes another way than over the device.
  */
 #include <signal.h>
 #include <stdbool.h>

@@ -2,10 +2,10 @@
 /*
  * Leases that we hold, and requests that move by them.
  *
- * A request that would have a lease waits at the head of the queue until it is answered. By one that is held it is posted at
- * once, on the lease's queue pair, and it is over with the last of its CQEs. A queue pair that fails takes its leases with it;
- * what was under way is told, or goes on without a lease, when everything of it has completed: a READ as a retry, a WRITE not
- * at all, unless nothing of it was posted.
+ * A request that would have a lease waits at the head of the queue until it is answered. By one that is held it
+ * is posted at once, on the lease's queue pair, and it is over with the last of its CQEs. A queue pair that
+ * fails takes its leases with it; what was under way is told, or goes on without a lease, when everything of it
+ * has completed: a READ as a retry, a WRITE not at all, unless nothing of it was posted.
  */
 #include "transport/rdma/lease.h"
 
@@ -146,7 +146,7 @@ static bool is_under_way(const struct otte_rdma_use *use)
 	return false;
 }
 
-/* Before all others, and by no lease; who wanted its end meanwhile is heard. The queue of a peer that is DOWN is no more. */
+/* Before all others, and by no lease; who wanted its end meanwhile is heard. A peer that is DOWN has no queue. */
 static void go_another_way(struct otte_rdma_use *use, int code)
 {
 	struct otte_rdma_peer *peer = use->peer;

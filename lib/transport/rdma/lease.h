@@ -7,10 +7,11 @@
  *   use        a request on its way by a lease: its payloads, nothing else; lease.c
  *   let        one that a peer holds of us: a use with its loan, a window; let.c
  *
- * The source does not see what is done with it, so it says how long it stands without being renewed (rdma.lease_idle_ms),
- * and the requester renews what it uses and returns what it does not. The source alone ends it, at any time, by an
- * invalidation of its own, whose CQE is the evidence. What the peer has under way then is refused by the NIC, and costs it
- * the queue pair, so it is asked to return it before, and has control.timeout for that.
+ * The source does not see what is done with it, so it says how long it stands without being renewed
+ * (rdma.lease_idle_ms), and the requester renews what it uses and returns what it does not. The source alone
+ * ends it, at any time, by an invalidation of its own, whose CQE is the evidence. What the peer has under way
+ * then is refused by the NIC, and costs it the queue pair, so it is asked to return it before, and has
+ * control.timeout for that.
  *
  * What the source can say of its memory only after the bytes have moved (otte_source_ops.guarded) is not leased: nobody
  * would ask it. Everything here is the thread's, as in rdma.h.

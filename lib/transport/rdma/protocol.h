@@ -27,10 +27,10 @@
  *   RETURN            >                      nothing of it is under way, nor will be: invalidates the window
  *                     <                      ENDED, nothing can be reached by it any more, returned or not
  *
- * An ASK is answered once for good: by REFUSED, by READY, or by the CLOSE of its pair. So many may be
- * unanswered as the source's PATHS say. A LEASE is answered by REFUSED, by LEASED, or likewise; who says in
- * its PATHS that it gives none is asked for none. ASK and LEASE have their names in common. CANCEL does not end a grant: who has its key may be about to
- * invalidate it, and a window is not to be invalidated from both sides.
+ * An ASK is answered once for good: by REFUSED, by READY, or by the CLOSE of its pair. So many may be unanswered
+ * as the source's PATHS say. A LEASE is answered by REFUSED, by LEASED, or likewise; who says in its PATHS that
+ * it gives none is asked for none. ASK and LEASE have their names in common. CANCEL does not end a grant: who
+ * has its key may be about to invalidate it, and a window is not to be invalidated from both sides.
  *
  * Decoders accept exactly what encoders make, never read outside [in, in + length), and leave their
  * output as it was unless they return 0; else -EPROTO (-EPROTONOSUPPORT for another version) with a text
@@ -71,8 +71,9 @@ enum otte_rdma_message_type {
 /*
  * Each begins with type u16, version u16, reserved u32. Then
  *
- * PATHS:     grants u32, count u32, leases u32, reserved u32, and `count` rows: nic u8, port u8, gid_type u8, ethernet u8, active u8,
- *            reserved u8, lid u16, mtu_bytes u32, reserved u32, pd u64, gid u8[16]
+ * PATHS:     grants u32, count u32, leases u32, reserved u32, and `count` rows: nic u8, port u8,
+ *            gid_type u8, ethernet u8, active u8, reserved u8, lid u16, mtu_bytes u32, reserved u32,
+ *            pd u64, gid u8[16]
  * CONNECT:   connection u64, source_pd u64, requester_pd u64, source_nic u8, requester_nic u8, op u8,
  *            reserved u8, qpn u32, psn u32, mtu_bytes u32, rd_atomic u32, reserved u32
  * CONNECTED: connection u64, status i32, qpn u32, psn u32, mtu_bytes u32, rd_atomic u32, reserved u32

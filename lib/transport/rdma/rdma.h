@@ -19,13 +19,13 @@
  * One thread, "otte-rdma", does everything but registration and what needs no NIC: it hears the lines, polls the
  * lanes of all contexts, and makes and destroys queue pairs. So all of these objects are its own, and what others
  * want of it they leave in a few fields under a lock and wake it. One thread for all NICs is what there is to
- * begin with. It has the turn (rdma.turn) whenever it is awake; who takes it in its sleep is the thread until he gives it
- * back, as who waits for a lone request by a lease does (lease.c). Beside it the monitor's thread hears what devices tell;
- * see routes.c.
+ * begin with. It has the turn (rdma.turn) whenever it is awake; who takes it in its sleep is the thread until he gives
+ * it back, as who waits for a lone request by a lease does (lease.c). Beside it the monitor's thread hears what devices
+ * tell; see routes.c.
  *
- * Locks: rdma.turn, of all that is the thread's, before all others; rdma.lock, of the lists of peers and sources;
- * otte_rdma_peer.lock, of what the peer was told. Neither of the two is held when anybody is called; the first may be held
- * when the second is taken.
+ * Locks: rdma.turn, of all that is the thread's, before all others; rdma.lock, of the lists of peers and
+ * sources; otte_rdma_peer.lock, of what the peer was told. Neither of the two is held when anybody is called;
+ * the first may be held when the second is taken.
  */
 #ifndef OTTE_TRANSPORT_RDMA_RDMA_H
 #define OTTE_TRANSPORT_RDMA_RDMA_H
