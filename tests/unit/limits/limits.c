@@ -345,6 +345,7 @@ static void a_session_has_one_lane(void **state)
 
 	(void)state;
 	pair_open(&pair, SIZE, use_no_reconnects);
+	assert_true(comes(has_its_lane, &pair));
 	for (i = 0; i < ARRAY_SIZE(strangers); i++) {
 		stranger_open(&strangers[i], &pair);
 		assert_int_equal(strangers[i].theirs.count, 1);
@@ -368,6 +369,7 @@ static void a_peer_leaves_queue_pairs_to_others(void **state)
 	(void)state;
 	pair_open(&pair, SIZE, use_no_reconnects);
 	pair_join(&other, &pair, use_no_reconnects);
+	assert_true(comes(has_its_lane, &pair));
 	stranger_open(&stranger, &pair);
 	for (i = 1; i <= 64; i++)
 		stranger_connect(&stranger, i, 4096, 16);
@@ -395,6 +397,7 @@ static void few_queue_pairs_are_shared_as_well(void **state)
 
 	(void)state;
 	pair_open(&pair, SIZE, use_eight_endpoints);
+	assert_true(comes(has_its_lane, &pair));
 	stranger_open(&stranger, &pair);
 	for (i = 1; i <= 8; i++)
 		stranger_connect(&stranger, i, 4096, 16);
@@ -414,6 +417,7 @@ static void what_a_pair_is_to_be_is_checked(void **state)
 	(void)state;
 	nics[0]->ports[0].attr.active_mtu = IBV_MTU_1024;
 	pair_open(&pair, SIZE, use_no_reconnects);
+	assert_true(comes(has_its_lane, &pair));
 	stranger_open(&stranger, &pair);
 	stranger_connect(&stranger, 1, 4096, 16);
 	stranger_hear(&stranger, 1);

@@ -120,6 +120,18 @@ bool is_unconnected(void *arg)
 	return pair_stats(pair->source).rdma_qps == 0 && pair_stats(pair->requester).rdma_qps == 0;
 }
 
+bool has_its_lane(void *arg)
+{
+	struct pair *pair = arg;
+	struct otte_rdma *rdma = (struct otte_rdma *)pair->requester->transport;
+	bool ready;
+
+	pthread_mutex_lock(&rdma->lock);
+	ready = rdma->peers && rdma->peers->state == OTTE_RDMA_PEER_READY;
+	pthread_mutex_unlock(&rdma->lock);
+	return ready;
+}
+
 void close_rest(struct pair *pair)
 {
 	pair->remote = NULL;

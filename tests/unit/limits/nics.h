@@ -38,6 +38,8 @@ bool comes(bool (*condition)(void *arg), void *arg);
 bool is_drained(void *arg);
 bool has_loan(void *arg);
 bool is_unconnected(void *arg);
+/* Its requester's lane is there, which one of the tests' is not to be before. */
+bool has_its_lane(void *arg);
 
 /* Everything of the source but its requester. */
 void close_rest(struct pair *pair);
