@@ -76,6 +76,8 @@ LDFLAGS_unit_limits := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_
 UNIT_WITH_leases := $(VERBS_SIM) tests/unit/engine/pair.o tests/unit/limits/nics.o
 LDFLAGS_unit_leases := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_source_say otte_rdma_peer_say \
 	otte_rdma_fill_paths otte_source_end_lent)
+UNIT_WITH_multirail := $(VERBS_SIM) tests/unit/engine/pair.o
+LDFLAGS_unit_multirail := -Wl,--wrap=otte_verbs_open
 UNIT_WITH_rdma := $(VERBS_SIM)
 # The same, which break; and the queue pairs that they make.
 UNIT_WITH_rdma_faults := $(VERBS_SIM) tests/unit/engine/pair.o

@@ -118,6 +118,12 @@ enum otte_zerocopy {
 
 #define OTTE_RDMA_GID_UNSET 65535u
 
+/* Which NICs of a peer those of ours are paired with. */
+enum otte_rail_choice {
+	OTTE_RAIL_ALL = 0,    /* each with its like, and where that is not to be had with any that it reaches */
+	OTTE_RAIL_DIRECT = 1, /* each with its like, by the order of both hosts' NICs */
+};
+
 #define OTTE_CONFIG_VERSION 1
 #define OTTE_NAME_MAX 64      /* bytes of a name with its terminator */
 #define OTTE_ADDRESS_MAX 256  /* bytes of "host:port" or "[v6]:port" with its terminator */
@@ -195,7 +201,7 @@ struct otte_config {
 	uint32_t rdma_gid_index;                /* rdma.gid_index: OTTE_RDMA_GID_UNSET = 0 of a device that is
 						   named, else chosen */
 	uint32_t rdma_endpoints;                /* rdma.endpoints: 64 QPs */
-	uint32_t rdma_pairs;                    /* rdma.pairs: 2 of them to one peer, for each direction */
+	uint32_t rdma_pairs;                    /* rdma.pairs: 2 of them over one rail, for each direction */
 	uint32_t rdma_grants;                   /* rdma.grants: 64 ranges that peers may reach at a time */
 	uint32_t rdma_send_wrs;                 /* rdma.send_wrs: 16 of a QP */
 	uint32_t rdma_cqes;                     /* rdma.cqes: 1024 of a CQ */
@@ -209,6 +215,15 @@ struct otte_config {
 	uint64_t rdma_lease_idle_ns;            /* rdma.lease_idle_ms: 10000 that one stands unused */
 	uint64_t rdma_grant_ns;                 /* rdma.grant_ms: 60000 that a peer keeps a range */
 	uint64_t rdma_destruction_ns;           /* rdma.destruction_ms: 30000 for what is posted to complete */
+	uint32_t rdma_rail_topology;            /* rdma.rail_topology: "all"; enum otte_rail_choice */
+	uint32_t rdma_max_rail_pairs;           /* rdma.max_rail_pairs: 1024 that are remembered */
+	uint32_t rdma_rail_error_threshold;     /* rdma.rail_error_threshold: 3 failures pause a rail */
+	uint32_t rdma_smart_selection;          /* rdma.smart_selection: true; NICs by load and rate */
+	uint32_t rdma_link_rate_mbps;           /* rdma.link_rate_mbps: 0 = as each NIC reports */
+	uint32_t rdma_log_slice_affinity;       /* rdma.log_slice_affinity: false */
+	uint64_t rdma_rail_error_window_ns;     /* rdma.rail_error_window_ms: 10000 that these are within */
+	uint64_t rdma_rail_cooldown_ns;         /* rdma.rail_cooldown_ms: 30000 of the first pause */
+	uint64_t rdma_rail_probe_interval_ns;   /* rdma.rail_probe_interval_ms: 1000; 0 = at once */
 
 	/* Requests outstanding at each priority, refused with -EDQUOT when full; what waits moves up. */
 	uint32_t max_high_requests;             /* priority.high_requests: 65536 */
@@ -342,6 +357,12 @@ struct otte_stats {
 	uint64_t rdma_cqes;             /* completions ever seen */
 	uint64_t rdma_leases;           /* leases that peers were ever given */
 	uint64_t rdma_lease_requests;   /* requests of ours that moved by one */
+	uint64_t rdma_slices;           /* that requests were cut into, ever */
+	uint64_t rdma_slices_moved;     /* of which so many went on over another rail */
+	uint64_t rdma_rails_paused;     /* now */
+	uint64_t rdma_rail_errors;      /* failures of rails, ever */
+	uint64_t rdma_rail_probes;      /* trials of paused ones, ever */
+	uint64_t rdma_rail_recoveries;  /* of which so many ended a pause */
 };
 
 /*

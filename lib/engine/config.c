@@ -37,6 +37,7 @@ static const char *const ledger_words[] = { "auto", "kernel", "process", NULL };
 /* enum otte_lease from OFF on. */
 static const char *const lease_words[] = { "off", "range", "region", NULL };
 static const char *const zerocopy_words[] = { "auto", "off", "always", NULL };
+static const char *const rail_words[] = { "all", "direct", NULL };
 
 static int check_pattern(const char *text)
 {
@@ -153,7 +154,7 @@ static const struct otte_config_key keys[] = {
 	U32("rdma.gid_index", rdma_gid_index, 0, OTTE_RDMA_GID_UNSET, OTTE_RDMA_GID_UNSET,
 	    "the port's address; 65535: 0 where a device is named, else the best"),
 	U32("rdma.endpoints", rdma_endpoints, 1, 65536, 64, "queue pairs"),
-	U32("rdma.pairs", rdma_pairs, 1, 8, 2, "queue pairs to one peer for each direction"),
+	U32("rdma.pairs", rdma_pairs, 1, 8, 2, "queue pairs over one rail for each direction"),
 	U32("rdma.grants", rdma_grants, 1, 4096, 64, "ranges that peers may reach at a time"),
 	U32("rdma.send_wrs", rdma_send_wrs, 4, 4096, 16, "work requests under way on one queue pair"),
 	U32("rdma.cqes", rdma_cqes, 16, 1u << 20, 1024, "entries of a completion queue"),
@@ -170,6 +171,20 @@ static const struct otte_config_key keys[] = {
 	MS("rdma.grant_ms", rdma_grant_ns, 1, HOUR_MS, 60000, "longest time that a peer keeps one of rdma.grants"),
 	MS("rdma.destruction_ms", rdma_destruction_ns, 1, HOUR_MS, 30000,
 	   "longest wait for what is under way on a queue pair that is to go"),
+	WORD("rdma.rail_topology", rdma_rail_topology, rail_words, OTTE_RAIL_ALL,
+	     "which NIC of a peer each of ours may be paired with"),
+	U32("rdma.max_rail_pairs", rdma_max_rail_pairs, 1, 1u << 20, 1024,
+	    "pairs of a NIC of ours and one of a peer's whose health is known"),
+	U32("rdma.rail_error_threshold", rdma_rail_error_threshold, 1, 16, 3, "failures that pause such a pair"),
+	SWITCH("rdma.smart_selection", rdma_smart_selection, 1, "NICs are chosen by load and rate; else in turn"),
+	U32("rdma.link_rate_mbps", rdma_link_rate_mbps, 0, 1u << 31, 0,
+	    "rate of every NIC; 0: as each reports"),
+	SWITCH("rdma.log_slice_affinity", rdma_log_slice_affinity, 0,
+	       "the NICs of each slice are logged, at level debug"),
+	MS("rdma.rail_error_window_ms", rdma_rail_error_window_ns, 1, HOUR_MS, 10000, "if they are no further apart"),
+	MS("rdma.rail_cooldown_ms", rdma_rail_cooldown_ns, 1, HOUR_MS, 30000, "length of the first pause"),
+	MS("rdma.rail_probe_interval_ms", rdma_rail_probe_interval_ns, 0, HOUR_MS, 1000,
+	   "a paused pair is tried so often"),
 	U32("priority.high_requests", max_high_requests, 1, 1u << 24, 65536,
 	    "High requests outstanding"),
 	U32("priority.medium_requests", max_medium_requests, 1, 1u << 24, 65536,

@@ -437,6 +437,23 @@ void otte_rails_fail(struct otte_rails *rails, const struct otte_rail_ticket *ti
 	give_back(rails, pair);
 }
 
+void otte_rails_condemn(struct otte_rails *rails, const struct otte_rail_ticket *ticket,
+			uint64_t now_ns)
+{
+	struct otte_rail_pair *pair = ticket->pair;
+
+	if (is_trial(ticket) || pair->state != HEALTHY || pair->forgotten ||
+	    ticket->generation != rails->generation[pair->rail.local]) {
+		otte_rails_fail(rails, ticket, now_ns);
+		return;
+	}
+	rails->stats.total.errors++;
+	nic_of(rails, pair)->errors++;
+	pair->failures = 0;
+	pause_for(rails, pair, now_ns, rails->config.cooldown_ns);
+	give_back(rails, pair);
+}
+
 /* ---- What the monitor knows ---- */
 
 void otte_rails_port_changed(struct otte_rails *rails, uint32_t local)

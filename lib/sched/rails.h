@@ -6,6 +6,7 @@
  * that a rail that keeps failing is paused and one that is well again is found out by a trial.
  *
  *   HEALTHY --- `error_threshold` failures within `error_window_ns` ---> PAUSED for `cooldown_ns`
+ *           --- it was condemned ---> PAUSED, likewise
  *   PAUSED  --- a ticket, once a trial is due ---> TRIED
  *   TRIED   --- it succeeded ---> HEALTHY, as if nothing had been
  *           --- it failed, or was cancelled, or no longer counts ---> PAUSED
@@ -117,6 +118,9 @@ void otte_rails_succeed(struct otte_rails *rails, const struct otte_rail_ticket 
 /* It failed, or nobody knows. */
 void otte_rails_fail(struct otte_rails *rails, const struct otte_rail_ticket *ticket,
 		     uint64_t now_ns);
+/* Likewise, of one that nothing has ever passed, and that was a guess: it is paused at once. */
+void otte_rails_condemn(struct otte_rails *rails, const struct otte_rail_ticket *ticket,
+			uint64_t now_ns);
 
 /* ---- What the monitor knows ---- */
 

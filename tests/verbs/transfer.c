@@ -7,6 +7,8 @@
  *   transfer DEVICE link NETDEV        likewise, while its port goes down and comes back
  *   transfer DEVICE memlock            by a user who may pin little
  *   transfer DEVICE OTHER              the requester's and the source's, which do not reach each other
+ *   transfer all|direct kernel|process both use both devices, rails of two networks
+ *   transfer all OTHER                 the requester both, the source this one alone
  */
 #include <dirent.h>
 #include <grp.h>
@@ -23,13 +25,15 @@
 
 #include "check.h"
 
-#define BYTES (4u << 20)
+#define BYTES_MAX (65u << 20)
 #define GUARD 64
 #define SECOND 1000000000ll
 #define KILLS 4
 
 static const char *device, *source_device;
 static uint32_t ledger = OTTE_LEDGER_PROCESS;
+static uint32_t topology, in_turn;
+static uint32_t size = 4u << 20;
 static uint8_t *remote; /* the source's, which this process sees as well */
 
 static void must(int ret, const char *what)
@@ -56,9 +60,16 @@ static void fill_config(struct otte_config *config, const char *nic)
 	MUST(otte_config_init(config, sizeof(*config)));
 	config->ledger = ledger;
 	config->rdma_enabled = 1;
-	config->rdma_gid_index = 1; /* the address of IPv4 */
-	strcpy(config->rdma_device, nic);
-	if (strcmp(device, source_device)) { /* it is to be seen soon that nothing passes */
+	config->rdma_mr_bytes = 1u << 30;
+	if (*nic) {
+		config->rdma_gid_index = 1; /* the address of IPv4 */
+		strcpy(config->rdma_device, nic);
+	}
+	config->rdma_rail_topology = topology;
+	config->rdma_smart_selection = !in_turn;
+	config->rdma_link_rate_mbps = 1000;
+	config->default_deadline_ns = 300 * SECOND;
+	if (*device && strcmp(device, source_device)) { /* it is to be seen soon that nothing passes */
 		config->rdma_qp_timeout = 10;
 		config->rdma_qp_retries = 2;
 	}
@@ -101,7 +112,7 @@ static void answer_all(struct otte_engine *engine, struct otte_region **region, 
 
 static void be_source(int asks, int answers)
 {
-	struct otte_region_desc desc = { .length = BYTES, .access = OTTE_REMOTE_READ | OTTE_REMOTE_WRITE };
+	struct otte_region_desc desc = { .length = size, .access = OTTE_REMOTE_READ | OTTE_REMOTE_WRITE };
 	struct otte_engine *engine;
 	struct otte_region *region;
 	struct otte_config config;
@@ -109,7 +120,7 @@ static void be_source(int asks, int answers)
 
 	fill_config(&config, source_device);
 	MUST(otte_engine_create(&config, &engine));
-	MUST(otte_mem_adopt(engine, remote, BYTES, &desc.mem));
+	MUST(otte_mem_adopt(engine, remote, size, &desc.mem));
 	MUST(otte_region_register(engine, &desc, 1, &region));
 	MUST(otte_engine_address(engine, self.address, sizeof(self.address)));
 	self.region = otte_region_id(region);
@@ -187,14 +198,14 @@ struct requester {
 
 static void open_requester(struct requester *self, const struct source *source)
 {
-	struct otte_region_desc desc = { .length = BYTES };
+	struct otte_region_desc desc = { .length = size };
 	struct otte_config config;
 	size_t regions;
 
 	fill_config(&config, device);
 	config.listen_address[0] = '\0';
 	MUST(otte_engine_create(&config, &self->engine));
-	MUST(otte_mem_alloc(self->engine, BYTES, 0, &self->mem));
+	MUST(otte_mem_alloc(self->engine, size, 0, &self->mem));
 	desc.mem = self->mem;
 	self->bytes = otte_mem_address(self->mem);
 	MUST(otte_region_register(self->engine, &desc, 1, &self->region));
@@ -250,7 +261,7 @@ static void fill(uint8_t *bytes, uint8_t salt)
 {
 	uint32_t i;
 
-	for (i = 0; i < BYTES; i++)
+	for (i = 0; i < size; i++)
 		bytes[i] = (uint8_t)(i * 7 + (i >> 8) * 13 + (i >> 16) * 29 + salt);
 }
 
@@ -261,29 +272,34 @@ static bool moved(const uint8_t *from, const uint8_t *to, uint64_t length)
 
 	if (memcmp(to + GUARD, from + GUARD, length))
 		return false;
-	for (i = 0; i < BYTES; i++)
+	for (i = 0; i < size; i++)
 		if ((i < GUARD || i >= GUARD + length) && to[i] != 0xa5)
 			return false;
 	return true;
 }
 
-static void move_sizes(struct requester *self, uint8_t op, uint32_t transport)
+static void move_size(struct requester *self, uint8_t op, uint32_t transport, uint64_t length, uint8_t salt)
 {
-	static const uint64_t sizes[] = { 1, 17, 4095, 64u << 10, (1u << 20) + 3 };
 	uint8_t *from = op == OTTE_READ ? remote : self->bytes, *to = op == OTTE_READ ? self->bytes : remote;
 	struct otte_task task;
 	char rule[96];
+
+	fill(from, salt);
+	memset(to, 0xa5, size);
+	task = run(self, op, transport, GUARD, length);
+	snprintf(rule, sizeof(rule), "%s: %s of %lu bytes, %s%s", *device ? device : "two rails",
+		 op == OTTE_READ ? "READ" : "WRITE", (unsigned long)length,
+		 transport == OTTE_TRANSPORT_RDMA ? "named" : "any", self->lease == OTTE_LEASE_OFF ? "" : ", by a lease");
+	check(!task.code && task.transport == OTTE_TRANSPORT_RDMA && moved(from, to, length), rule);
+}
+
+static void move_sizes(struct requester *self, uint8_t op, uint32_t transport)
+{
+	static const uint64_t sizes[] = { 1, 17, 4095, 64u << 10, (1u << 20) + 3 };
 	size_t i;
 
-	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		fill(from, (uint8_t)i);
-		memset(to, 0xa5, BYTES);
-		task = run(self, op, transport, GUARD, sizes[i]);
-		snprintf(rule, sizeof(rule), "%s: %s of %lu bytes, %s%s", device, op == OTTE_READ ? "READ" : "WRITE",
-			 (unsigned long)sizes[i], transport == OTTE_TRANSPORT_RDMA ? "named" : "any",
-			 self->lease == OTTE_LEASE_OFF ? "" : ", by a lease");
-		check(!task.code && task.transport == OTTE_TRANSPORT_RDMA && moved(from, to, sizes[i]), rule);
-	}
+	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		move_size(self, op, transport, sizes[i], (uint8_t)i);
 }
 
 static void move_whole(void)
@@ -341,7 +357,7 @@ static void be_holder(const struct source *source)
 	self.lease = OTTE_LEASE_REGION;
 	if (run(&self, OTTE_READ, OTTE_TRANSPORT_RDMA, 0, 4096).code)
 		_exit(4);
-	memset(self.bytes, 0xa5, BYTES);
+	memset(self.bytes, 0xa5, size);
 	raise(SIGSTOP);
 	if (!run(&self, OTTE_READ, OTTE_TRANSPORT_RDMA, GUARD, 4096).code || self.bytes[GUARD] != 0xa5)
 		_exit(5);
@@ -473,7 +489,7 @@ static void cross(void)
 	start_source(&source);
 	open_requester(&self, &source);
 	fill(remote, 3);
-	memset(self.bytes, 0xa5, BYTES);
+	memset(self.bytes, 0xa5, size);
 	task = run(&self, OTTE_READ, OTTE_TRANSPORT_ANY, GUARD, 100000);
 	check(!task.code && task.transport == OTTE_TRANSPORT_TCP && moved(remote, self.bytes, 100000),
 	      "a READ that no NIC can carry goes over TCP");
@@ -481,7 +497,83 @@ static void cross(void)
 	check(!task.code && task.transport == OTTE_TRANSPORT_TCP && task.latency_ns < SECOND,
 	      "and the next one at once");
 	answer = ask(&source);
-	check(answer.grants == 1 && !answer.retained, "no other was granted meanwhile");
+	check(answer.grants == 1 && !answer.retained, "none was granted for it");
+	close_requester(&self);
+	check(end_source(&source) == 0, "the source gives back everything");
+}
+
+/* ---- Both at once ---- */
+
+/* Packets that the device has sent, ever. */
+static uint64_t sent(unsigned int rail)
+{
+	char path[96];
+	unsigned long packets = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/rxe%u/ports/1/hw_counters/sent_pkts", rail);
+	file = fopen(path, "r");
+	if (!file || fscanf(file, "%lu", &packets) != 1)
+		_exit(3);
+	fclose(file);
+	return packets;
+}
+
+static struct otte_stats stats_of(const struct requester *self)
+{
+	struct otte_stats stats = { .size = sizeof(stats) };
+
+	MUST(otte_engine_stats(self->engine, &stats));
+	return stats;
+}
+
+static void move_over_both(void)
+{
+	uint64_t before[2] = { sent(0), sent(1) };
+	struct requester self;
+	struct otte_stats stats;
+	struct source source;
+
+	size = BYTES_MAX;
+	start_source(&source);
+	open_requester(&self, &source);
+	move_sizes(&self, OTTE_READ, OTTE_TRANSPORT_RDMA);
+	move_sizes(&self, OTTE_WRITE, OTTE_TRANSPORT_RDMA);
+	move_size(&self, OTTE_READ, OTTE_TRANSPORT_RDMA, 64u << 20, 8);
+	move_size(&self, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 64u << 20, 9);
+	stats = stats_of(&self);
+	printf("# %lu slices; %lu and %lu packets\n", (unsigned long)stats.rdma_slices,
+	       (unsigned long)(sent(0) - before[0]), (unsigned long)(sent(1) - before[1]));
+	check(sent(0) - before[0] > 1000 && sent(1) - before[1] > 1000, "both rails have carried them");
+	check(stats.rdma_slices > 12 && !stats.rdma_slices_moved, "in slices, none of which was moved");
+	check(!stats.rdma_rail_errors, "no rail that leads nowhere was tried");
+	close_requester(&self);
+	check(end_source(&source) == 0, "the source gives back everything");
+}
+
+/* One of ours reaches it, and nobody knows which. */
+static void find_the_rail(void)
+{
+	struct requester self;
+	struct otte_stats stats;
+	struct source source;
+	bool good = true;
+	int i;
+
+	start_source(&source);
+	open_requester(&self, &source);
+	for (i = 0; i < 10; i++)
+		move_size(&self, i % 2 ? OTTE_WRITE : OTTE_READ, OTTE_TRANSPORT_RDMA, 1u << 20, (uint8_t)i);
+	/* That the other one leads nowhere shows when its packets have been sent for the last time. */
+	do {
+		good &= !run(&self, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 0, 1u << 20).code;
+		stats = stats_of(&self);
+	} while (good && !stats.rdma_rails_paused && ++i < 10000);
+	good &= !stats.rdma_slices_moved;
+	printf("# %lu errors, %lu paused, %lu probes\n", (unsigned long)stats.rdma_rail_errors,
+	       (unsigned long)stats.rdma_rails_paused, (unsigned long)stats.rdma_rail_probes);
+	check(good && stats.rdma_rails_paused == 1, "the rail that leads nowhere is paused, at no request's cost");
+	check(stats.rdma_rail_errors == 1 + stats.rdma_rail_probes, "after its first failure");
 	close_requester(&self);
 	check(end_source(&source) == 0, "the source gives back everything");
 }
@@ -515,7 +607,7 @@ static bool lose_link(struct requester *self, const char *netdev)
 	uint32_t i;
 
 	MUST(otte_batch_reset(self->batch));
-	memset(self->bytes, 0xa5, BYTES);
+	memset(self->bytes, 0xa5, size);
 	for (i = 0; i < 3; i++)
 		submit(self, OTTE_READ, OTTE_TRANSPORT_ANY, i << 20, 1u << 20);
 	set_link(netdev, "down");
@@ -646,9 +738,14 @@ static void be_limited(void)
 
 int main(int argc, char **argv)
 {
+	bool rails;
+
 	if (argc != 3 + (argc > 2 && !strcmp(argv[2], "link")))
 		return 3;
-	device = source_device = argv[1];
+	rails = !strcmp(argv[1], "all") || !strcmp(argv[1], "direct");
+	topology = strcmp(argv[1], "direct") ? OTTE_RAIL_ALL : OTTE_RAIL_DIRECT;
+	in_turn = topology == OTTE_RAIL_ALL;
+	device = source_device = rails ? "" : argv[1];
 	if (!strcmp(argv[2], "memlock")) {
 		be_limited();
 		return checked();
@@ -657,14 +754,18 @@ int main(int argc, char **argv)
 		ledger = OTTE_LEDGER_KERNEL;
 	else if (strcmp(argv[2], "process") != 0 && strcmp(argv[2], "link") != 0)
 		source_device = argv[2];
-	remote = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	remote = mmap(NULL, BYTES_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (remote == MAP_FAILED)
 		return 3;
-	memset(remote, 1, BYTES);
-	if (strcmp(device, source_device)) {
+	memset(remote, 1, size);
+	if (rails && strcmp(device, source_device))
+		find_the_rail();
+	else if (rails)
+		move_over_both();
+	else if (strcmp(device, source_device))
 		cross();
+	if (rails || strcmp(device, source_device))
 		return checked();
-	}
 	if (argc == 4) {
 		flap(argv[3]);
 		return checked();

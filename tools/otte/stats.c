@@ -84,6 +84,12 @@ static const struct {
 	COUNTER(rdma_cqes),
 	COUNTER(rdma_leases),
 	COUNTER(rdma_lease_requests),
+	COUNTER(rdma_slices),
+	COUNTER(rdma_slices_moved),
+	COUNTER(rdma_rails_paused),
+	COUNTER(rdma_rail_errors),
+	COUNTER(rdma_rail_probes),
+	COUNTER(rdma_rail_recoveries),
 };
 
 /* All that a peer tells: how many threads it has is its own affair. */

@@ -75,6 +75,8 @@ struct otte_rdma_context {
 	char name[OTTE_RDMA_NAME_MAX];
 	uint8_t port;
 	bool rxe; /* see receive_queue.h */
+	int node; /* of memory; -1: unknown */
+	uint64_t bytes_per_s; /* of the link, when it was opened */
 	struct otte_rdma_limits limits;
 
 	pthread_mutex_t lock;

@@ -10,6 +10,7 @@
 #include "transport/rdma/lease.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <utlist.h>
@@ -209,6 +210,7 @@ static void look_whether_over(struct otte_rdma_use *use)
 			lease->requests++;
 			lease->bytes += work->length;
 		}
+		otte_rdma_endpoint_succeeded(use->pair->owner);
 		end(use, 0);
 	} else if (abandon) {
 		end(use, abandon);
@@ -362,7 +364,7 @@ static struct otte_work *look_at_first(const struct otte_rdma_peer *peer, struct
 	return work;
 }
 
-int otte_rdma_lease_begin(struct otte_rdma_peer *peer, uint64_t now_ns)
+static int begin_held(struct otte_rdma_peer *peer, uint64_t now_ns)
 {
 	struct otte_rdma_lease *lease = NULL;
 	struct otte_rdma_use *use = NULL;
@@ -428,46 +430,112 @@ static void ask_for(struct otte_rdma_lease *lease, const struct otte_rdma_ask *a
 	otte_rdma_peer_say(lease->peer, &message);
 }
 
-bool otte_rdma_lease_ask(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair, uint64_t now_ns)
+/* Of ours, that which has fewest leases. */
+static unsigned int choose_nic(const struct otte_rdma_peer *peer, uint64_t nics)
 {
-	struct otte_rdma_lease *lease, *there = NULL;
-	struct otte_rdma_ask ask;
-	struct otte_work *work;
+	const struct otte_rdma_lease *lease;
+	unsigned int nic, best = 0, count, least = UINT_MAX;
+	uint64_t left;
 
+	for (left = nics; left; left &= left - 1) {
+		nic = (unsigned int)__builtin_ctzll(left);
+		count = 0;
+		DL_FOREACH(peer->leases, lease)
+			count += lease->pair && lease->pair->nic == nic;
+		if (count < least) {
+			least = count;
+			best = nic;
+		}
+	}
+	return best;
+}
+
+/* 0; 1: later; negative: not by a lease, as what is granted once finds out, too. */
+static int choose_pair(struct otte_rdma_peer *peer, const struct otte_rdma_wanted *wanted, uint64_t now_ns,
+		       struct otte_rdma_pair **pair)
+{
+	struct otte_rdma_endpoint *endpoint;
+	struct otte_rdma_choice choice;
+	unsigned int nic;
+	int ret;
+
+	ret = otte_rdma_rails_choose(peer, wanted, now_ns, &choice);
+	if (ret)
+		return -ENETUNREACH;
+	nic = choose_nic(peer, choice.nics);
+	ret = otte_rdma_endpoint_get(peer, nic, choice.remote[nic], wanted->op, &endpoint);
+	return ret ? ret : otte_rdma_endpoint_pick(endpoint, now_ns, pair);
+}
+
+/* Under peer->lock: what the first one would have leased, if that is not there, nor asked for. */
+static bool plan(const struct otte_rdma_peer *peer, struct otte_rdma_plan *wish, struct otte_rdma_lease *like,
+		 struct otte_rdma_ask *ask)
+{
+	struct otte_rdma_lease *there = NULL;
+	struct otte_work *work = look_at_first(peer, &there);
+
+	if (!work || there)
+		return false;
+	otte_rdma_plan(peer, work, wish);
+	fill_range(like, work);
+	*ask = (struct otte_rdma_ask){
+		.epoch = like->epoch,
+		.region = like->region,
+		.offset = like->offset,
+		.length = like->length,
+		.op = like->op,
+		.priority = work->priority,
+		.intent = work->intent,
+	};
+	return true;
+}
+
+static bool make(struct otte_rdma_peer *peer, const struct otte_rdma_lease *like, struct otte_rdma_pair *pair,
+		 const struct otte_rdma_ask *ask)
+{
+	struct otte_rdma_lease *lease = calloc(1, sizeof(*lease));
+
+	if (!lease)
+		return false;
+	*lease = *like;
+	lease->peer = peer;
+	lease->pair = pair;
+	lease->ask = ++peer->last_ask;
+	lease->since_ns = otte_now_ns();
+	peer->lease_count++;
+	DL_PREPEND(peer->leases, lease);
+	ask_for(lease, ask);
+	return true;
+}
+
+/* The first of the queue waits: for a lease that is asked for, or for a pair to ask for one on. */
+static bool ask_for_first(struct otte_rdma_peer *peer, uint64_t now_ns)
+{
+	struct otte_rdma_lease like = { .state = OTTE_RDMA_LEASE_ASKED };
+	struct otte_rdma_plan wish = {};
+	struct otte_rdma_pair *pair;
+	struct otte_rdma_ask ask;
+	bool wanted;
+	int ret;
+
+	pthread_mutex_lock(&peer->lock);
+	wanted = plan(peer, &wish, &like, &ask);
+	pthread_mutex_unlock(&peer->lock);
+	if (!wanted)
+		return false;
 	if (is_full(peer)) {
 		make_room(peer);
 		return false;
 	}
-	lease = calloc(1, sizeof(*lease));
-	if (!lease)
-		return false;
-	pthread_mutex_lock(&peer->lock);
-	work = look_at_first(peer, &there);
-	if (work && !there && work->op == pair->op) {
-		fill_range(lease, work);
-		ask = (struct otte_rdma_ask){
-			.epoch = lease->epoch,
-			.region = lease->region,
-			.offset = lease->offset,
-			.length = lease->length,
-			.op = lease->op,
-			.priority = work->priority,
-			.intent = work->intent,
-		};
-		lease->ask = ++peer->last_ask;
-	}
-	pthread_mutex_unlock(&peer->lock);
-	if (!lease->ask) {
-		free(lease);
-		return false;
-	}
-	lease->peer = peer;
-	lease->pair = pair;
-	lease->since_ns = now_ns;
-	peer->lease_count++;
-	DL_PREPEND(peer->leases, lease);
-	ask_for(lease, &ask);
-	return true;
+	ret = choose_pair(peer, &wish.wanted, now_ns, &pair);
+	return ret > 0 || (!ret && make(peer, &like, pair, &ask));
+}
+
+int otte_rdma_lease_begin(struct otte_rdma_peer *peer, uint64_t now_ns)
+{
+	int ret = begin_held(peer, now_ns);
+
+	return ret == -ENOENT && ask_for_first(peer, now_ns) ? 1 : ret;
 }
 
 static struct otte_rdma_lease *find_asked(struct otte_rdma_peer *peer, uint64_t ask)

@@ -30,8 +30,6 @@
 
 /* One line is heard so often before the others have their turn. */
 #define ROUND_MESSAGES 64
-/* A pair has so many transfers, of two WRs each, before another is made. */
-#define PAIR_LOAD(config) max_u64(1, (config)->rdma_send_wrs / 2)
 
 static struct otte_rdma_peer *to_peer(struct otte_transport_peer *peer)
 {
@@ -102,41 +100,6 @@ void otte_rdma_peer_say(struct otte_rdma_peer *peer, const struct otte_rdma_mess
 		otte_rdma_peer_break(peer, ret);
 }
 
-static void close_pair(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair, int code)
-{
-	struct otte_rdma_message message = {
-		.type = OTTE_RDMA_MSG_CLOSE,
-		.close = { .connection = pair->connection, .status = code },
-	};
-
-	if (pair->state != OTTE_RDMA_PAIR_OPEN && pair->state != OTTE_RDMA_PAIR_JOINED)
-		return;
-	otte_rdma_pair_close(pair, code, otte_error_text());
-	if (otte_rdma_line_is_open(&peer->line))
-		otte_rdma_peer_say(peer, &message);
-	otte_rdma_transfers_lose(peer, pair);
-	otte_rdma_leases_lose(peer, pair);
-}
-
-static void close_pairs(struct otte_rdma_peer *peer, int code)
-{
-	unsigned int op, i;
-
-	for (op = 0; op < 2; op++)
-		for (i = 0; i < OTTE_RDMA_WIDTH; i++)
-			close_pair(peer, &peer->pairs[op][i], code);
-}
-
-void otte_rdma_peer_port_changed(struct otte_rdma_peer *peer, unsigned int nic)
-{
-	unsigned int op, i;
-
-	for (op = 0; op < 2; op++)
-		for (i = 0; i < OTTE_RDMA_WIDTH; i++)
-			if (peer->pairs[op][i].nic == nic)
-				close_pair(peer, &peer->pairs[op][i], otte_rdma_why_changed(peer->rdma, nic));
-}
-
 /* -> DOWN. What waits is handed on, or ends with `code` where the peer was stopped. */
 static void lose(struct otte_rdma_peer *peer, int code, bool stopped, uint64_t now_ns)
 {
@@ -153,7 +116,11 @@ static void lose(struct otte_rdma_peer *peer, int code, bool stopped, uint64_t n
 	else
 		peer->again_ns = now_ns + (was_ready ? config->reconnect_min_ns : config->reconnect_max_ns);
 	pthread_mutex_unlock(&peer->lock);
-	close_pairs(peer, code);
+	otte_rdma_parents_fail(peer, stopped ? code : -ECONNRESET, stopped);
+	otte_rdma_endpoints_close(peer, code);
+	otte_rdma_probes_go_on(peer, now_ns);
+	if (was_ready)
+		otte_rdma_peer_part(peer);
 	peer->unanswered = 0;
 	peer->broken = 0;
 	while ((work = take_first(peer))) {
@@ -172,19 +139,15 @@ static int say_paths(struct otte_rdma_peer *peer)
 	return otte_rdma_line_say(&peer->line, &message);
 }
 
-/* What could not be made before may be made now. */
-static void try_again(struct otte_rdma_peer *peer)
-{
-	peer->pair_again_ns[OTTE_READ] = peer->pair_again_ns[OTTE_WRITE] = 0;
-}
-
 /* Who has not said any yet will say those of then. */
 void otte_rdma_peer_paths_changed(struct otte_rdma_peer *peer, unsigned int unused)
 {
 	int ret;
 
 	(void)unused;
-	try_again(peer);
+	otte_rdma_endpoints_try_again(peer);
+	if (peer->state == OTTE_RDMA_PEER_READY)
+		otte_rdma_peer_look_again(peer);
 	if (peer->broken || (peer->state != OTTE_RDMA_PEER_PATHS && peer->state != OTTE_RDMA_PEER_READY))
 		return;
 	ret = say_paths(peer);
@@ -192,66 +155,12 @@ void otte_rdma_peer_paths_changed(struct otte_rdma_peer *peer, unsigned int unus
 		otte_rdma_peer_break(peer, ret);
 }
 
-static struct otte_rdma_pair *find_pair(struct otte_rdma_peer *peer, uint64_t connection)
-{
-	unsigned int op, i;
-
-	for (op = 0; op < 2; op++)
-		for (i = 0; i < OTTE_RDMA_WIDTH; i++)
-			if (peer->pairs[op][i].state != OTTE_RDMA_PAIR_EMPTY &&
-			    peer->pairs[op][i].connection == connection)
-				return &peer->pairs[op][i];
-	return NULL;
-}
-
-/* No pair of this direction for a while. */
-static void hold_off(struct otte_rdma_peer *peer, uint8_t op, int code)
-{
-	peer->pair_again_ns[op] = otte_now_ns() + peer->rdma->env.config->reconnect_max_ns;
-	peer->pair_code[op] = code;
-}
-
-static int take_connected(struct otte_rdma_peer *peer, const struct otte_rdma_connected *connected)
-{
-	struct otte_rdma_pair *pair = find_pair(peer, connected->connection);
-	const struct otte_rdma_path *path;
-	int ret = connected->status;
-
-	if (!pair || pair->state == OTTE_RDMA_PAIR_CLOSING || pair->state == OTTE_RDMA_PAIR_RETAINED)
-		return 0;
-	if (pair->state != OTTE_RDMA_PAIR_OPEN)
-		return otte_fail(-EPROTO, "a queue pair that is connected twice");
-	path = otte_rdma_find_path(&peer->paths, pair->remote_nic);
-	if (ret)
-		otte_fail(ret, "the peer makes no queue pair");
-	else
-		ret = otte_rdma_pair_join(pair, path, connected->qpn, connected->psn, connected->mtu_bytes,
-					  connected->rd_atomic);
-	if (!ret)
-		return 0;
-	otte_log(OTTE_LOG_WARNING, "NIC %u of peer %s: %s", pair->remote_nic, peer->source.name,
-		 otte_error_text());
-	hold_off(peer, pair->op, ret);
-	close_pair(peer, pair, ret);
-	return 0;
-}
-
-static int take_close(struct otte_rdma_peer *peer, const struct otte_rdma_close *message)
-{
-	struct otte_rdma_pair *pair = find_pair(peer, message->connection);
-
-	if (!pair)
-		return 0;
-	otte_fail(message->status, "the peer has closed its queue pair");
-	close_pair(peer, pair, message->status);
-	return 0;
-}
-
 static int take_paths(struct otte_rdma_peer *peer, const struct otte_rdma_message *message)
 {
 	if (message->type != OTTE_RDMA_MSG_PATHS)
 		return otte_fail(-EPROTO, "message %u of a source before its PATHS", message->type);
 	peer->paths = message->paths;
+	otte_rdma_peer_meet(peer);
 	peer->state = OTTE_RDMA_PEER_READY;
 	return 0;
 }
@@ -263,7 +172,8 @@ static int take_paths_again(struct otte_rdma_peer *peer, const struct otte_rdma_
 	if (ret)
 		return ret;
 	peer->paths = *paths;
-	try_again(peer);
+	otte_rdma_peer_look_again(peer);
+	otte_rdma_endpoints_try_again(peer);
 	return 0;
 }
 
@@ -273,7 +183,7 @@ static int take_message(struct otte_rdma_peer *peer, const struct otte_rdma_mess
 	case OTTE_RDMA_MSG_PATHS:
 		return take_paths_again(peer, &message->paths);
 	case OTTE_RDMA_MSG_CONNECTED:
-		return take_connected(peer, &message->connected);
+		return otte_rdma_endpoint_connected(peer, &message->connected);
 	case OTTE_RDMA_MSG_GRANT:
 		return otte_rdma_transfer_granted(peer, &message->grant);
 	case OTTE_RDMA_MSG_LEASED:
@@ -292,7 +202,7 @@ static int take_message(struct otte_rdma_peer *peer, const struct otte_rdma_mess
 	case OTTE_RDMA_MSG_READY:
 		return otte_rdma_transfer_answered(peer, message);
 	case OTTE_RDMA_MSG_CLOSE:
-		return take_close(peer, &message->close);
+		return otte_rdma_endpoint_closed(peer, &message->close);
 	default:
 		return otte_fail(-EPROTO, "message %u of a source", message->type);
 	}
@@ -339,175 +249,28 @@ static void line_ready(struct otte_watch *watch, uint32_t events)
 	otte_rdma_peer_break(peer, ret);
 }
 
-/* ---- Pairs ---- */
-
-static void pair_failed(struct otte_rdma_pair *pair, int code)
-{
-	struct otte_rdma_peer *peer = pair->owner;
-
-	otte_log(OTTE_LOG_WARNING, "queue pair to NIC %u of peer %s: %s", pair->remote_nic, peer->source.name,
-		 otte_error_text());
-	hold_off(peer, pair->op, -ECONNRESET);
-	close_pair(peer, pair, code);
-}
-
-static void pair_closed(struct otte_rdma_pair *pair, bool gone)
-{
-	struct otte_rdma_peer *peer = pair->owner;
-
-	otte_rdma_transfers_unpair(peer, pair, gone);
-	otte_rdma_leases_unpair(peer, pair, gone);
-}
-
-struct rail {
-	const struct otte_rdma_path *local, *remote;
-};
-
-static bool may_reach(const struct rail *rail)
-{
-	return rail->local->active && rail->remote->active && rail->local->ethernet == rail->remote->ethernet &&
-	       rail->local->gid_type == rail->remote->gid_type;
-}
-
-/* `like`: of two that stand at the same place of either list. */
-static bool find_rail(const struct otte_rdma_paths *ours, const struct otte_rdma_paths *theirs, bool like,
-		      struct rail *rail)
-{
-	uint32_t i, j;
-
-	for (i = 0; i < ours->count; i++) {
-		for (j = 0; j < theirs->count; j++) {
-			*rail = (struct rail){ &ours->rows[i], &theirs->rows[j] };
-			if ((!like || i == j) && may_reach(rail))
-				return true;
-		}
-	}
-	return false;
-}
-
-/* The first that there is, like ones before others: whether it leads anywhere shows when it is used. */
-static int choose_rail(struct otte_rdma_peer *peer, const struct otte_rdma_paths *ours, struct rail *rail)
-{
-	if (find_rail(ours, &peer->paths, true, rail) || find_rail(ours, &peer->paths, false, rail))
-		return 0;
-	return otte_fail(-ENETUNREACH, "no NIC of ours has a NIC of the peer's to talk to");
-}
-
-static int build(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair)
-{
-	struct otte_rdma_message message = { .type = OTTE_RDMA_MSG_CONNECT };
-	struct otte_rdma_paths ours;
-	struct rail rail = { NULL, NULL };
-	int ret;
-
-	otte_rdma_fill_paths(peer->rdma, &ours);
-	ret = choose_rail(peer, &ours, &rail);
-	if (ret)
-		return ret;
-	pair->connection = ++peer->last_connection;
-	pair->nic = rail.local->nic;
-	pair->remote_nic = rail.remote->nic;
-	ret = otte_rdma_pair_open(pair, false);
-	if (ret)
-		return ret;
-	message.connect = (struct otte_rdma_connect){
-		.connection = pair->connection,
-		.source_pd = rail.remote->pd,
-		.requester_pd = rail.local->pd,
-		.source_nic = rail.remote->nic,
-		.requester_nic = rail.local->nic,
-		.op = pair->op,
-		.qpn = pair->qp->end.qpn,
-		.psn = pair->qp->end.psn,
-		.mtu_bytes = (uint32_t)min_u64(rail.local->mtu_bytes, rail.remote->mtu_bytes),
-		.rd_atomic = pair->qp->params.max_rd_atomic,
-	};
-	otte_rdma_peer_say(peer, &message);
-	return 0;
-}
-
-static uint64_t load_of(const struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair)
-{
-	const struct otte_rdma_transfer *transfer;
-	uint64_t load = 0;
-
-	DL_FOREACH(peer->transfers, transfer)
-		load += transfer->pair == pair && transfer->state < OTTE_RDMA_TRANSFER_OVER;
-	return load;
-}
-
-/*
- * 0: *out has room for a transfer. 1: later. Negative: there is none, and none can be made now. A slot is filled when
- * those before it are full, and one at a time.
- */
-static int pick_pair(struct otte_rdma_peer *peer, uint8_t op, uint64_t now_ns, struct otte_rdma_pair **out)
-{
-	uint64_t most = PAIR_LOAD(peer->rdma->env.config), load, least = most;
-	struct otte_rdma_pair *empty = NULL;
-	unsigned int i, retained = 0, width = peer->rdma->env.config->rdma_pairs;
-	bool joined = false, coming = false;
-	int ret;
-
-	for (i = 0; i < width; i++) {
-		struct otte_rdma_pair *pair = &peer->pairs[op][i];
-
-		joined |= pair->state == OTTE_RDMA_PAIR_JOINED;
-		coming |= pair->state == OTTE_RDMA_PAIR_OPEN;
-		retained += pair->state == OTTE_RDMA_PAIR_RETAINED;
-		if (pair->state == OTTE_RDMA_PAIR_EMPTY && !empty)
-			empty = pair;
-		if (pair->state != OTTE_RDMA_PAIR_JOINED)
-			continue;
-		load = load_of(peer, pair);
-		if (load < least) {
-			least = load;
-			*out = pair;
-		}
-	}
-	if (least < most)
-		return 0;
-	if (retained == width)
-		return otte_fail(-EUCLEAN, "all queue pairs of the peer stay, and none is of use");
-	if (coming || !empty)
-		return 1;
-	if (now_ns < peer->pair_again_ns[op])
-		return joined ? 1 : otte_fail(peer->pair_code[op], "no queue pair to the peer, for a while");
-	ret = build(peer, empty);
-	if (!ret)
-		return 1;
-	hold_off(peer, op, ret);
-	return joined ? 1 : ret;
-}
-
 /* ---- What waits ---- */
 
 /* 0: begun, or over; 1: it waits. */
 static int begin_first(struct otte_rdma_peer *peer, uint64_t now_ns)
 {
-	uint32_t most = peer->rdma->env.config->rdma_grants;
-	struct otte_rdma_pair *pair = NULL;
+	struct otte_rdma_plan plan = {};
 	struct otte_work *work;
-	uint8_t op;
 	int ret;
 
-	pthread_mutex_lock(&peer->lock);
-	work = peer->queue;
-	op = work ? work->op : OTTE_READ;
-	pthread_mutex_unlock(&peer->lock);
-	if (!work)
-		return 1;
 	ret = otte_rdma_lease_begin(peer, now_ns);
 	if (ret != -ENOENT)
 		return ret;
-	if (peer->unanswered >= min_u64(most, peer->paths.grants))
+	pthread_mutex_lock(&peer->lock);
+	work = peer->queue;
+	if (work)
+		otte_rdma_plan(peer, work, &plan);
+	pthread_mutex_unlock(&peer->lock);
+	if (!work)
 		return 1;
-	ret = pick_pair(peer, op, now_ns, &pair);
-	if (ret > 0 || (!ret && otte_rdma_lease_ask(peer, pair, now_ns)))
-		return 1;
-	if (!ret)
-		ret = otte_rdma_transfer_begin(peer, pair, work);
-	if (!ret)
-		return 0;
+	ret = otte_rdma_parent_begin(peer, work, &plan, now_ns);
+	if (ret >= 0)
+		return ret;
 	work = take_first(peer);
 	if (work)
 		otte_rdma_work_hand_on(peer, work, ret);
@@ -562,51 +325,15 @@ static bool overdue(const struct otte_rdma_peer *peer, uint64_t now_ns)
 	       now_ns - min_u64(now_ns, peer->since_ns) > peer->rdma->env.config->control_timeout_ns;
 }
 
-/* Pairs that the peer was asked for and does not answer. */
-static void give_up_pairs(struct otte_rdma_peer *peer, uint64_t now_ns)
-{
-	uint64_t limit_ns = peer->rdma->env.config->control_timeout_ns;
-	unsigned int op, i;
-
-	for (op = 0; op < 2; op++) {
-		for (i = 0; i < OTTE_RDMA_WIDTH; i++) {
-			struct otte_rdma_pair *pair = &peer->pairs[op][i];
-
-			if (pair->state != OTTE_RDMA_PAIR_OPEN ||
-			    now_ns - min_u64(now_ns, pair->since_ns) <= limit_ns)
-				continue;
-			otte_fail(-ETIMEDOUT, "the peer makes no queue pair (control.timeout_ms)");
-			pair_failed(pair, -ETIMEDOUT);
-		}
-	}
-}
-
-bool otte_rdma_peer_has_retained(const struct otte_rdma_peer *peer)
-{
-	unsigned int op, i;
-
-	for (op = 0; op < 2; op++)
-		for (i = 0; i < OTTE_RDMA_WIDTH; i++)
-			if (peer->pairs[op][i].state == OTTE_RDMA_PAIR_RETAINED)
-				return true;
-	return false;
-}
-
 /* Nothing of it will change any more. */
 static bool is_over(struct otte_rdma_peer *peer)
 {
 	struct otte_rdma_transfer *transfer;
-	unsigned int op, i;
 
-	for (op = 0; op < 2; op++)
-		for (i = 0; i < OTTE_RDMA_WIDTH; i++)
-			if (peer->pairs[op][i].state != OTTE_RDMA_PAIR_EMPTY &&
-			    peer->pairs[op][i].state != OTTE_RDMA_PAIR_RETAINED)
-				return false;
-	if (peer->uses)
+	if (peer->parents || peer->uses || otte_rdma_probes_are_under_way(peer) || !otte_rdma_endpoints_are_over(peer))
 		return false;
 	DL_FOREACH(peer->transfers, transfer)
-		if (transfer->work || transfer->pair->state != OTTE_RDMA_PAIR_RETAINED)
+		if (transfer->pair->state != OTTE_RDMA_PAIR_RETAINED)
 			return false;
 	return !otte_rdma_line_is_open(&peer->line);
 }
@@ -626,11 +353,13 @@ bool otte_rdma_peer_look(struct otte_rdma_peer *peer, uint64_t now_ns)
 		otte_fail(-ETIMEDOUT, "the peer does not answer on its lane for RDMA (control.timeout_ms)");
 		otte_rdma_peer_break(peer, -ETIMEDOUT);
 	}
-	give_up_pairs(peer, now_ns);
+	otte_rdma_endpoints_give_up(peer, now_ns);
 	otte_rdma_transfers_go_on(peer, now_ns);
 	otte_rdma_leases_go_on(peer, now_ns);
+	otte_rdma_probes_go_on(peer, now_ns);
 	while (!peer->broken && peer->state == OTTE_RDMA_PEER_READY && begin_first(peer, now_ns) == 0)
 		peer->rdma->busy = true;
+	otte_rdma_parents_go_on(peer, now_ns);
 	if (peer->broken) {
 		otte_fail(peer->broken, "%s", peer->broken_text);
 		otte_log(OTTE_LOG_INFO, "peer %s is not reached over rdma: %s", peer->source.name,
@@ -700,23 +429,6 @@ static void begin(struct otte_rdma_peer *peer)
 		otte_fd_close(fd);
 }
 
-static void init_pairs(struct otte_rdma_peer *peer)
-{
-	unsigned int op, i;
-
-	for (op = 0; op < 2; op++) {
-		for (i = 0; i < OTTE_RDMA_WIDTH; i++) {
-			struct otte_rdma_pair *pair = &peer->pairs[op][i];
-
-			pair->rdma = peer->rdma;
-			pair->owner = peer;
-			pair->op = (uint8_t)op;
-			pair->failed = pair_failed;
-			pair->closed = pair_closed;
-		}
-	}
-}
-
 int otte_rdma_peer_open(struct otte_transport *transport, struct otte_control_client *control,
 			void (*changed)(void *arg), void *arg, struct otte_transport_peer **out)
 {
@@ -739,7 +451,6 @@ int otte_rdma_peer_open(struct otte_transport *transport, struct otte_control_cl
 	peer->line.watch.fd = peer->fd = -1;
 	peer->stopped = true;
 	peer->stop_code = -ESHUTDOWN;
-	init_pairs(peer);
 	pthread_mutex_init(&peer->lock, NULL);
 	pthread_mutex_lock(&rdma->lock);
 	DL_APPEND2(rdma->peers, peer, prev, next_peer);

@@ -38,6 +38,7 @@ static void free_peer(struct otte_retired *retired)
 {
 	struct otte_rdma_peer *peer = container_of(retired, struct otte_rdma_peer, retired);
 
+	otte_rdma_endpoints_free(peer);
 	pthread_mutex_destroy(&peer->lock);
 	free(peer);
 }
@@ -114,7 +115,7 @@ static bool is_over(struct otte_rdma *rdma, uint64_t now_ns, uint64_t *stop_ns)
 static int sleep_ms(struct otte_rdma *rdma)
 {
 	struct otte_rdma_peer *peer;
-	bool soon = rdma->closing || rdma->unrecorded || rdma->timed || atomic_load(&rdma->stop);
+	bool soon = rdma->closing || rdma->unrecorded || rdma->timed || rdma->soon || atomic_load(&rdma->stop);
 
 	soon |= otte_rdma_lanes_are_deaf(rdma);
 	pthread_mutex_lock(&rdma->lock);
@@ -153,7 +154,7 @@ static void *run(void *arg)
 
 	pthread_mutex_lock(&rdma->turn);
 	while (!is_over(rdma, now_ns, &stop_ns)) {
-		rdma->busy = rdma->unrecorded = rdma->timed = false;
+		rdma->busy = rdma->unrecorded = rdma->timed = rdma->soon = false;
 		/* Before it looks: what is left from here on needs another wake. */
 		atomic_store(&rdma->woken, false);
 		atomic_fetch_add(&rdma->rounds, 1);
@@ -247,6 +248,7 @@ static int discover(const struct otte_config *config, const struct otte_verbs **
 		select.port = (int)config->rdma_port;
 	if (config->rdma_gid_index != OTTE_RDMA_GID_UNSET)
 		select.gid_index = (int)config->rdma_gid_index;
+	select.link_rate_mbps = config->rdma_link_rate_mbps;
 	return otte_rdma_discover(*verbs, &select, nics);
 }
 
@@ -384,6 +386,8 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 		goto fini_loop;
 	ret = open_native(rdma);
 	if (!ret)
+		ret = otte_rdma_rails_open(rdma);
+	if (!ret)
 		ret = start_threads(rdma);
 	if (ret)
 		goto close_native;
@@ -392,6 +396,7 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 
 close_native:
 	otte_rdma_monitor_stop(rdma->monitor);
+	otte_rdma_rails_close(rdma);
 	if (rdma->verbs)
 		close_native(rdma);
 	rdma->next->ops->destroy(rdma->next);
@@ -420,6 +425,7 @@ static void destroy(struct otte_transport *transport)
 		otte_log(OTTE_LOG_ERROR, "what NICs may still use stays: %s", otte_error_text());
 		return;
 	}
+	otte_rdma_rails_close(rdma);
 	pthread_mutex_destroy(&rdma->turn);
 	pthread_mutex_destroy(&rdma->lock);
 	free(rdma);
@@ -493,6 +499,12 @@ static void counters(struct otte_transport *transport, struct otte_stats *stats)
 	stats->rdma_leases += atomic_load(&rdma->leases_given);
 	stats->rdma_lease_requests += atomic_load(&rdma->lease_requests);
 	stats->rdma_cqes += atomic_load(&rdma->cqes);
+	stats->rdma_slices += atomic_load(&rdma->slices);
+	stats->rdma_slices_moved += atomic_load(&rdma->slices_moved);
+	stats->rdma_rails_paused += atomic_load(&rdma->rails_paused);
+	stats->rdma_rail_errors += atomic_load(&rdma->rail_errors);
+	stats->rdma_rail_probes += atomic_load(&rdma->rail_probes);
+	stats->rdma_rail_recoveries += atomic_load(&rdma->rail_recoveries);
 }
 
 const struct otte_transport_ops otte_rdma_transport = {

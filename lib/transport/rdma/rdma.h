@@ -10,8 +10,12 @@
  *
  *   rdma       the transport of one engine: contexts, MRs, its thread; rdma.c
  *   pair       one end of two QPs that are connected; pair.c
- *   peer       one that we ask: its line, and an array of pairs for each direction; peer.c
- *   transfer   a piece of a request on its way over a pair; transfer.c
+ *   peer       one that we ask: its line, and what waits for it; peer.c
+ *   endpoint   the pairs with a peer over one rail, for one direction; endpoint.c
+ *   rail       a NIC of ours and one of the peer's: whether it is well, and who takes which; rail.c
+ *   probe      a rail that is tried before anything goes over it; rail.c
+ *   parent     a request, or a stretch of a long one, and the slices that it is cut into; parent.c
+ *   transfer   a slice on its way over a pair; transfer.c
  *   source     one that asks us: its line, its pairs; source.c
  *   poller     a NIC: its context and its lanes; nic_lanes.c
  *   lent       a range that a peer may reach: a use with its loan, a window, a receipt; grant.c
@@ -32,6 +36,9 @@
 
 #include <pthread.h>
 
+#include "sched/devices.h"
+#include "sched/rails.h"
+#include "topo/priority.h"
 #include "transport/rdma/binding.h"
 #include "transport/rdma/buffers.h"
 #include "transport/rdma/context_set.h"
@@ -40,9 +47,9 @@
 #include "transport/rdma/window.h"
 #include "transport/transport.h"
 
-/* QPs of a peer for each direction, at most; rdma.pairs of these slots are filled, in their order. */
+/* QPs of an endpoint, at most; rdma.pairs of these slots are filled, in their order. */
 #define OTTE_RDMA_WIDTH 8
-/* A longer request is asked for in pieces, one after the other. */
+/* No slice is longer, but for a tail of a quarter of it. */
 #define OTTE_RDMA_PIECE_BYTES (64 * MIB)
 
 struct otte_rdma;
@@ -82,8 +89,6 @@ struct otte_rdma_poller {
 	/* Written by the thread and read by the monitor's. */
 	_Atomic uint32_t users;            /* pairs, from before their QP is made until its end */
 	_Atomic uint32_t drains;           /* lanes in `draining` */
-	/* The other way. */
-	_Atomic uint64_t bytes_per_s;      /* what its port says; 0: nothing yet */
 };
 
 #define OTTE_RDMA_RECALLS 32
@@ -142,6 +147,11 @@ struct otte_rdma {
 	bool busy;                       /* something has moved in this round */
 	bool unrecorded;                 /* something stays, and there was no room to record it */
 	bool timed;                      /* something has a limit that may be near */
+	bool soon;                       /* something is to be tried again soon */
+	struct otte_rails *rails;
+	struct otte_devices *devices;
+	struct otte_nic_priority ranks;  /* of devices */
+	uint64_t last_epoch;             /* of peers, as rails know them */
 
 	/* When the log has said it, once a second: peers can make it say so. */
 	_Atomic uint64_t wanted_ns;      /* what grants were refused for */
@@ -150,6 +160,8 @@ struct otte_rdma {
 	/* For statistics. */
 	_Atomic uint64_t qps, grants, cqes, retries, bad_frames;
 	_Atomic uint64_t leases_given, lease_requests;
+	_Atomic uint64_t slices, slices_moved;
+	_Atomic uint64_t rails_paused, rail_errors, rail_probes, rail_recoveries;
 };
 
 /*
@@ -291,9 +303,16 @@ struct otte_rdma_peer {
 	uint64_t since_ns;             /* HELLO, PATHS */
 	struct otte_identity source;   /* of the line */
 	struct otte_rdma_paths paths;
-	struct otte_rdma_pair pairs[2][OTTE_RDMA_WIDTH]; /* by op */
-	uint64_t pair_again_ns[2];     /* none is made before */
-	int pair_code[2];              /* until then: why */
+	struct otte_rdma_endpoint *endpoints;
+	uint64_t epoch;                /* as rails know it; of one line */
+	struct otte_rail_paths reach;
+	uint64_t nics;                 /* of ours, with any path */
+	uint64_t likely[OTTE_NIC_IDS]; /* remote NICs by local one: they are trusted at first */
+	uint64_t trusted[OTTE_NIC_IDS]; /* likewise: payload goes there */
+	uint64_t carried[OTTE_NIC_IDS]; /* likewise: something has passed, ever */
+	struct otte_rdma_probe *probes;
+	struct otte_rdma_parent *parents; /* first come first */
+	uint32_t unbegun;              /* their slices that are to be asked for */
 	uint32_t unanswered;           /* ASKs */
 	uint64_t last_ask, last_connection;
 	struct otte_rdma_transfer *transfers;
@@ -321,8 +340,6 @@ bool otte_rdma_peer_is_idle(struct otte_rdma_peer *peer);
 
 /* The thread: what others have left there, and whatever can go on. False: the peer is gone. */
 bool otte_rdma_peer_look(struct otte_rdma_peer *peer, uint64_t now_ns);
-/* Some pair of its own could not be destroyed. */
-bool otte_rdma_peer_has_retained(const struct otte_rdma_peer *peer);
 /* The thread, see routes.c: pairs on this NIC are closed; PATHS are said again. */
 void otte_rdma_peer_port_changed(struct otte_rdma_peer *peer, unsigned int nic);
 void otte_rdma_peer_paths_changed(struct otte_rdma_peer *peer, unsigned int unused);
@@ -333,6 +350,188 @@ void otte_rdma_peer_say(struct otte_rdma_peer *peer, const struct otte_rdma_mess
 /* A work is done, or goes the other way. Without locks. */
 void otte_rdma_work_tell(struct otte_work *work, int code, bool drained);
 void otte_rdma_work_hand_on(struct otte_rdma_peer *peer, struct otte_work *work, int code);
+
+/* ---- endpoint.c ---- */
+
+struct otte_rdma_endpoint {
+	struct otte_rdma_endpoint *prev, *next; /* peer->endpoints */
+	struct otte_rdma_peer *peer;
+	unsigned int nic, remote_nic;
+	uint8_t op;
+	struct otte_rdma_pair pairs[OTTE_RDMA_WIDTH];
+	uint64_t again_ns;       /* none is made before */
+	int code;                /* until then: why */
+	unsigned int failures;   /* since anything has passed */
+};
+
+/* NULL: there is none yet. It stays as long as the peer. */
+struct otte_rdma_endpoint *otte_rdma_endpoint_find(const struct otte_rdma_peer *peer, unsigned int nic,
+						   unsigned int remote_nic, uint8_t op);
+int otte_rdma_endpoint_get(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic, uint8_t op,
+			   struct otte_rdma_endpoint **out);
+/* 0: *out has room for a transfer. 1: later. Negative: there is none, and none can be made now. */
+int otte_rdma_endpoint_pick(struct otte_rdma_endpoint *endpoint, uint64_t now_ns, struct otte_rdma_pair **out);
+/* Whether pick() could say nothing but no, and why. */
+bool otte_rdma_endpoint_is_blocked(const struct otte_rdma_endpoint *endpoint, uint64_t now_ns, int *code);
+/* Something has passed. */
+void otte_rdma_endpoint_succeeded(struct otte_rdma_endpoint *endpoint);
+int otte_rdma_endpoint_connected(struct otte_rdma_peer *peer, const struct otte_rdma_connected *connected);
+int otte_rdma_endpoint_closed(struct otte_rdma_peer *peer, const struct otte_rdma_close *message);
+/* All pairs of the peer; those of one NIC of ours, whose port is another one from now on. */
+void otte_rdma_endpoints_close(struct otte_rdma_peer *peer, int code);
+void otte_rdma_endpoints_fence(struct otte_rdma_peer *peer, unsigned int nic);
+/* What could not be made before may be made now. */
+void otte_rdma_endpoints_try_again(struct otte_rdma_peer *peer);
+/* Pairs that the peer was asked for and does not answer. */
+void otte_rdma_endpoints_give_up(struct otte_rdma_peer *peer, uint64_t now_ns);
+/* No pair will change any more. */
+bool otte_rdma_endpoints_are_over(const struct otte_rdma_peer *peer);
+/* Some pair could not be destroyed. */
+bool otte_rdma_peer_has_retained(const struct otte_rdma_peer *peer);
+/* No pair is left. */
+void otte_rdma_endpoints_free(struct otte_rdma_peer *peer);
+
+/* ---- rail.c ---- */
+
+/* What is to go somewhere. */
+struct otte_rdma_wanted {
+	uint64_t nics; /* that may be used: they know its memory */
+	uint8_t op;
+	const struct otte_rdma_endpoint *but; /* not over this one's rail; or NULL */
+};
+
+struct otte_rdma_choice {
+	uint64_t nics;                /* over which payload may go */
+	uint8_t remote[OTTE_NIC_IDS]; /* of each: where to */
+};
+
+/*
+ *   CONNECTING --a pair has room--> POSTED --its CQE--> gone: the rail is trusted
+ *       |                             |
+ *       `-----------its pair fails----`--> OVER: a failure of the rail; until its CQE has come
+ */
+enum otte_rdma_probe_state {
+	OTTE_RDMA_PROBE_CONNECTING = 0,
+	OTTE_RDMA_PROBE_POSTED,
+	OTTE_RDMA_PROBE_OVER,
+};
+
+struct otte_rdma_probe {
+	struct otte_rdma_probe *prev, *next; /* peer->probes; one a rail that is not OVER */
+	struct otte_rdma_endpoint *endpoint;
+	enum otte_rdma_probe_state state;
+	struct otte_rdma_pair *pair;         /* POSTED */
+	struct otte_rail_ticket ticket;
+	struct otte_rdma_work work;
+	bool charged;
+};
+
+int otte_rdma_rails_open(struct otte_rdma *rdma);
+/* No peer is left. */
+void otte_rdma_rails_close(struct otte_rdma *rdma);
+/* What the counters say is to be seen by others. */
+void otte_rdma_rails_count(struct otte_rdma *rdma);
+/* A line is ready: all of its rails are new. And it is lost. */
+void otte_rdma_peer_meet(struct otte_rdma_peer *peer);
+void otte_rdma_peer_part(struct otte_rdma_peer *peer);
+/* PATHS of either side have changed. What is likely now and was not is trusted. */
+void otte_rdma_peer_look_again(struct otte_rdma_peer *peer);
+/* A port of ours is another one. And what it says of its rate; any thread. */
+void otte_rdma_rails_port_changed(struct otte_rdma *rdma, unsigned int nic);
+void otte_rdma_rails_rate(struct otte_rdma *rdma, unsigned int nic, uint64_t bytes_per_s);
+
+/*
+ * 0; 1: rails are being tried, and nothing else can be said now. Negative, and the text says why: nothing can go
+ * there. Begins probes where they are due.
+ */
+int otte_rdma_rails_choose(struct otte_rdma_peer *peer, const struct otte_rdma_wanted *wanted, uint64_t now_ns,
+			   struct otte_rdma_choice *choice);
+
+/* As sched/rails.h, of one of the peer's. What has passed is trusted from now on, what failed is not. */
+int otte_rdma_rail_admit(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic, uint64_t now_ns,
+			 struct otte_rail_ticket *ticket);
+void otte_rdma_rail_cancel(struct otte_rdma_peer *peer, const struct otte_rail_ticket *ticket);
+void otte_rdma_rail_succeed(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic,
+			    const struct otte_rail_ticket *ticket);
+void otte_rdma_rail_fail(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic,
+			 const struct otte_rail_ticket *ticket);
+/* A pair has failed with this code. `unsaid`: that is its rail's failure, and no ticket has said so. */
+void otte_rdma_rail_blame(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair, bool unsaid, int code);
+/* Whether what a pair has failed with is its rail's. */
+bool otte_rdma_blames_rail(int code);
+
+void otte_rdma_probes_go_on(struct otte_rdma_peer *peer, uint64_t now_ns);
+/* Some may still say something. */
+bool otte_rdma_probes_are_under_way(const struct otte_rdma_peer *peer);
+
+/* ---- parent.c ---- */
+
+/*
+ *   WAITING --asked for--> UNDER_WAY --DONE--> DONE
+ *      ^                      |  `--refused, failed, dropped--> DROPPED: its parent has failed
+ *      |                      `--its pair stays--> UNPROVEN, likewise
+ *      `--lost, and another rail is there: if nothing was posted, or it is a READ that may go again
+ */
+enum otte_rdma_slice_state {
+	OTTE_RDMA_SLICE_WAITING = 0,
+	OTTE_RDMA_SLICE_UNDER_WAY,
+	OTTE_RDMA_SLICE_DONE,
+	OTTE_RDMA_SLICE_DROPPED,
+	OTTE_RDMA_SLICE_UNPROVEN,
+};
+
+struct otte_rdma_slice {
+	struct otte_rdma_parent *parent;
+	enum otte_rdma_slice_state state;
+	uint64_t offset, bytes;        /* of the work */
+	unsigned int nic, remote_nic;
+	struct otte_device_lease lease;
+	uint32_t tries;                /* its payload was lost so often */
+	bool moved;                    /* to another rail */
+	uint64_t busy_ns, again_ns;    /* since when its range is busy; not asked for before */
+};
+
+/* Its work is in the peer's `running` meanwhile. */
+struct otte_rdma_parent {
+	struct otte_rdma_parent *prev, *next; /* peer->parents */
+	struct otte_rdma_peer *peer;
+	struct otte_work *work;
+	uint64_t epoch;                /* the peer's, at its beginning */
+	uint8_t op;
+	int code;                      /* of the first slice that failed; 0: none has */
+	bool settled;                  /* and that is it: not for the other transport */
+	bool replays;                  /* payload was lost that goes again, if anything does */
+	uint32_t count, waiting, under_way, done, unproven; /* slices */
+	struct otte_rdma_slice slices[];
+};
+
+/* What is to be known of a work before it is taken out of the queue. */
+struct otte_rdma_plan {
+	struct otte_rdma_wanted wanted;
+	uint64_t left;                 /* bytes */
+	bool patient;                  /* it waits for rails that are being tried */
+};
+
+/* Under the peer's lock. */
+void otte_rdma_plan(const struct otte_rdma_peer *peer, const struct otte_work *work, struct otte_rdma_plan *plan);
+/* Of the first of the peer's queue. 0; 1: it waits there; negative, with a text: it stays there, and cannot begin. */
+int otte_rdma_parent_begin(struct otte_rdma_peer *peer, struct otte_work *work, const struct otte_rdma_plan *plan,
+			   uint64_t now_ns);
+/* Slices are asked for, and what is over is told. */
+void otte_rdma_parents_go_on(struct otte_rdma_peer *peer, uint64_t now_ns);
+/* The line is lost: each ends when nothing of it is under way. */
+void otte_rdma_parents_fail(struct otte_rdma_peer *peer, int code, bool settled);
+
+/* What became of a slice that was under way. None of these ends its parent before the next parents_go_on(). */
+void otte_rdma_slice_done(struct otte_rdma_slice *slice);
+void otte_rdma_slice_refused(struct otte_rdma_slice *slice, int code);
+/* Its payload was in vain, as the source says; or nobody wants it any more. */
+void otte_rdma_slice_failed(struct otte_rdma_slice *slice, int code);
+void otte_rdma_slice_dropped(struct otte_rdma_slice *slice, int code);
+/* Its pair is of no use any more, and nothing of it moves. */
+void otte_rdma_slice_lost(struct otte_rdma_slice *slice, const struct otte_rdma_endpoint *endpoint, bool posted);
+/* Its pair stays, and may go on moving it. */
+void otte_rdma_slice_unproven(struct otte_rdma_slice *slice);
 
 /* ---- transfer.c ---- */
 
@@ -357,10 +556,13 @@ struct otte_rdma_transfer {
 	struct otte_rdma_transfer *prev, *next; /* peer->transfers */
 	struct otte_rdma_peer *peer;
 	struct otte_rdma_pair *pair;
-	struct otte_work *work;      /* NULL: it was told, or goes on in another one */
+	struct otte_rdma_slice *slice; /* NULL: it has left */
+	struct otte_work *work;      /* of the slice, likewise */
+	struct otte_rail_ticket ticket;
+	bool ticketed;               /* it is out */
 	enum otte_rdma_transfer_state state;
 	uint64_t ask, grant;
-	uint64_t bytes;              /* of this piece */
+	uint64_t bytes;
 	uint64_t address;
 	uint32_t key;
 	uint8_t binding[OTTE_RDMA_BINDING_BYTES];
@@ -373,12 +575,13 @@ struct otte_rdma_transfer {
 	int status;                  /* and this in it */
 };
 
-/* Ask for the next piece of a work of the peer's queue, over a pair that is JOINED. Not 0: it stays there. */
-int otte_rdma_transfer_begin(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair, struct otte_work *work);
+/* Ask for a slice over a pair that has room. Not 0: nothing has happened. */
+int otte_rdma_transfer_begin(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair, struct otte_rdma_slice *slice,
+			     const struct otte_rail_ticket *ticket);
 int otte_rdma_transfer_granted(struct otte_rdma_peer *peer, const struct otte_rdma_grant *grant);
 int otte_rdma_transfer_answered(struct otte_rdma_peer *peer, const struct otte_rdma_message *message);
-/* Those of a pair that was closed: LOST. `gone`: so is the pair. */
-void otte_rdma_transfers_lose(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair);
+/* Those of a pair that was closed, and why: LOST. `gone`: so is the pair. */
+void otte_rdma_transfers_lose(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair, int code);
 void otte_rdma_transfers_unpair(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair, bool gone);
 /* What could not be posted, what was cancelled, and what the peer should have answered: that ends its line. */
 void otte_rdma_transfers_go_on(struct otte_rdma_peer *peer, uint64_t now_ns);

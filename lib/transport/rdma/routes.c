@@ -54,9 +54,7 @@ static void resumed(void *arg, struct otte_rdma_context *context)
 
 static void rate(void *arg, struct otte_rdma_context *context, uint64_t bytes_per_s)
 {
-	struct otte_rdma *rdma = arg;
-
-	atomic_store(&rdma->pollers[context->nic].bytes_per_s, bytes_per_s);
+	otte_rdma_rails_rate(arg, context->nic, bytes_per_s);
 }
 
 /* Its lane is there as long as the CQ is, and that waits for this event. */
@@ -145,6 +143,7 @@ static void each_source(struct otte_rdma *rdma,
 
 void otte_rdma_port_changed(struct otte_rdma *rdma, unsigned int nic)
 {
+	otte_rdma_rails_port_changed(rdma, nic);
 	each_peer(rdma, otte_rdma_peer_port_changed, nic);
 	each_source(rdma, otte_rdma_source_port_changed, nic);
 }

@@ -78,7 +78,7 @@ static int check(const struct otte_rdma_send_queue *queue, const struct otte_rdm
 	switch (send->op) {
 	case OTTE_RDMA_READ:
 	case OTTE_RDMA_WRITE:
-		if (!send->bytes || send->bytes > OTTE_RDMA_PAYLOAD_MAX)
+		if (!send->bytes != send->empty || send->bytes > OTTE_RDMA_PAYLOAD_MAX)
 			return otte_fail(-EINVAL, "rdma: %" PRIu64 " bytes in one WR", send->bytes);
 		return 0;
 	case OTTE_RDMA_FINISH:
@@ -114,7 +114,7 @@ static void fill_payload(const struct otte_rdma_send *send, struct ibv_send_wr *
 		.lkey = send->lkey,
 	};
 	wr->sg_list = sge;
-	wr->num_sge = 1;
+	wr->num_sge = !send->empty;
 	wr->wr.rdma.remote_addr = send->remote;
 	wr->wr.rdma.rkey = send->key;
 }

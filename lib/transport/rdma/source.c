@@ -21,7 +21,7 @@
 /* One line is heard so often before the others have their turn. */
 #define ROUND_MESSAGES 64
 /* Pairs of one peer, those included that are about to go. */
-#define PAIRS_MAX (4 * OTTE_RDMA_WIDTH)
+#define PAIRS_MAX (16 * OTTE_RDMA_WIDTH)
 /* One peer has no more of rdma.endpoints than it leaves to others and to us. */
 #define ENDPOINTS_TIMES 1
 /* Lanes of one session: that which is open, and those that are still to be gone. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A piece of a request: asked for, granted, moved, given back.
+ * A slice on its way: asked for, granted, moved, given back.
  *
- * A work is in at most one transfer at a time, and then in its peer's `running`. It is told, or handed on, when
- * nothing of ours can touch its range any more: every WR that was posted for it has completed, or its QP is destroyed.
+ * A slice leaves its transfer when nothing of ours can touch its range any more: every WR that was posted for it has
+ * completed, or its QP is destroyed. What is left of the transfer is between us and the source.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,17 +21,31 @@ static bool is_charged(const struct otte_rdma_transfer *transfer)
 
 /* ---- The end of one ---- */
 
-/* The work leaves the transfer; nobody cancels it by that any more. */
-static struct otte_work *let_go(struct otte_rdma_transfer *transfer)
+/* The slice leaves the transfer; nobody cancels it by that any more. */
+static struct otte_rdma_slice *let_go(struct otte_rdma_transfer *transfer)
 {
-	struct otte_rdma_peer *peer = transfer->peer;
-	struct otte_work *work = transfer->work;
+	struct otte_rdma_slice *slice = transfer->slice;
 
-	pthread_mutex_lock(&peer->lock);
-	DL_DELETE2(peer->running, work, own.prev, own.next);
-	pthread_mutex_unlock(&peer->lock);
+	transfer->slice = NULL;
 	transfer->work = NULL;
-	return work;
+	return slice;
+}
+
+/* What came of it, for the health of its rail. */
+static void vouch(struct otte_rdma_transfer *transfer)
+{
+	if (transfer->ticketed)
+		otte_rdma_rail_succeed(transfer->peer, transfer->pair->nic, transfer->pair->remote_nic,
+				       &transfer->ticket);
+	transfer->ticketed = false;
+	otte_rdma_endpoint_succeeded(transfer->pair->owner);
+}
+
+static void give_ticket_back(struct otte_rdma_transfer *transfer)
+{
+	if (transfer->ticketed)
+		otte_rdma_rail_cancel(transfer->peer, &transfer->ticket);
+	transfer->ticketed = false;
 }
 
 static void free_transfer(struct otte_rdma_transfer *transfer)
@@ -47,47 +61,16 @@ static void settle(struct otte_rdma_transfer *transfer)
 	free_transfer(transfer);
 }
 
-/*
- * Between two pieces the work is in the queue again, and before all others. It is in one list or the other whenever
- * somebody wants its end; who did so before is heard here.
- */
-static int go_on_later(struct otte_rdma_transfer *transfer)
+/* It is over, as the source says, and everything of it has completed. */
+static void end_slice(struct otte_rdma_transfer *transfer)
 {
-	struct otte_rdma_peer *peer = transfer->peer;
-	struct otte_work *work = transfer->work;
-	int code;
-
-	transfer->work = NULL;
-	pthread_mutex_lock(&peer->lock);
-	DL_DELETE2(peer->running, work, own.prev, own.next);
-	code = atomic_load(&work->own.abandon);
-	if (!code)
-		DL_PREPEND2(peer->queue, work, own.prev, own.next);
-	pthread_mutex_unlock(&peer->lock);
-	return code;
-}
-
-/* The piece is over, as the source says, and everything of it has completed. */
-static void end_piece(struct otte_rdma_transfer *transfer)
-{
-	struct otte_work *work = transfer->work;
-	int code = transfer->status;
-
-	if (!work)
+	vouch(transfer);
+	if (!transfer->slice)
 		return;
-	if (code) {
-		otte_fail(code, "the peer says that it was in vain");
-		otte_rdma_work_tell(let_go(transfer), code, true);
-		return;
-	}
-	work->own.moved += transfer->bytes;
-	if (work->own.moved == work->length) {
-		otte_rdma_work_tell(let_go(transfer), 0, true);
-		return;
-	}
-	code = go_on_later(transfer);
-	if (code)
-		otte_rdma_work_tell(work, code, true);
+	if (transfer->status)
+		otte_rdma_slice_failed(let_go(transfer), transfer->status);
+	else
+		otte_rdma_slice_done(let_go(transfer));
 }
 
 static void look_whether_over(struct otte_rdma_transfer *transfer)
@@ -103,45 +86,42 @@ static void look_whether_over(struct otte_rdma_transfer *transfer)
 	transfer->state = OTTE_RDMA_TRANSFER_OVER;
 	transfer->since_ns = otte_now_ns();
 	otte_rdma_peer_say(transfer->peer, &ack);
-	end_piece(transfer);
+	end_slice(transfer);
 }
 
-/*
- * Nothing of it moves any more, and its pair is of no use. What was not begun goes the other way as if nothing had
- * been; so does a READ, as a retry. A WRITE that may have reached the peer ends.
- */
-static void end_lost(struct otte_rdma_transfer *transfer)
-{
-	struct otte_rdma_peer *peer = transfer->peer;
-	struct otte_work *work;
-	int abandon;
-
-	if (!transfer->work)
-		return;
-	work = let_go(transfer);
-	abandon = atomic_load(&work->own.abandon);
-	otte_fail(-ECONNRESET, "queue pair %u of the peer is lost", transfer->pair->remote_qpn);
-	if (abandon || (transfer->payload_posted && !work->retries)) {
-		otte_rdma_work_tell(work, abandon ? abandon : -ECONNRESET, true);
-		return;
-	}
-	if (transfer->payload_posted && work->op == OTTE_READ && work->wanted != OTTE_TRANSPORT_RDMA) {
-		work->retries--;
-		atomic_fetch_add(&peer->rdma->retries, 1);
-	}
-	otte_rdma_work_hand_on(peer, work, -ECONNRESET);
-}
-
+/* Nothing of it moves any more, and its pair is of no use. */
 static void look_whether_lost(struct otte_rdma_transfer *transfer)
 {
-	if (transfer->state == OTTE_RDMA_TRANSFER_LOST && !is_charged(transfer))
-		end_lost(transfer);
+	bool posted = transfer->payload_posted;
+
+	if (transfer->state == OTTE_RDMA_TRANSFER_LOST && !is_charged(transfer) && transfer->slice)
+		otte_rdma_slice_lost(let_go(transfer), transfer->pair->owner, posted);
 }
 
-void otte_rdma_transfers_lose(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair)
+/* One failure of a pair is one of its rail, however many transfers there are on it. */
+static void blame(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair, int code)
+{
+	bool blames = otte_rdma_blames_rail(code);
+	struct otte_rdma_transfer *transfer;
+
+	DL_FOREACH(peer->transfers, transfer) {
+		if (transfer->pair != pair || transfer->state == OTTE_RDMA_TRANSFER_LOST)
+			continue;
+		if (blames && transfer->ticketed) {
+			otte_rdma_rail_fail(peer, pair->nic, pair->remote_nic, &transfer->ticket);
+			transfer->ticketed = blames = false;
+		}
+		give_ticket_back(transfer);
+	}
+	otte_rdma_rail_blame(peer, pair, blames, code);
+}
+
+void otte_rdma_transfers_lose(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair, int code)
 {
 	struct otte_rdma_transfer *transfer, *next;
 
+	/* First, so that nothing of it is tried again over that rail. */
+	blame(peer, pair, code);
 	DL_FOREACH_SAFE(peer->transfers, transfer, next) {
 		if (transfer->pair != pair || transfer->state == OTTE_RDMA_TRANSFER_LOST)
 			continue;
@@ -157,21 +137,11 @@ void otte_rdma_transfers_lose(struct otte_rdma_peer *peer, const struct otte_rdm
  */
 static void end_unproven(struct otte_rdma_transfer *transfer)
 {
-	const struct otte_keep_ops *keep = &transfer->peer->rdma->env.keep;
-	struct otte_work *work;
-	void *kept;
-
-	if (!transfer->work)
+	if (!transfer->slice)
 		return;
-	work = transfer->work;
-	work->carrier = OTTE_TRANSPORT_RDMA;
-	if (keep->keep(work, work->local + work->own.moved, transfer->bytes, &kept)) {
-		otte_log(OTTE_LOG_ERROR, "a range that a NIC may still use: %s", otte_error_text());
-		return; /* the request has it as long as it is not told; with the next look */
-	}
-	work = let_go(transfer);
-	otte_fail(-EUCLEAN, "a queue pair could not be destroyed");
-	otte_rdma_work_tell(work, -EUCLEAN, false);
+	if (transfer->payload_charged)
+		otte_device_lease_tell(&transfer->slice->lease, OTTE_DEVICE_DOUBTED, transfer->bytes, otte_now_ns());
+	otte_rdma_slice_unproven(let_go(transfer));
 }
 
 void otte_rdma_transfers_unpair(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair, bool gone)
@@ -204,8 +174,11 @@ static void completed(struct otte_rdma_transfer *transfer, const struct otte_rdm
 static void payload_done(struct otte_rdma_work *work, const struct otte_rdma_outcome *outcome)
 {
 	struct otte_rdma_transfer *transfer = container_of(work, struct otte_rdma_transfer, payload);
+	enum otte_device_event event = outcome->code ? OTTE_DEVICE_DROPPED : OTTE_DEVICE_COMPLETED;
 
 	transfer->payload_charged = false;
+	if (transfer->slice)
+		otte_device_lease_tell(&transfer->slice->lease, event, transfer->bytes, otte_now_ns());
 	completed(transfer, outcome);
 }
 
@@ -217,12 +190,6 @@ static void finish_done(struct otte_rdma_work *work, const struct otte_rdma_outc
 	completed(transfer, outcome);
 }
 
-/* Its region may have been registered when the NIC was not to be had. */
-static bool is_known(const struct otte_work *work, unsigned int nic)
-{
-	return work->published->buffer->by_nic[nic].local.state == OTTE_RDMA_MR_LIVE;
-}
-
 static void fill_payload(struct otte_rdma_transfer *transfer, struct otte_rdma_send *send)
 {
 	const struct otte_work *work = transfer->work;
@@ -230,7 +197,7 @@ static void fill_payload(struct otte_rdma_transfer *transfer, struct otte_rdma_s
 
 	*send = (struct otte_rdma_send){
 		.op = work->op == OTTE_READ ? OTTE_RDMA_READ : OTTE_RDMA_WRITE,
-		.local = (uint64_t)(uintptr_t)(work->local + work->own.moved),
+		.local = (uint64_t)(uintptr_t)(work->local + transfer->slice->offset),
 		.bytes = transfer->bytes,
 		.lkey = buffer->by_nic[transfer->pair->nic].local.native->lkey,
 		.remote = transfer->address,
@@ -244,6 +211,7 @@ static void post(struct otte_rdma_transfer *transfer)
 	struct otte_rdma_send sends[2];
 	uint32_t count = 0, accepted = 0;
 	bool payload = transfer->work && !transfer->unused;
+	struct otte_device_lease *lease = payload ? &transfer->slice->lease : NULL;
 	int ret;
 
 	if (payload)
@@ -255,8 +223,12 @@ static void post(struct otte_rdma_transfer *transfer)
 		.message = transfer->binding,
 		.work = &transfer->finish,
 	};
+	if (payload)
+		otte_device_lease_tell(lease, OTTE_DEVICE_POSTED, transfer->bytes, otte_now_ns());
 	/* What was posted may be told before this returns, but by this thread alone, which does not poll now. */
 	ret = otte_rdma_qp_post(transfer->pair->qp, sends, count, &accepted);
+	if (payload && !accepted)
+		otte_device_lease_tell(lease, OTTE_DEVICE_DROPPED, transfer->bytes, otte_now_ns());
 	if (ret == -EAGAIN)
 		return;
 	transfer->payload_posted = transfer->payload_charged = payload && accepted > 0;
@@ -286,7 +258,7 @@ static void abandon(struct otte_rdma_transfer *transfer, int code)
 	if (transfer->state == OTTE_RDMA_TRANSFER_ASKED)
 		otte_rdma_peer_say(transfer->peer, &cancel);
 	transfer->unused = transfer->state != OTTE_RDMA_TRANSFER_POSTED;
-	otte_rdma_work_tell(let_go(transfer), code, true);
+	otte_rdma_slice_dropped(let_go(transfer), code);
 }
 
 static const char *missing(const struct otte_rdma_transfer *transfer)
@@ -343,62 +315,38 @@ static struct otte_rdma_transfer *find(struct otte_rdma_peer *peer, uint64_t ask
 	return NULL;
 }
 
-/*
- * In the queue until now, if it is still there: who wants it to end early may have been faster. It stays there where
- * the NIC does not know its memory.
- */
-static bool take(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair, struct otte_work *work,
-		 bool *known)
-{
-	struct otte_work *each;
-
-	pthread_mutex_lock(&peer->lock);
-	DL_FOREACH2(peer->queue, each, own.next)
-		if (each == work && each->op == pair->op)
-			break;
-	*known = each && is_known(work, pair->nic);
-	if (*known) {
-		DL_DELETE2(peer->queue, work, own.prev, own.next);
-		DL_APPEND2(peer->running, work, own.prev, own.next);
-	}
-	pthread_mutex_unlock(&peer->lock);
-	return each;
-}
-
-int otte_rdma_transfer_begin(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair, struct otte_work *work)
+int otte_rdma_transfer_begin(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair, struct otte_rdma_slice *slice,
+			     const struct otte_rail_ticket *ticket)
 {
 	struct otte_rdma_message ask = { .type = OTTE_RDMA_MSG_ASK };
-	struct otte_rdma_transfer *transfer;
-	bool known;
+	struct otte_work *work = slice->parent->work;
+	struct otte_rdma_transfer *transfer = calloc(1, sizeof(*transfer));
 
-	transfer = calloc(1, sizeof(*transfer));
 	if (!transfer)
 		return otte_fail(-ENOMEM, "no memory for a transfer");
-	if (!take(peer, pair, work, &known)) {
-		free(transfer);
-		return 0;
-	}
-	if (!known) {
-		free(transfer);
-		return otte_fail(-EOPNOTSUPP, "NIC %u does not know the local region", pair->nic);
-	}
 	transfer->peer = peer;
 	transfer->pair = pair;
-	transfer->work = work;
+	transfer->slice = slice;
+	transfer->bytes = slice->bytes;
 	transfer->ask = ++peer->last_ask;
 	transfer->since_ns = otte_now_ns();
-	transfer->bytes = min_u64(work->length - work->own.moved, OTTE_RDMA_PIECE_BYTES);
 	transfer->payload.done = payload_done;
 	transfer->finish.done = finish_done;
 	DL_APPEND(peer->transfers, transfer);
 	peer->unanswered++;
+	transfer->work = work;
+	transfer->ticket = *ticket;
+	transfer->ticketed = true;
+	if (peer->rdma->env.config->rdma_log_slice_affinity)
+		otte_log(OTTE_LOG_DEBUG, "slice of %lu bytes: NIC %u to NIC %u of peer %s",
+			 (unsigned long)slice->bytes, pair->nic, pair->remote_nic, peer->source.name);
 	ask.ask = (struct otte_rdma_ask){
 		.ask = transfer->ask,
 		.connection = pair->connection,
 		.epoch = work->epoch,
 		.region = work->region,
-		.offset = work->offset + work->own.moved,
-		.length = transfer->bytes,
+		.offset = work->offset + slice->offset,
+		.length = slice->bytes,
 		.op = work->op,
 		.priority = work->priority,
 		.intent = work->intent,
@@ -447,28 +395,11 @@ int otte_rdma_transfer_granted(struct otte_rdma_peer *peer, const struct otte_rd
 	return 0;
 }
 
-/* No place has come for a while: what may go by nothing else asks again. */
-static void ask_again(struct otte_rdma_transfer *transfer)
-{
-	struct otte_work *work = transfer->work;
-	int code = go_on_later(transfer);
-
-	if (code)
-		otte_rdma_work_tell(work, code, true);
-}
-
 static void refused(struct otte_rdma_transfer *transfer, int code)
 {
-	struct otte_rdma_peer *peer = transfer->peer;
-	struct otte_work *work = transfer->work;
-
-	if (work && code == -EAGAIN && work->wanted == OTTE_TRANSPORT_RDMA) {
-		ask_again(transfer);
-	} else if (work) {
-		let_go(transfer);
-		otte_fail(code, "the peer does not grant it");
-		otte_rdma_work_hand_on(peer, work, code);
-	}
+	give_ticket_back(transfer);
+	if (transfer->slice)
+		otte_rdma_slice_refused(let_go(transfer), code);
 	settle(transfer);
 }
 

@@ -165,6 +165,35 @@ static void the_third_failure_within_ten_seconds_pauses(void **state)
 	otte_rails_destroy(rails);
 }
 
+/* And then it goes as with any other pause; told too late, or of a trial, it is a failure as others. */
+static void one_that_is_condemned_is_paused_at_once(void **state)
+{
+	struct otte_rails *rails = create(HOUR_NS);
+	struct otte_rail_ticket condemned, before, trial;
+	struct otte_rails_stats stats;
+
+	(void)state;
+	before = take(rails, &rail_00, START_NS, OTTE_RAIL_TRAFFIC);
+	condemned = take(rails, &rail_00, START_NS, OTTE_RAIL_TRAFFIC);
+	otte_rails_condemn(rails, &condemned, START_NS);
+	refused(rails, &rail_00, START_NS + 30 * SEC - 1);
+	otte_rails_condemn(rails, &before, START_NS + SEC);
+	otte_rails_stats(rails, &stats);
+	assert_int_equal(stats.total.paused, 1);
+	assert_int_equal(stats.total.errors, 2);
+	trial = take(rails, &rail_00, START_NS + 30 * SEC, OTTE_RAIL_HALF_OPEN);
+	otte_rails_condemn(rails, &trial, START_NS + 31 * SEC);
+	refused(rails, &rail_00, START_NS + 91 * SEC - 1);
+	succeed_once(rails, &rail_00, START_NS + 91 * SEC, OTTE_RAIL_HALF_OPEN);
+	before = take(rails, &rail_00, START_NS + 92 * SEC, OTTE_RAIL_TRAFFIC);
+	otte_rails_port_changed(rails, 0);
+	otte_rails_condemn(rails, &before, START_NS + 92 * SEC);
+	otte_rails_stats(rails, &stats);
+	assert_int_equal(stats.total.paused, 0);
+	assert_int_equal(stats.total.fenced, 1);
+	otte_rails_destroy(rails);
+}
+
 static void the_first_pause_is_thirty_seconds_to_the_nanosecond(void **state)
 {
 	struct otte_rails *rails = create(HOUR_NS);
@@ -1029,6 +1058,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_third_failure_within_ten_seconds_pauses),
+		cmocka_unit_test(one_that_is_condemned_is_paused_at_once),
 		cmocka_unit_test(the_first_pause_is_thirty_seconds_to_the_nanosecond),
 		cmocka_unit_test(each_failed_half_open_trial_doubles_the_pause_up_to_five_minutes),
 		cmocka_unit_test(after_a_recovery_all_is_as_at_first),
