@@ -72,6 +72,8 @@ static void fill_config(struct otte_config *config, const char *nic)
 	if (*device && strcmp(device, source_device)) { /* it is to be seen soon that nothing passes */
 		config->rdma_qp_timeout = 10;
 		config->rdma_qp_retries = 2;
+	} else if (strcmp(device, source_device)) { /* 7 is without end on rxe */
+		config->rdma_qp_retries = 6;
 	}
 }
 
