@@ -69,6 +69,7 @@ struct otte_work {
 		const struct otte_transport_ops *planner; /* whose `native` is */
 		void *way;
 		uint64_t moved;
+		uint64_t since_ns; /* waiting.h */
 		bool unleased;   /* not by a lease, whatever the caller would have */
 		bool torn;       /* more than `moved` may have reached the peer */
 		int slot;

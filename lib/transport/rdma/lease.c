@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "transport/rdma/waiting.h"
 
 /* Those that are to be renewed sooner are looked at often. */
 #define SHORT_IDLE_NS (4 * NSEC_PER_SEC)
@@ -147,7 +148,7 @@ static bool is_under_way(const struct otte_rdma_use *use)
 	return false;
 }
 
-/* Before all others, and by no lease; who wanted its end meanwhile is heard. A peer that is DOWN has no queue. */
+/* Before all but those of a higher priority, and by no lease; who wanted its end meanwhile is heard. A peer that is DOWN has no queue. */
 static void go_another_way(struct otte_rdma_use *use, int code)
 {
 	struct otte_rdma_peer *peer = use->peer;
@@ -161,7 +162,7 @@ static void go_another_way(struct otte_rdma_use *use, int code)
 	DL_DELETE2(peer->running, work, own.prev, own.next);
 	abandon = atomic_load(&work->own.abandon);
 	if (!abandon && !down)
-		DL_PREPEND2(peer->queue, work, own.prev, own.next);
+		otte_rdma_waiting_return(&peer->queue, work);
 	pthread_mutex_unlock(&peer->lock);
 	free_use(use);
 	if (abandon)
