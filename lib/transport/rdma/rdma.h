@@ -442,6 +442,7 @@ struct otte_rdma_slice {
 	unsigned int nic, remote_nic;
 	struct otte_device_lease lease;
 	uint32_t tries;                /* its payload was lost so often */
+	uint32_t turns;                /* from rail to rail, since it was asked for last */
 	bool moved;                    /* to another rail */
 	uint64_t busy_ns, again_ns;    /* since when its range is busy; not asked for before */
 };
@@ -496,7 +497,8 @@ void otte_rdma_slice_unproven(struct otte_rdma_slice *slice);
  *     `--REFUSED--------`--its pair closes--> LOST, told once nothing of it is charged
  *
  * Cancelled, it is told at once while its payload is not posted, or when everything of it has completed; a GRANT is
- * given back unused. Without DONE or READY for control.timeout after that the line is lost.
+ * given back unused. Without DONE or READY for control.timeout after that the line is lost; so it is where an ASK that
+ * was cancelled is not answered, which would keep its place from others for good.
  */
 enum otte_rdma_transfer_state {
 	OTTE_RDMA_TRANSFER_ASKED = 0,
@@ -524,7 +526,7 @@ struct otte_rdma_transfer {
 	struct otte_rdma_work payload, finish;
 	bool payload_charged, finish_charged, payload_posted;
 	int code;                    /* of the first WR that failed */
-	uint64_t since_ns;           /* POSTED, nothing charged; OVER: an answer is waited for */
+	uint64_t since_ns;           /* cancelled; POSTED, nothing charged; OVER: an answer is due */
 	bool done;                   /* DONE was heard */
 	int status;                  /* and this in it */
 };
