@@ -250,19 +250,23 @@ static void abandon(struct otte_rdma_transfer *transfer, int code)
 
 	if (transfer->state == OTTE_RDMA_TRANSFER_POSTED && is_charged(transfer) && code == -ETIMEDOUT) {
 		otte_fail(-ETIMEDOUT, "a request that is overdue");
-		transfer->pair->failed(transfer->pair, -ETIMEDOUT);
+		transfer->pair->failed(transfer->pair, -ECANCELED); /* which blames no rail */
 	}
 	/* What has failed ends with its pair. */
 	if (transfer->state > OTTE_RDMA_TRANSFER_POSTED || is_charged(transfer) || transfer->code)
 		return;
-	if (transfer->state == OTTE_RDMA_TRANSFER_ASKED)
+	if (transfer->state == OTTE_RDMA_TRANSFER_ASKED) {
+		transfer->since_ns = otte_now_ns();
 		otte_rdma_peer_say(transfer->peer, &cancel);
+	}
 	transfer->unused = transfer->state != OTTE_RDMA_TRANSFER_POSTED;
 	otte_rdma_slice_dropped(let_go(transfer), code);
 }
 
 static const char *missing(const struct otte_rdma_transfer *transfer)
 {
+	if (transfer->state == OTTE_RDMA_TRANSFER_ASKED && transfer->unused)
+		return "GRANT or REFUSED";
 	if (transfer->state == OTTE_RDMA_TRANSFER_OVER)
 		return "READY";
 	if (transfer->state == OTTE_RDMA_TRANSFER_POSTED && !is_charged(transfer) && !transfer->code)
