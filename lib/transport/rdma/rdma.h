@@ -246,6 +246,7 @@ struct otte_rdma_peer {
 
 	pthread_mutex_t lock;
 	struct otte_work *queue;       /* not begun, or between two pieces */
+	struct otte_work *left;        /* in the queue of a line that was lost */
 	struct otte_work *running;     /* in a transfer */
 	bool told_open;                /* a line is to be opened over `fd`, with `hello` */
 	bool told_stop, told_close;

@@ -6,7 +6,7 @@
 #include "engine/batch.h"
 #include "transport/rdma/line.h"
 
-static _Atomic bool forge_close, swallow_answers;
+static _Atomic bool forge_close, swallow_answers, forge_ask;
 static _Atomic unsigned connects, asks, swallowed;
 
 int __real_otte_rdma_line_say(struct otte_rdma_line *line, const struct otte_rdma_message *message);
@@ -15,6 +15,7 @@ int __wrap_otte_rdma_line_say(struct otte_rdma_line *line, const struct otte_rdm
 int __wrap_otte_rdma_line_say(struct otte_rdma_line *line, const struct otte_rdma_message *message)
 {
 	struct otte_rdma_message close = { .type = OTTE_RDMA_MSG_CLOSE };
+	struct otte_rdma_message ask = { .type = OTTE_RDMA_MSG_ASK };
 	int ret;
 
 	if (message->type == OTTE_RDMA_MSG_CONNECT)
@@ -25,6 +26,10 @@ int __wrap_otte_rdma_line_say(struct otte_rdma_line *line, const struct otte_rdm
 	    (message->type == OTTE_RDMA_MSG_GRANT || message->type == OTTE_RDMA_MSG_REFUSED)) {
 		atomic_fetch_add(&swallowed, 1);
 		return 0;
+	}
+	if (message->type == OTTE_RDMA_MSG_GRANT && atomic_exchange(&forge_ask, false)) {
+		ask.ask.length = 1;
+		return __real_otte_rdma_line_say(line, &ask);
 	}
 	ret = __real_otte_rdma_line_say(line, message);
 	if (message->type == OTTE_RDMA_MSG_CONNECTED && atomic_load(&forge_close)) {
@@ -50,6 +55,52 @@ int __wrap_otte_rails_admit(struct otte_rails *rails, const struct otte_rail *ra
 		return __real_otte_rails_admit(rails, rail, now_ns, ticket);
 	atomic_fetch_add(&refused_tickets, 1);
 	return otte_fail(-EDQUOT, "max_rail_pairs is full");
+}
+
+static _Atomic bool hold_loss, is_lost;
+
+void __real_otte_rdma_endpoints_close(struct otte_rdma_peer *peer, int code);
+void __wrap_otte_rdma_endpoints_close(struct otte_rdma_peer *peer, int code);
+
+/* In the middle of a line's loss. */
+void __wrap_otte_rdma_endpoints_close(struct otte_rdma_peer *peer, int code)
+{
+	if (atomic_load(&hold_loss))
+		atomic_store(&is_lost, true);
+	while (atomic_load(&hold_loss))
+		usleep(1000);
+	__real_otte_rdma_endpoints_close(peer, code);
+}
+
+static struct otte_batch *_Atomic to_cancel;
+
+int __real_otte_rdma_parent_begin(struct otte_rdma_peer *peer, struct otte_work *work,
+				  const struct otte_rdma_plan *plan, uint64_t now_ns);
+int __wrap_otte_rdma_parent_begin(struct otte_rdma_peer *peer, struct otte_work *work,
+				  const struct otte_rdma_plan *plan, uint64_t now_ns);
+
+static bool another_waits(struct otte_rdma_peer *peer)
+{
+	bool waits;
+
+	pthread_mutex_lock(&peer->lock);
+	waits = peer->queue && peer->queue->own.next;
+	pthread_mutex_unlock(&peer->lock);
+	return waits;
+}
+
+/* One that cannot begin, and is cancelled before anybody is told so. */
+int __wrap_otte_rdma_parent_begin(struct otte_rdma_peer *peer, struct otte_work *work,
+				  const struct otte_rdma_plan *plan, uint64_t now_ns)
+{
+	struct otte_batch *batch = atomic_exchange(&to_cancel, NULL);
+
+	if (!batch)
+		return __real_otte_rdma_parent_begin(peer, work, plan, now_ns);
+	while (!another_waits(peer))
+		usleep(1000);
+	otte_batch_cancel(batch);
+	return otte_fail(-ENETUNREACH, "no rail for the first one");
 }
 
 static struct otte_rdma *rdma_of(struct otte_engine *engine)
@@ -175,6 +226,85 @@ static void a_full_table_of_rails(void **state)
 	pair_close(&pair);
 }
 
+static bool loses(void *arg)
+{
+	(void)arg;
+	return atomic_load(&is_lost);
+}
+
+static bool greets_again(void *arg)
+{
+	struct pair *pair = arg;
+
+	return rdma_of(pair->requester)->peers->state == OTTE_RDMA_PEER_HELLO;
+}
+
+/* A READ by RDMA in a batch of its own. */
+static struct otte_batch *create_alone(const struct pair *pair)
+{
+	struct otte_batch *batch;
+
+	OK(otte_batch_create(pair->requester, 1, &batch));
+	return batch;
+}
+
+static void submit_alone(const struct pair *pair, struct otte_batch *batch)
+{
+	struct otte_request request = pair_request(pair, OTTE_READ, 8192, 8192, 4096);
+
+	request.transport = OTTE_TRANSPORT_RDMA;
+	OK(otte_batch_submit(batch, &request, 1));
+}
+
+static int end_alone(struct otte_batch *batch)
+{
+	struct otte_task task;
+
+	OK(otte_batch_wait(batch, 20 * SECOND));
+	OK(otte_batch_task(batch, 0, &task));
+	OK(otte_batch_destroy(batch));
+	return task.code;
+}
+
+/* It is for the next line, and does not end with the one that is being lost. */
+static void what_comes_while_a_line_is_lost(void **state)
+{
+	struct otte_batch *batch;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_rdma);
+	assert_int_equal(read_by_rdma(&pair, 0), 0);
+	atomic_store(&hold_loss, true);
+	atomic_store(&forge_ask, true);
+	submit(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096);
+	assert_true(comes(loses, NULL));
+	assert_true(comes(greets_again, &pair));
+	batch = create_alone(&pair);
+	submit_alone(&pair, batch);
+	atomic_store(&hold_loss, false);
+	assert_int_equal(end_alone(batch), 0);
+	assert_int_equal(wait_task(&pair).code, 0);
+	pair_close(&pair);
+}
+
+/* The code of the first one is not the second one's. */
+static void one_that_is_cancelled_as_it_fails(void **state)
+{
+	struct otte_batch *first;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_rdma);
+	assert_int_equal(read_by_rdma(&pair, 0), 0);
+	first = create_alone(&pair);
+	atomic_store(&to_cancel, first);
+	submit_alone(&pair, first);
+	assert_int_equal(read_by_rdma(&pair, 0), 0);
+	assert_int_equal(end_alone(first), -ECANCELED);
+	pair_close(&pair);
+}
+
 int run_peer_tests(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -184,6 +314,10 @@ int run_peer_tests(void)
 		cmocka_unit_test_setup_teardown(a_full_table_of_rails, room_start_two, room_finish),
 		cmocka_unit_test_setup_teardown(an_overdue_request, room_start, room_finish),
 		cmocka_unit_test_setup_teardown(answers_that_never_come, room_start, room_finish),
+		cmocka_unit_test_setup_teardown(what_comes_while_a_line_is_lost, room_start,
+						room_finish),
+		cmocka_unit_test_setup_teardown(one_that_is_cancelled_as_it_fails, room_start,
+						room_finish),
 	};
 
 	return cmocka_run_group_tests_name("peers", tests, NULL, NULL);
