@@ -149,8 +149,8 @@ static bool is_under_way(const struct otte_rdma_use *use)
 }
 
 /*
- * Before all but those of a higher priority, and by no lease; who wanted its end meanwhile is heard. A peer that is DOWN
- * has no queue.
+ * Before all but those of a higher priority, and by no lease; who wanted its end meanwhile is heard.
+ * A peer that is DOWN has no queue.
  */
 static void go_another_way(struct otte_rdma_use *use, int code)
 {
