@@ -70,6 +70,8 @@ LDFLAGS_unit_grants := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_
 	otte_rdma_peer_start)
 UNIT_WITH_multirail := $(VERBS_SIM) tests/unit/engine/pair.o
 LDFLAGS_unit_multirail := -Wl,--wrap=otte_verbs_open
+UNIT_WITH_staging := $(VERBS_SIM) tests/unit/engine/pair.o
+LDFLAGS_unit_staging := -Wl,--wrap=otte_verbs_open
 UNIT_WITH_rdma := $(VERBS_SIM)
 # The same, which break; and the queue pairs that they make.
 UNIT_WITH_rdma_faults := $(VERBS_SIM) tests/unit/engine/pair.o

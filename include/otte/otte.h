@@ -112,6 +112,11 @@ enum otte_rail_choice {
 	OTTE_RAIL_DIRECT = 1, /* each with its like, by the order of both hosts' NICs */
 };
 
+enum otte_host_memory {
+	OTTE_HOST_MEMORY_DIRECT = 0, /* NICs know what is registered, and reach it where it is */
+	OTTE_HOST_MEMORY_STAGED = 1, /* they know a pool of chunks of ours, and bytes are copied */
+};
+
 #define OTTE_CONFIG_VERSION 1
 #define OTTE_NAME_MAX 64      /* bytes of a name with its terminator */
 #define OTTE_ADDRESS_MAX 256  /* bytes of "host:port" or "[v6]:port" with its terminator */
@@ -198,6 +203,10 @@ struct otte_config {
 	uint32_t rdma_qp_timeout;               /* rdma.qp_timeout: 14, 4.096 us times 2 to that power */
 	uint32_t rdma_qp_retries;               /* rdma.qp_retries: 7 */
 	uint64_t rdma_mr_bytes;                 /* rdma.mr_bytes: 64 MiB that MRs pin */
+	uint32_t rdma_host_memory;              /* rdma.host_memory: "direct"; enum otte_host_memory */
+	uint32_t rdma_chunk_bytes;              /* rdma.chunk_bytes: 262144 of a staged slice, at most */
+	uint64_t rdma_direct_bytes;             /* rdma.direct_bytes: 64 MiB under way, where direct */
+	uint64_t rdma_staging_bytes;            /* rdma.staging_bytes: 64 MiB of chunks, where staged */
 	uint64_t rdma_destruction_ns;           /* rdma.destruction_ms: 30000 for what is posted to complete */
 	uint32_t rdma_rail_topology;            /* rdma.rail_topology: "all"; enum otte_rail_choice */
 	uint32_t rdma_max_rail_pairs;           /* rdma.max_rail_pairs: 1024 that are remembered */
@@ -345,6 +354,8 @@ struct otte_stats {
 	uint64_t rdma_rail_errors;      /* failures of rails, ever */
 	uint64_t rdma_rail_probes;      /* trials of paused ones, ever */
 	uint64_t rdma_rail_recoveries;  /* of which so many ended a pause */
+	uint64_t rdma_direct_bytes;     /* of requests that NICs move in place now, or stay */
+	uint64_t rdma_staging_bytes;    /* of chunks that are in use, or stay */
 };
 
 /*

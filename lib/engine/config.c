@@ -36,6 +36,7 @@ _Static_assert(sizeof(struct otte_config) == VERSION_1_SIZE, "struct otte_config
 static const char *const ledger_words[] = { "auto", "kernel", "process", NULL };
 static const char *const zerocopy_words[] = { "auto", "off", "always", NULL };
 static const char *const rail_words[] = { "all", "direct", NULL };
+static const char *const host_memory_words[] = { "direct", "staged", NULL };
 
 static int check_pattern(const char *text)
 {
@@ -162,6 +163,14 @@ static const struct otte_config_key keys[] = {
 	    "a packet is sent again after 4.096 us times 2 to that power"),
 	U32("rdma.qp_retries", rdma_qp_retries, 0, 7, 7, "and so often"),
 	U64("rdma.mr_bytes", rdma_mr_bytes, 4 * KIB, BYTES_MAX, 64 * MIB, "bytes of these"),
+	WORD("rdma.host_memory", rdma_host_memory, host_memory_words, OTTE_HOST_MEMORY_DIRECT,
+	     "whether NICs know what is registered, or bytes are copied through a pool that they know"),
+	U32("rdma.chunk_bytes", rdma_chunk_bytes, 4 * KIB, 16 * MIB, 256 * KIB,
+	    "bytes of a chunk of that pool; no slice is longer"),
+	U64("rdma.direct_bytes", rdma_direct_bytes, 4 * KIB, BYTES_MAX, 64 * MIB,
+	    "bytes that NICs move in place at a time"),
+	U64("rdma.staging_bytes", rdma_staging_bytes, 4 * KIB, BYTES_MAX, 64 * MIB,
+	    "bytes of the pool, of whole chunks"),
 	MS("rdma.destruction_ms", rdma_destruction_ns, 1, HOUR_MS, 30000,
 	   "longest wait for what is under way on a queue pair that is to go"),
 	WORD("rdma.rail_topology", rdma_rail_topology, rail_words, OTTE_RAIL_ALL,
