@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/util.h"
+#include "otte/otte.h"
 
 void otte_rdma_staging_init(struct otte_rdma_staging *staging,
 			    const struct otte_rdma_context_set *set, uint64_t bytes,
