@@ -11,17 +11,45 @@ budget-verbs := 1
 check-part-verbs: $(B)/verbs/discover $(B)/verbs/owners $(OTTE_BIN)
 	@tests/verbs/run $(B)
 
+VERBS_HOSTILE := authority incarnation
+VERBS_HOSTILE_COMMON := parties hostile
+VERBS_HOSTILE_BIN = $(VERBS_HOSTILE:%=$(B)/verbs/%)
+
 CHECK_PARTS += rdma
 budget-rdma := 4
 
 .PHONY: check-part-rdma
-check-part-rdma: $(B)/verbs/transfer
+check-part-rdma: $(B)/verbs/transfer $(VERBS_HOSTILE_BIN)
 	@tests/verbs/run-rdma --kernel 6.1 --kernel 6.12 $(B)
+
+# Processes that are killed at random points: the storm of mk/storm.mk, over rxe.
+CHECK_PARTS += kills-rdma
+budget-kills-rdma := 2
+CHECK_LONG_PARTS += kills-rdma-long
+budget-kills-rdma-long := 30
+RDMA_KILLS := 10
+
+.PHONY: check-part-kills-rdma check-part-kills-rdma-long
+check-part-kills-rdma: $(B)/e2e/storm $(OTTECTL_BIN)
+	@tests/verbs/run-kills --kills $(RDMA_KILLS) $(B)
+
+check-part-kills-rdma-long: $(B)/e2e/storm $(OTTECTL_BIN)
+	@tests/verbs/run-kills --kills $(STORM_KILLS) $(B)
 
 $(B)/verbs/%: $(B)/tests/verbs/%.o $(B)/libotte.a
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE)
 	@mv $@.tmp $@
+
+# These post what the library would not: the calls of its own that they stand before.
+$(VERBS_HOSTILE_BIN): $(B)/verbs/%: $(B)/tests/verbs/%.o $(VERBS_HOSTILE_COMMON:%=$(B)/tests/verbs/%.o) $(B)/libotte.a
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -Wl,--wrap=otte_rdma_qp_post -Wl,--wrap=otte_rdma_window_bind -o $@.tmp $^ \
+		$(LDLIBS_OTTE)
+	@mv $@.tmp $@
+
+STATIC_BUILD += $(VERBS_HOSTILE_BIN)
+-include $(VERBS_HOSTILE:%=$(B)/tests/verbs/%.d) $(VERBS_HOSTILE_COMMON:%=$(B)/tests/verbs/%.d)
 
 STATIC_BUILD += $(B)/verbs/discover $(B)/verbs/owners $(B)/verbs/transfer
 

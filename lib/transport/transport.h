@@ -67,6 +67,7 @@ struct otte_work {
 		const struct otte_transport_ops *planner; /* whose `native` is */
 		void *way;
 		uint64_t moved;
+		uint64_t since_ns; /* waiting.h */
 		bool torn;       /* more than `moved` may have reached the peer */
 		int slot;
 		_Atomic int abandon;

@@ -211,11 +211,11 @@ static void say_stats(const struct side *side)
 	printf("requests %" PRIu64 " bytes %" PRIu64 " lanes %" PRIu64 " peers_in %" PRIu64
 	       " peers_out %" PRIu64 " loans %" PRIu64 " retained %" PRIu64 " regions %" PRIu64
 	       " served_requests %" PRIu64 " served_read_bytes %" PRIu64 " served_write_bytes %" PRIu64
-	       " refused_requests %" PRIu64 " bad_frames %" PRIu64 " fds %u\n",
+	       " refused_requests %" PRIu64 " bad_frames %" PRIu64 " qps %" PRIu64 " fds %u\n",
 	       stats.requests, stats.bytes, stats.lanes, stats.peers_in, stats.peers_out,
 	       stats.loans, stats.retained, stats.regions, stats.served_requests,
 	       stats.served_read_bytes, stats.served_write_bytes, stats.refused_requests,
-	       stats.bad_frames, count_fds());
+	       stats.bad_frames, stats.rdma_qps, count_fds());
 }
 
 /* Descriptors that exhaust() holds; the limit is low enough to be reached. */

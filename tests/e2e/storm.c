@@ -13,7 +13,8 @@
  *
  * OTTE_STORM_KILLS is the number of kills (default 40), OTTE_TEST_SEED the seed, OTTE_STORM_KEYS are further
  * keys of both sides (the transport, say) and OTTE_STORM_MIB the size of their memory. With "ledger=kernel" among the
- * keys the module is asked after each step as well whether it shows what was lent, left and settled: witness.h.
+ * keys the module is asked after each step as well whether it shows what was lent, left and settled: witness.h. With
+ * "rdma.enabled=true" every request wants NICs and nothing else, and the devices are asked what they still have.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -60,6 +61,12 @@ struct book {
 
 static uint64_t area_bytes; /* of each side's memory */
 static const char *more_keys;
+static bool by_nics; /* as the keys say */
+
+/* What all processes together have of the devices. */
+struct devices {
+	unsigned qps, mrs;
+};
 
 struct world {
 	uint64_t random;
@@ -71,6 +78,9 @@ struct world {
 	struct witness witness;
 	unsigned source_fds, requester_fds;
 	unsigned lent_fds;              /* that the source has more since it lent something by itself */
+	unsigned lane_fds;              /* that each has more since it had a queue pair */
+	struct devices rest;            /* of either side alone, without a peer */
+	unsigned looks;                 /* at the devices */
 	unsigned kills, hits, unknown;  /* hits: something was under way */
 };
 
@@ -200,10 +210,11 @@ static void requester_say(struct side *side)
 {
 	struct otte_stats stats = side_stats(side);
 
-	printf("requests %llu bytes %llu lanes %llu peers_out %llu loans %llu retained %llu fds %u\n",
+	printf("requests %llu bytes %llu lanes %llu peers_out %llu loans %llu retained %llu qps %llu fds %u\n",
 	       (unsigned long long)stats.requests, (unsigned long long)stats.bytes,
 	       (unsigned long long)stats.lanes, (unsigned long long)stats.peers_out,
-	       (unsigned long long)stats.loans, (unsigned long long)stats.retained, count_fds());
+	       (unsigned long long)stats.loans, (unsigned long long)stats.retained,
+	       (unsigned long long)stats.rdma_qps, count_fds());
 }
 
 /* Arguments: keys, fd of its memory, of the source's, of the book. */
@@ -389,13 +400,49 @@ static void start_requester(struct world *world)
 	world->requester_fds = (unsigned)child_number(&world->requester.child, "fds");
 }
 
+/* ---- The devices ---- */
+
+static struct devices look_at_devices(void)
+{
+	FILE *pipe = popen("rdma resource show", "re");
+	struct devices devices = { 0 };
+	unsigned qps, mrs;
+	char line[256];
+
+	MUST(pipe, "%m");
+	while (fgets(line, sizeof(line), pipe)) {
+		const char *qp = strstr(line, " qp "), *mr = strstr(line, " mr ");
+
+		MUST(qp && mr && sscanf(qp, " qp %u", &qps) == 1 && sscanf(mr, " mr %u", &mrs) == 1,
+		     "\"%s\"", line);
+		devices.qps += qps;
+		devices.mrs += mrs;
+	}
+	MUST(pclose(pipe) == 0 && devices.qps, "rdma resource show");
+	return devices;
+}
+
+/* Of the survivor there is what it has without a peer, of the dead nothing. */
+static void check_devices_at_rest(struct world *world)
+{
+	struct devices now;
+
+	if (!by_nics)
+		return;
+	world->looks++;
+	if (EVENTUALLY((now = look_at_devices(),
+			now.qps == world->rest.qps && now.mrs == world->rest.mrs)))
+		return;
+	fail_msg("%u QPs and %u MRs, not %u and %u", now.qps, now.mrs, world->rest.qps, world->rest.mrs);
+}
+
 /* The next peer is served at once: the first transfer completes. */
 static void join(struct world *world)
 {
 	assert_string_equal(child_ask(&world->requester.child, "open %s %lu", world->source.address,
 				      (unsigned long)world->source.region), "code 0");
 	assert_string_equal(child_ask(&world->requester.child, "probe"), "probe 1");
-	witness_lends(&world->witness, world->source.child.pid, LOANS);
+	witness_lends(&world->witness, world->source.child.pid, by_nics ? 0 : LOANS);
 	witness_check(&world->witness, "joined");
 }
 
@@ -411,8 +458,9 @@ static void check_requester_at_rest(struct world *world)
 	assert_int_equal(child_number(child, "loans"), 0);
 	assert_int_equal(child_number(child, "retained"), 0);
 	assert_string_equal(child_ask(child, "disconnect"), "ok");
-	assert_true(EVENTUALLY((child_ask(child, "stats"),
-				child_number(child, "fds") == world->requester_fds)));
+	assert_true(EVENTUALLY((child_ask(child, "stats"), !child_number(child, "qps") &&
+				child_number(child, "fds") == world->requester_fds + world->lane_fds)));
+	check_devices_at_rest(world);
 }
 
 static void check_source_at_rest(struct world *world)
@@ -421,10 +469,13 @@ static void check_source_at_rest(struct world *world)
 
 	assert_true(EVENTUALLY((child_ask(child, "stats"), !child_number(child, "lanes") &&
 				!child_number(child, "peers_in") && !child_number(child, "loans") &&
-				child_number(child, "fds") == world->source_fds + world->lent_fds)));
+				!child_number(child, "qps") &&
+				child_number(child, "fds") ==
+					world->source_fds + world->lent_fds + world->lane_fds)));
 	assert_int_equal(child_number(child, "retained"), 0);
 	/* The table of uses is one, too, where it is borrowed. */
 	assert_int_equal(child_number(child, "regions"), 1 + world->witness.borrowed);
+	check_devices_at_rest(world);
 }
 
 /* Some batches on, somewhere in one. */
@@ -458,6 +509,10 @@ static void world_open(struct world *world, uint64_t salt)
 	inherit(world->requester_fd);
 	inherit(world->book_fd);
 	start_source(world);
+	if (by_nics) {
+		world->rest = look_at_devices();
+		world->lane_fds = 1; /* of its events */
+	}
 	start_requester(world);
 	join(world);
 }
@@ -480,6 +535,8 @@ static void world_close(struct world *world)
 	       world->hits, world->unknown);
 	if (world->witness.on)
 		printf("the module was asked %u times\n", world->witness.checks);
+	if (by_nics)
+		printf("the devices were asked %u times\n", world->looks);
 	/* A storm that never hits anything proves nothing. */
 	assert_true(world->hits * 4 >= world->kills);
 	share_end(world->source_bytes, world->source_fd, area_bytes);
@@ -606,6 +663,7 @@ int main(int argc, char **argv)
 	more_keys = getenv("OTTE_STORM_KEYS");
 	if (!more_keys)
 		more_keys = "";
+	by_nics = strstr(more_keys, "rdma.enabled=true");
 	if (side_role(argc, argv, &status))
 		return status;
 	if (argc == 6 && strcmp(argv[1], "requester") == 0) {

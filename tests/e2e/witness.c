@@ -23,6 +23,7 @@ void witness_open(struct witness *witness, const char *keys, uint64_t bytes)
 	memset(witness, 0, sizeof(*witness));
 	witness->on = strstr(keys, "ledger=kernel");
 	witness->borrowed = strstr(keys, "local.pinned=true");
+	witness->by_request = strstr(keys, "rdma.enabled=true");
 	witness->bytes = bytes;
 }
 
@@ -56,18 +57,6 @@ void witness_lends(struct witness *witness, pid_t pid, unsigned loans)
 		find(witness, pid)->loans = loans;
 }
 
-void witness_died(struct witness *witness, pid_t pid)
-{
-	struct witness_entry *entry;
-
-	if (!witness->on)
-		return;
-	entry = find(witness, pid);
-	entry->dead = true;
-	if (!entry->loans || witness->borrowed)
-		drop(witness, entry);
-}
-
 unsigned witness_records(const struct witness *witness)
 {
 	unsigned i, records = 0;
@@ -83,6 +72,18 @@ static unsigned loans(const struct witness *witness)
 
 	for (i = 0; i < witness->count; i++)
 		sum += witness->entries[i].loans;
+	return sum;
+}
+
+static uint64_t lent_bytes(const struct witness *witness)
+{
+	uint64_t sum = 0;
+	unsigned i;
+
+	if (!witness->by_request)
+		return loans(witness) * (witness->bytes + (witness->borrowed ? TABLE : 0));
+	for (i = 0; i < witness->count; i++)
+		sum += witness->entries[i].left_bytes;
 	return sum;
 }
 
@@ -148,7 +149,7 @@ static bool usage_agrees(const struct witness *witness, unsigned tables)
 		{ "registered_bytes", bytes },
 		{ "pinned_bytes", witness->borrowed ? bytes : 0 },
 		{ "loans", witness->borrowed ? 2 * lent : lent },
-		{ "lent_bytes", lent * (witness->bytes + (witness->borrowed ? TABLE : 0)) },
+		{ "lent_bytes", lent_bytes(witness) },
 		{ "retained_bytes", witness_records(witness) * witness->bytes },
 		{ "holds", 0 },
 	};
@@ -175,6 +176,40 @@ static json_t *only(json_t *rows, const char *name, long long value)
 		found = row;
 	}
 	return found;
+}
+
+/* Of a process that has died: the loans of its region that have outlived it, those of what was under way. */
+static void take_what_is_left(struct witness_entry *entry)
+{
+	json_t *records = ask("retained"), *loans = ask("loans"), *row;
+	json_t *record = only(records, "pid", entry->pid);
+	size_t i;
+
+	entry->loans = 0;
+	json_array_foreach(loans, i, row)
+	{
+		if (!record || number(row, "region") != number(record, "id"))
+			continue;
+		entry->loans++;
+		entry->left_bytes += (uint64_t)number(row, "bytes");
+	}
+	MUST(!record || entry->loans, "nothing of the record of process %d is lent", entry->pid);
+	json_decref(records);
+	json_decref(loans);
+}
+
+void witness_died(struct witness *witness, pid_t pid)
+{
+	struct witness_entry *entry;
+
+	if (!witness->on)
+		return;
+	entry = find(witness, pid);
+	entry->dead = true;
+	if (witness->by_request)
+		take_what_is_left(entry);
+	if (!entry->loans || witness->borrowed)
+		drop(witness, entry);
 }
 
 /* Takes the one table that `owner` has out of `regions`; whether its loans are those of what it is for. */

@@ -6,8 +6,9 @@
  * it there are, and which of them have died: a region that was lent stays as one record, with its loans,
  * until an administrator releases it; all else of the dead is gone. What was borrowed of the module
  * ("local.pinned=true" is among the keys) comes back in any case: receipts, or the end of its borrower,
- * free it, and nothing stays; beside it the table of its uses is a region, with a loan for each. Without the
- * module (the keys do not say ledger=kernel) nothing is done.
+ * free it, and nothing stays; beside it the table of its uses is a region, with a loan for each. NICs
+ * ("rdma.enabled=true") reach what was lent for one request each: how much of it the dead have left is for the
+ * module to say. Without the module (the keys do not say ledger=kernel) nothing is done.
  */
 #ifndef OTTE_TESTS_WITNESS_H
 #define OTTE_TESTS_WITNESS_H
@@ -19,12 +20,13 @@
 #define WITNESS_MAX 512
 
 struct witness {
-	bool on, borrowed;
+	bool on, borrowed, by_request;
 	uint64_t bytes;
 	unsigned count, checks;
 	struct witness_entry {
 		pid_t pid;
 		unsigned loans;
+		uint64_t left_bytes; /* by_request, dead: what they are of */
 		bool dead;
 	} entries[WITNESS_MAX];
 };

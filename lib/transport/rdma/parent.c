@@ -17,7 +17,6 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <utlist.h>
 
 #include "base/clock.h"
@@ -25,6 +24,7 @@
 #include "base/log.h"
 #include "sched/slice.h"
 #include "transport/rdma/rdma.h"
+#include "transport/rdma/waiting.h"
 
 #define SLICES_PER_RAIL 4
 /* A range that was given back elsewhere is asked for again so soon, if it is busy. */
@@ -249,8 +249,8 @@ static uint64_t prefix(const struct otte_rdma_parent *parent)
 }
 
 /*
- * Between two stretches the work is in the queue again, and before all others. It is in one list or
- * the other whenever somebody wants its end; who did so before is heard here.
+ * Between two stretches the work is in the queue again, and before all others but those of a higher
+ * priority. It is in one list or the other whenever somebody wants its end; who did so before is heard here.
  */
 static int let_go(struct otte_rdma_peer *peer, struct otte_work *work, bool goes_on)
 {
@@ -260,7 +260,7 @@ static int let_go(struct otte_rdma_peer *peer, struct otte_work *work, bool goes
 	DL_DELETE2(peer->running, work, own.prev, own.next);
 	code = atomic_load(&work->own.abandon);
 	if (goes_on && !code)
-		DL_PREPEND2(peer->queue, work, own.prev, own.next);
+		otte_rdma_waiting_return(&peer->queue, work);
 	pthread_mutex_unlock(&peer->lock);
 	return code;
 }
@@ -311,8 +311,6 @@ static void end(struct otte_rdma_parent *parent)
 	parent->work->own.torn |= parent->done && parent->code;
 	parent->work->own.moved += prefix(parent);
 	charge_retries(parent);
-	if (parent->code)
-		otte_fail(parent->code, "a request over rdma: %s", strerror(-parent->code));
 	tell(parent);
 	DL_DELETE(peer->parents, parent);
 	peer->rdma->busy = true;

@@ -27,6 +27,7 @@
 #include "ledger/ledger.h"
 #include "transport/chain.h"
 #include "transport/rdma/rdma.h"
+#include "transport/rdma/waiting.h"
 
 /* One line is heard so often before the others have their turn. */
 #define ROUND_MESSAGES 64
@@ -524,7 +525,7 @@ static int enqueue(struct otte_rdma_peer *peer, struct otte_work *work)
 	int code = atomic_load(work->own.planner->mark(work->native));
 
 	if (!code)
-		DL_APPEND2(peer->queue, work, own.prev, own.next);
+		otte_rdma_waiting_add(&peer->queue, work, otte_now_ns(), peer->rdma->env.config->aging_ns);
 	return code;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a port says of itself: to discovery, once, and to the monitor, again and again. No state; the provider may
- * sleep.
+ * What a port says of itself: to discovery, once, and to the monitor, again and again. No state;
+ * the provider may sleep.
  */
 #ifndef OTTE_TRANSPORT_RDMA_PORT_H
 #define OTTE_TRANSPORT_RDMA_PORT_H

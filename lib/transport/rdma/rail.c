@@ -415,19 +415,32 @@ static int first_open(struct search *search, unsigned int nic, uint64_t remotes)
 	return direct && direct != remotes ? first_open(search, nic, remotes & ~direct) : -1;
 }
 
+/* Unlike ones only where the like one is paused, or is none: one that is held off will be back. */
+static uint64_t untried(const struct otte_rdma_peer *peer, unsigned int nic,
+			const struct otte_rails_allowed *allowed)
+{
+	uint64_t like = allowed->healthy[nic] & peer->reach.direct[nic];
+
+	return like ? like : allowed->healthy[nic];
+}
+
 static void choose_of(struct search *search, unsigned int nic,
 		      const struct otte_rails_allowed *allowed, struct otte_rdma_choice *choice)
 {
-	uint64_t trusted = allowed->healthy[nic] & search->peer->trusted[nic];
-	int remote = first_open(search, nic, trusted), probe;
+	const struct otte_rdma_endpoint *but = search->wanted->but;
+	uint64_t trusted = allowed->healthy[nic] & search->peer->trusted[nic], usable = trusted;
+	int remote, probe;
 
+	if (but && but->nic == nic)
+		usable &= ~(1ull << but->remote_nic);
+	remote = first_open(search, nic, usable);
 	if (remote >= 0) {
 		choice->nics |= 1ull << nic;
 		choice->remote[nic] = (uint8_t)remote;
 	}
 	probe = first_open(search, nic, allowed->trial[nic]);
 	if (probe < 0 && remote < 0)
-		probe = first_open(search, nic, allowed->healthy[nic] & ~trusted);
+		probe = first_open(search, nic, untried(search->peer, nic, allowed) & ~trusted);
 	if (probe >= 0)
 		begin_probe(search->peer, nic, (unsigned int)probe, search->wanted->op,
 			    search->now_ns);
@@ -459,8 +472,6 @@ int otte_rdma_rails_choose(struct otte_rdma_peer *peer, const struct otte_rdma_w
 		return 1;
 	if (ret)
 		return ret;
-	if (wanted->but)
-		allowed.healthy[wanted->but->nic] &= ~(1ull << wanted->but->remote_nic);
 	for (left = allowed.locals; left; left &= left - 1)
 		choose_of(&search, (unsigned int)__builtin_ctzll(left), &allowed, choice);
 	return choice->nics ? 0 : nothing_there(&search);

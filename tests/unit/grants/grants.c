@@ -140,6 +140,12 @@ static void use_one_grant(struct otte_config *config)
 	config->rdma_grants = 1;
 }
 
+static void use_one_grant_by_priority(struct otte_config *config)
+{
+	use_one_grant(config);
+	config->aging_ns = 0;
+}
+
 /* ---- Helpers ---- */
 
 #define OK(call)                                                                      \
@@ -446,17 +452,21 @@ static bool is_granted(void *arg)
 	return pair_stats(pair->source).rdma_grants == 1;
 }
 
-/* It is counted before it is exposed. */
-static bool has_loan(void *arg)
+/* They are counted before they are exposed. */
+static unsigned exposed_loans(const struct pair *pair)
 {
-	struct pair *pair = arg;
-	struct otte_loan_info rows[4];
-	ssize_t n = pair->source->ledger->ops->dump_loans(pair->source->ledger, rows, 4), i;
+	struct otte_loan_info rows[16];
+	ssize_t n = pair->source->ledger->ops->dump_loans(pair->source->ledger, rows, 16), i;
 	unsigned live = 0;
 
 	for (i = 0; i < n; i++)
 		live += rows[i].state == OTTE_LOAN_EXPOSED;
-	return live == 1;
+	return live;
+}
+
+static bool has_loan(void *arg)
+{
+	return exposed_loans(arg) == 1;
 }
 
 /* What it is, and that it covers exactly what is lent. */
@@ -530,6 +540,41 @@ static void who_is_about_to_wait_can_be_cancelled(void **state)
 	assert_int_equal(task_of(&pair, 0).locally_drained, 1);
 	assert_int_equal(pair_stats(pair.source).rdma_grants, 0);
 	assert_int_equal(run(&pair, OTTE_WRITE, 0, 4096).code, 0);
+	pair_close(&pair);
+}
+
+/* With one grant at a time: the High that came last is over when of four Low at most two are. */
+static void a_higher_request_has_its_turn_first(void **state)
+{
+	struct otte_batch_status status = { .finished = 0 };
+	struct otte_request requests[4], high;
+	struct otte_batch *second;
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_one_grant_by_priority);
+	OK(otte_batch_create(pair.requester, 1, &second));
+	sim_progress_set(SIM_STEPPED, 0);
+	for (i = 0; i < 4; i++) {
+		requests[i] = rdma_request(&pair, OTTE_READ, i * 8192, 4096);
+		requests[i].priority = OTTE_PRIORITY_LOW;
+	}
+	OK(otte_batch_submit(pair.batch, requests, 4));
+	assert_true(comes(has_loan, &pair));
+	high = rdma_request(&pair, OTTE_READ, 32768, 4096);
+	OK(otte_batch_submit(second, &high, 1));
+	for (i = 0; i < WAIT_TURNS && status.finished == 0; i++) {
+		sim_step();
+		usleep(WAIT_US);
+		OK(otte_batch_poll(second, &status));
+	}
+	assert_int_equal(status.completed_prefix, 1);
+	OK(otte_batch_poll(pair.batch, &status));
+	assert_in_range(status.finished, 1, 2);
+	sim_progress_set(SIM_INLINE, 0);
+	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	OK(otte_batch_destroy(second));
 	pair_close(&pair);
 }
 
@@ -981,9 +1026,7 @@ static void use_few_sends(struct otte_config *config)
 
 static bool has_six_loans(void *arg)
 {
-	struct pair *pair = arg;
-
-	return pair_stats(pair->source).loans == 6;
+	return exposed_loans(arg) == 6;
 }
 
 static void cannot_free_windows(unsigned times)
@@ -1257,6 +1300,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_peer_without_it_is_reached_over_tcp, with_nics, nothing_is_left),
 		cmocka_unit_test_setup_teardown(the_loan_comes_before_the_window, with_nics, nothing_is_left),
 		cmocka_unit_test_setup_teardown(who_waits_can_be_cancelled, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_higher_request_has_its_turn_first, with_nics, nothing_is_left),
 		cmocka_unit_test_setup_teardown(who_waits_at_the_source_is_lent_nothing, with_nics, nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_grant_that_nobody_wants_any_more_goes_back, with_nics,
 						nothing_is_left),

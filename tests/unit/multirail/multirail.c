@@ -494,6 +494,142 @@ static void what_was_not_posted_moves(void **state)
 	pair_close(&pair);
 }
 
+static void use_long_retries(struct otte_config *config)
+{
+	use_no_trials(config);
+	config->rdma_qp_timeout = 21; /* 8.6 s */
+	config->rdma_qp_retries = 7;
+}
+
+/* Whose packets are lost, and then its port: nobody waits for the packets. */
+static struct otte_task lose_port(struct pair *pair, uint8_t op)
+{
+	struct otte_request request = a_request(pair, op, OTTE_TRANSPORT_RDMA, GUARD, 1u << 20);
+	struct otte_task task;
+
+	connect_both(pair, op);
+	sim_retry_set(SIM_BY_CLOCK);
+	sim_progress_set(SIM_THREAD, 0);
+	sim_link_set(ours[1], theirs[1], false);
+	pair_fill(pair->remote_bytes, pair->size, op == OTTE_READ ? 3 : 0);
+	pair_fill(pair->local_bytes, pair->size, op == OTTE_READ ? 0 : 3);
+	memset(op == OTTE_READ ? pair->local_bytes : pair->remote_bytes, UNTOUCHED, pair->size);
+	OK(otte_batch_reset(pair->batch));
+	OK(otte_batch_submit(pair->batch, &request, 1));
+	usleep(50 * WAIT_US);
+	OK(otte_batch_task(pair->batch, 0, &task));
+	assert_int_equal(task.state, OTTE_TASK_DISPATCHED);
+	sim_port_set(ours[1], 1, IBV_PORT_DOWN);
+	OK(otte_batch_wait(pair->batch, 5 * SECOND));
+	OK(otte_batch_task(pair->batch, 0, &task));
+	/* It is no failure of the rail. */
+	assert_int_equal(pair_stats(pair->requester).rdma_rail_errors, 0);
+	return task;
+}
+
+static void a_port_that_goes_takes_no_read_with_it(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_long_retries);
+	assert_int_equal(lose_port(&pair, OTTE_READ).code, 0);
+	assert_arrived(&pair, OTTE_READ, 1u << 20);
+	assert_true(pair_stats(pair.requester).rdma_slices_moved > 0);
+	pair_close(&pair);
+}
+
+static void a_port_that_goes_ends_a_write(void **state)
+{
+	struct otte_task task;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_long_retries);
+	task = lose_port(&pair, OTTE_WRITE);
+	assert_int_equal(task.code, -ECONNRESET);
+	assert_int_equal(task.remote_effect, OTTE_EFFECT_UNKNOWN);
+	assert_int_equal(task.locally_drained, 1);
+	pair_close(&pair);
+}
+
+static bool has_all_loans(void *arg)
+{
+	struct pair *pair = arg;
+
+	return pair_stats(pair->source).loans == 8;
+}
+
+/*
+ * Its grants are on their way when the port goes: nothing was posted, and the ranges are asked for again, which
+ * are busy until the source has taken them back.
+ */
+static void what_is_only_granted_moves_when_it_is_free(void **state)
+{
+	struct otte_request request;
+	struct otte_task task;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_long_retries);
+	connect_both(&pair, OTTE_WRITE);
+	pair_fill(pair.local_bytes, pair.size, 6);
+	memset(pair.remote_bytes, UNTOUCHED, pair.size);
+	sim_progress_set(SIM_STEPPED, 0);
+	request = a_request(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, GUARD, 1u << 20);
+	OK(otte_batch_reset(pair.batch));
+	OK(otte_batch_submit(pair.batch, &request, 1));
+	assert_true(comes(has_all_loans, &pair));
+	sim_port_set(ours[1], 1, IBV_PORT_DOWN);
+	usleep(20 * WAIT_US);
+	sim_progress_set(SIM_INLINE, 0);
+	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	OK(otte_batch_task(pair.batch, 0, &task));
+	assert_int_equal(task.code, 0);
+	assert_int_equal(task.transport, OTTE_TRANSPORT_RDMA);
+	assert_arrived(&pair, OTTE_WRITE, 1u << 20);
+	assert_int_equal(pair_stats(pair.requester).rdma_slices_moved, 4);
+	assert_int_equal(pair_stats(pair.requester).retries, 0);
+	pair_close(&pair);
+}
+
+static void use_short_patience(struct otte_config *config)
+{
+	use_rdma(config);
+	config->rdma_rail_error_threshold = 1;
+}
+
+/* What a peer's NIC refuses says nothing of the way there. */
+static void a_refused_access_blames_no_rail(void **state)
+{
+	struct sim_fault fault = {
+		.kind = SIM_FAULT_SEND_STATUS,
+		.times = 1,
+		.status = IBV_WC_REM_ACCESS_ERR,
+	};
+	struct otte_stats stats;
+	struct pair pair;
+	unsigned i, id;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_short_patience);
+	connect_both(&pair, OTTE_READ);
+	for (i = 0; i < 3 * RAILS; i++) {
+		fault.target = ours[i % RAILS];
+		id = sim_fault_arm(&fault);
+		assert_int_equal(
+			move(&pair, OTTE_READ, OTTE_TRANSPORT_RDMA, 1u << 20, (uint8_t)i).code, 0);
+		assert_arrived(&pair, OTTE_READ, 1u << 20);
+		assert_int_equal(sim_fault_hits(id), 1);
+		usleep(10 * WAIT_US);
+	}
+	stats = pair_stats(pair.requester);
+	assert_int_equal(stats.rdma_rail_errors, 0);
+	assert_int_equal(stats.rdma_rails_paused, 0);
+	assert_true(stats.rdma_slices_moved >= 3 * RAILS);
+	pair_close(&pair);
+}
+
 /* ---- Who is paused, and comes back ---- */
 
 static void use_quick_trials(struct otte_config *config)
@@ -829,6 +965,10 @@ int main(void)
 		TEST(without_a_budget_a_read_ends),
 		TEST(a_write_ends_with_its_rail),
 		TEST(what_was_not_posted_moves),
+		TEST(a_port_that_goes_takes_no_read_with_it),
+		TEST(a_port_that_goes_ends_a_write),
+		TEST(what_is_only_granted_moves_when_it_is_free),
+		TEST(a_refused_access_blames_no_rail),
 		TEST(a_rail_that_is_well_again_carries_again),
 		TEST(what_has_failed_once_carries_no_request),
 		TEST(where_no_rail_is_left_nothing_is_sent),

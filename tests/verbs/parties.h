@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A source, which is a process of its own with an engine for each of some devices, and
+ * requesters in this one.
+ *
+ * The source's memory is shared with this process and mapped where it is before any source
+ * starts: so each source has it at the same address, and this process sees all that happens to
+ * it.
+ */
+#ifndef OTTE_TESTS_VERBS_PARTIES_H
+#define OTTE_TESTS_VERBS_PARTIES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "otte/otte.h"
+
+#define AREA_BYTES (256u << 10)
+#define SECOND 1000000000ll
+#define DEVICES_MAX 2
+
+#define MUST(call) must(call, #call)
+/* Until `condition` or some seconds have passed; true: it holds. */
+#define EVENTUALLY(condition)                                           \
+	({                                                              \
+		uint64_t until_ns_ = now_ns() + 20 * SECOND;            \
+		bool holds_;                                            \
+		while (!(holds_ = (condition)) && now_ns() < until_ns_) \
+			nap();                                          \
+		holds_;                                                 \
+	})
+
+void must(int ret, const char *what);
+uint64_t now_ns(void);
+void nap(void);
+
+extern uint8_t *remote; /* the source's memory */
+
+void parties_open(void);
+/* Zeroed, and seen by all processes that are forked from now on. */
+void *map_for_all(size_t bytes);
+
+struct source {
+	pid_t pid;
+	int asks, answers; /* its ends of pipes, for us */
+	struct door {
+		char address[OTTE_ADDRESS_MAX];
+		uint64_t region, epoch;
+	} doors[DEVICES_MAX];
+};
+
+/* Of both engines. */
+struct counts {
+	uint64_t loans, retained, grants;
+};
+
+/* `like`: the first engine listens where that one did; or NULL. */
+void source_start(struct source *source, const char *const devices[DEVICES_MAX],
+		  const struct door *like);
+struct counts source_counts(const struct source *source);
+/* Nothing is lent, and nothing was retained. */
+bool source_rests(const struct source *source);
+/* Its exit status; everything that it had it has given back. */
+int source_end(const struct source *source);
+void source_kill(const struct source *source);
+
+struct requester {
+	struct otte_engine *engine;
+	struct otte_mem *mem;
+	struct otte_region *region;
+	struct otte_segment *segment;
+	struct otte_batch *batch;
+	uint8_t *bytes;
+	uint64_t remote;
+};
+
+void requester_open(struct requester *self, const char *device, const struct door *door);
+void requester_close(struct requester *self);
+/* One request over RDMA and nothing else, of the same range on both sides. */
+void requester_submit(struct requester *self, uint8_t op, uint64_t offset, uint64_t length);
+struct otte_task requester_wait(struct requester *self);
+
+#endif
