@@ -288,7 +288,8 @@ static void move_size(struct requester *self, uint8_t op, uint32_t transport, ui
 	task = run(self, op, transport, GUARD, length);
 	snprintf(rule, sizeof(rule), "%s: %s of %lu bytes, %s%s", *device ? device : "two rails",
 		 op == OTTE_READ ? "READ" : "WRITE", (unsigned long)length,
-		 transport == OTTE_TRANSPORT_RDMA ? "named" : "any", self->lease == OTTE_LEASE_OFF ? "" : ", by a lease");
+		 transport == OTTE_TRANSPORT_RDMA ? "named" : "any",
+		 self->lease == OTTE_LEASE_OFF ? "" : ", by a lease");
 	check(!task.code && task.transport == OTTE_TRANSPORT_RDMA && moved(from, to, length), rule);
 }
 
