@@ -9,7 +9,6 @@
  *   transfer DEVICE memlock            by a user who may pin little
  *   transfer DEVICE OTHER              the requester's and the source's, which do not reach each other
  *   transfer all|direct kernel|process both use both devices, rails of two networks
- *   transfer all OTHER                 the requester both, the source this one alone
  */
 #include <dirent.h>
 #include <grp.h>
@@ -73,8 +72,6 @@ static void fill_config(struct otte_config *config, const char *nic)
 	if (*device && strcmp(device, source_device)) { /* it is to be seen soon that nothing passes */
 		config->rdma_qp_timeout = 10;
 		config->rdma_qp_retries = 2;
-	} else if (strcmp(device, source_device)) { /* 7 is without end on rxe */
-		config->rdma_qp_retries = 6;
 	}
 }
 
@@ -561,33 +558,6 @@ static void move_over_both(void)
 	check(end_source(&source) == 0, "the source gives back everything");
 }
 
-/* One of ours reaches it, and nobody knows which. */
-static void find_the_rail(void)
-{
-	struct requester self;
-	struct otte_stats stats;
-	struct source source;
-	bool good = true;
-	int i;
-
-	start_source(&source);
-	open_requester(&self, &source);
-	for (i = 0; i < 10; i++)
-		move_size(&self, i % 2 ? OTTE_WRITE : OTTE_READ, OTTE_TRANSPORT_RDMA, 1u << 20, (uint8_t)i);
-	/* That the other one leads nowhere shows when its packets have been sent for the last time. */
-	do {
-		good &= !run(&self, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 0, 1u << 20).code;
-		stats = stats_of(&self);
-	} while (good && !stats.rdma_rails_paused && ++i < 10000);
-	good &= !stats.rdma_slices_moved;
-	printf("# %lu errors, %lu paused, %lu probes\n", (unsigned long)stats.rdma_rail_errors,
-	       (unsigned long)stats.rdma_rails_paused, (unsigned long)stats.rdma_rail_probes);
-	check(good && stats.rdma_rails_paused == 1, "the rail that leads nowhere is paused, at no request's cost");
-	check(stats.rdma_rail_errors == 1 + stats.rdma_rail_probes, "after its first failure");
-	close_requester(&self);
-	check(end_source(&source) == 0, "the source gives back everything");
-}
-
 /* ---- A port that goes down and comes back ---- */
 
 #define FLAPS 4
@@ -770,9 +740,7 @@ int main(int argc, char **argv)
 	if (remote == MAP_FAILED)
 		return 3;
 	memset(remote, 1, size);
-	if (rails && strcmp(device, source_device))
-		find_the_rail();
-	else if (rails)
+	if (rails)
 		move_over_both();
 	else if (strcmp(device, source_device))
 		cross();

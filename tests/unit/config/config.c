@@ -662,7 +662,7 @@ static void check_names_every_key_that_was_set_out_of_range(void **state)
 		assert_int_equal(otte_config_check(&c), -EINVAL);
 		assert_int_equal(strncmp(otte_error_text(), key.key, strlen(key.key)), 0);
 	}
-	assert_int_equal(named, 76);
+	assert_int_equal(named, 80);
 	fresh(&c);
 	memcpy(c.slots_pattern, "low,no", 7);
 	assert_int_equal(otte_config_check(&c), -EINVAL);
