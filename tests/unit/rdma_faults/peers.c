@@ -203,7 +203,7 @@ static void answers_that_never_come(void **state)
 		run_until(&pair, OTTE_READ, 4096 * i, 4096, SECOND / 100);
 	atomic_store(&swallow_answers, false);
 	assert_int_equal(atomic_load(&swallowed), atomic_load(&asks) - 1);
-	usleep(2500000);
+	usleep(3500000); /* twice control.timeout, and a look after that */
 	assert_int_equal(run_until(&pair, OTTE_READ, 0, 4096, SECOND).code, 0);
 	pair_close(&pair);
 }
