@@ -78,6 +78,8 @@ LDFLAGS_unit_leases := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_
 	otte_rdma_fill_paths otte_source_end_lent)
 UNIT_WITH_multirail := $(VERBS_SIM) tests/unit/engine/pair.o
 LDFLAGS_unit_multirail := -Wl,--wrap=otte_verbs_open
+UNIT_WITH_staging := $(VERBS_SIM) tests/unit/engine/pair.o
+LDFLAGS_unit_staging := -Wl,--wrap=otte_verbs_open
 UNIT_WITH_rdma := $(VERBS_SIM)
 # The same, which break; and the queue pairs that they make, and what they say.
 UNIT_WITH_rdma_faults := $(VERBS_SIM) tests/unit/engine/pair.o

@@ -124,6 +124,11 @@ enum otte_rail_choice {
 	OTTE_RAIL_DIRECT = 1, /* each with its like, by the order of both hosts' NICs */
 };
 
+enum otte_host_memory {
+	OTTE_HOST_MEMORY_DIRECT = 0, /* NICs know what is registered, and reach it where it is */
+	OTTE_HOST_MEMORY_STAGED = 1, /* they know a pool of chunks of ours, and bytes are copied */
+};
+
 #define OTTE_CONFIG_VERSION 1
 #define OTTE_NAME_MAX 64      /* bytes of a name with its terminator */
 #define OTTE_ADDRESS_MAX 256  /* bytes of "host:port" or "[v6]:port" with its terminator */
@@ -214,6 +219,10 @@ struct otte_config {
 	uint32_t rdma_leases;                   /* rdma.leases: 64 that peers hold, and we of one peer */
 	uint64_t rdma_lease_idle_ns;            /* rdma.lease_idle_ms: 10000 that one stands unused */
 	uint64_t rdma_grant_ns;                 /* rdma.grant_ms: 60000 that a peer keeps a range */
+	uint32_t rdma_host_memory;              /* rdma.host_memory: "direct"; enum otte_host_memory */
+	uint32_t rdma_chunk_bytes;              /* rdma.chunk_bytes: 262144 of a staged slice, at most */
+	uint64_t rdma_direct_bytes;             /* rdma.direct_bytes: 64 MiB under way, where direct */
+	uint64_t rdma_staging_bytes;            /* rdma.staging_bytes: 64 MiB of chunks, where staged */
 	uint64_t rdma_destruction_ns;           /* rdma.destruction_ms: 30000 for what is posted to complete */
 	uint32_t rdma_rail_topology;            /* rdma.rail_topology: "all"; enum otte_rail_choice */
 	uint32_t rdma_max_rail_pairs;           /* rdma.max_rail_pairs: 1024 that are remembered */
@@ -363,6 +372,8 @@ struct otte_stats {
 	uint64_t rdma_rail_errors;      /* failures of rails, ever */
 	uint64_t rdma_rail_probes;      /* trials of paused ones, ever */
 	uint64_t rdma_rail_recoveries;  /* of which so many ended a pause */
+	uint64_t rdma_direct_bytes;     /* of requests that NICs move in place now, or stay */
+	uint64_t rdma_staging_bytes;    /* of chunks that are in use, or stay */
 };
 
 /*

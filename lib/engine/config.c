@@ -38,6 +38,7 @@ static const char *const ledger_words[] = { "auto", "kernel", "process", NULL };
 static const char *const lease_words[] = { "off", "range", "region", NULL };
 static const char *const zerocopy_words[] = { "auto", "off", "always", NULL };
 static const char *const rail_words[] = { "all", "direct", NULL };
+static const char *const host_memory_words[] = { "direct", "staged", NULL };
 
 static int check_pattern(const char *text)
 {
@@ -169,6 +170,14 @@ static const struct otte_config_key keys[] = {
 	MS("rdma.lease_idle_ms", rdma_lease_idle_ns, 10, HOUR_MS, 10000,
 	   "longest time that a lease stands without being used"),
 	MS("rdma.grant_ms", rdma_grant_ns, 1, HOUR_MS, 60000, "longest time that a peer keeps one of rdma.grants"),
+	WORD("rdma.host_memory", rdma_host_memory, host_memory_words, OTTE_HOST_MEMORY_DIRECT,
+	     "whether NICs know what is registered, or bytes are copied through a pool that they know"),
+	U32("rdma.chunk_bytes", rdma_chunk_bytes, 4 * KIB, 16 * MIB, 256 * KIB,
+	    "bytes of a chunk of that pool; no slice is longer"),
+	U64("rdma.direct_bytes", rdma_direct_bytes, 4 * KIB, BYTES_MAX, 64 * MIB,
+	    "bytes that NICs move in place at a time"),
+	U64("rdma.staging_bytes", rdma_staging_bytes, 4 * KIB, BYTES_MAX, 64 * MIB,
+	    "bytes of the pool, of whole chunks"),
 	MS("rdma.destruction_ms", rdma_destruction_ns, 1, HOUR_MS, 30000,
 	   "longest wait for what is under way on a queue pair that is to go"),
 	WORD("rdma.rail_topology", rdma_rail_topology, rail_words, OTTE_RAIL_ALL,

@@ -4,6 +4,7 @@
  * of them is killed. Runs in a guest; see tests/verbs/guest-rdma.
  *
  *   transfer DEVICE kernel|process     both use this device, with this ledger
+ *   transfer DEVICE staged             likewise, the requester through a pool of chunks
  *   transfer DEVICE link NETDEV        likewise, while its port goes down and comes back
  *   transfer DEVICE memlock            by a user who may pin little
  *   transfer DEVICE OTHER              the requester's and the source's, which do not reach each other
@@ -32,7 +33,7 @@
 
 static const char *device, *source_device;
 static uint32_t ledger = OTTE_LEDGER_PROCESS;
-static uint32_t topology, in_turn;
+static uint32_t topology, in_turn, staged;
 static uint32_t size = 4u << 20;
 static uint8_t *remote; /* the source's, which this process sees as well */
 
@@ -206,6 +207,7 @@ static void open_requester(struct requester *self, const struct source *source)
 
 	fill_config(&config, device);
 	config.listen_address[0] = '\0';
+	config.rdma_host_memory = staged;
 	MUST(otte_engine_create(&config, &self->engine));
 	MUST(otte_mem_alloc(self->engine, size, 0, &self->mem));
 	desc.mem = self->mem;
@@ -318,7 +320,9 @@ static void move_whole(void)
 	move_sizes(&self, OTTE_READ, OTTE_TRANSPORT_ANY);
 	move_sizes(&self, OTTE_WRITE, OTTE_TRANSPORT_ANY);
 	answer = ask(&source);
-	check(answer.grants == 20 && !answer.loans && !answer.retained, "each by a grant of its own, and all are over");
+	/* Staged, 1 MiB+3 are five slices. */
+	check(answer.grants == (staged ? 36 : 20) && !answer.loans && !answer.retained,
+	      "each by a grant of its own, and all are over");
 	close_requester(&self);
 	check(end_source(&source) == 0, "the source gives back everything");
 }
@@ -758,6 +762,8 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(argv[2], "kernel"))
 		ledger = OTTE_LEDGER_KERNEL;
+	else if (!strcmp(argv[2], "staged"))
+		staged = OTTE_HOST_MEMORY_STAGED;
 	else if (strcmp(argv[2], "process") != 0 && strcmp(argv[2], "link") != 0)
 		source_device = argv[2];
 	remote = mmap(NULL, BYTES_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

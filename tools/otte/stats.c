@@ -90,6 +90,8 @@ static const struct {
 	COUNTER(rdma_rail_errors),
 	COUNTER(rdma_rail_probes),
 	COUNTER(rdma_rail_recoveries),
+	COUNTER(rdma_direct_bytes),
+	COUNTER(rdma_staging_bytes),
 };
 
 /* All that a peer tells: how many threads it has is its own affair. */

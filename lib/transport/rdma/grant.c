@@ -325,10 +325,12 @@ static int begin_use(struct otte_rdma_lent *lent)
 	if (ret)
 		return ret;
 	published = ops_of(lent)->published(lent->use);
-	if (published && published->buffer->remote &&
+	if (published && published->buffer && published->buffer->remote &&
 	    published->buffer->by_nic[lent->pair->pair.nic].parent.state == OTTE_RDMA_MR_LIVE)
 		return 0;
 	end_use(lent, false, OTTE_EVIDENCE_NEVER_EXPOSED);
+	if (published && !published->buffer)
+		return otte_fail(-EOPNOTSUPP, "rdma.host_memory is staged: NICs reach none of our regions");
 	return otte_fail(-EOPNOTSUPP, "no NIC knows region %lu", (unsigned long)ask->region);
 }
 

@@ -60,6 +60,7 @@ static void fail(struct otte_rdma_parent *parent, int code, bool settled)
 		parent->code = code;
 		parent->settled = settled;
 	}
+	otte_rdma_stage_leave(parent->peer->rdma, &parent->turn);
 	for (i = 0; i < parent->count; i++)
 		if (parent->slices[i].state == OTTE_RDMA_SLICE_WAITING)
 			leave(&parent->slices[i], OTTE_RDMA_SLICE_DROPPED);
@@ -91,26 +92,11 @@ void otte_rdma_slice_unproven(struct otte_rdma_slice *slice)
 
 /* ---- Another rail ---- */
 
-static uint64_t known_by(const struct otte_work *work, uint64_t nics)
-{
-	const struct otte_rdma_buffer *buffer = work->published->buffer;
-	uint64_t known = 0, left;
-
-	for (left = nics; left; left &= left - 1) {
-		unsigned int nic = (unsigned int)__builtin_ctzll(left);
-
-		/* Its region may have been registered when the NIC was not to be had. */
-		if (buffer->by_nic[nic].local.state == OTTE_RDMA_MR_LIVE)
-			known |= 1ull << nic;
-	}
-	return known;
-}
-
 static void fill_wanted(const struct otte_rdma_peer *peer, const struct otte_work *work,
 			struct otte_rdma_wanted *wanted)
 {
 	*wanted = (struct otte_rdma_wanted){
-		.nics = known_by(work, peer->nics),
+		.nics = otte_rdma_stages_nics(peer->rdma, work, peer->nics),
 		.op = work->op,
 	};
 }
@@ -372,15 +358,34 @@ static uint32_t most_slices(const struct otte_rdma_peer *peer, uint8_t op)
 				 min_u64(peer->rdma->env.config->rdma_grants, peer->paths.grants));
 }
 
+/* None is longer, be it the last one; of whole base blocks, where they may be so long. */
+static struct otte_slice_geometry cut_evenly(uint64_t bytes, uint64_t longest, uint64_t count)
+{
+	uint64_t share = (bytes + count - 1) / count;
+	uint64_t blocks = (share + OTTE_SLICE_BASE_BYTES - 1) / OTTE_SLICE_BASE_BYTES;
+	struct otte_slice_geometry geometry = {
+		.block_bytes = min_u64(longest, blocks * OTTE_SLICE_BASE_BYTES),
+	};
+
+	geometry.count = (uint32_t)((bytes + geometry.block_bytes - 1) / geometry.block_bytes);
+	geometry.last_bytes = bytes - (geometry.count - 1) * geometry.block_bytes;
+	return geometry;
+}
+
 /* Of what is left of a work, the bytes of the next parent, and how they are cut. */
 static uint64_t cut(const struct otte_rdma_peer *peer, const struct otte_rdma_plan *plan,
 		    unsigned int rails, struct otte_slice_geometry *geometry)
 {
 	uint64_t most = most_slices(peer, plan->wanted.op);
-	uint64_t bytes = min_u64(plan->left, most * OTTE_RDMA_PIECE_BYTES);
-	uint64_t pieces = (bytes + OTTE_RDMA_PIECE_BYTES - 1) / OTTE_RDMA_PIECE_BYTES;
+	uint64_t longest = otte_rdma_stages_longest(peer->rdma);
+	uint64_t bytes = min_u64(plan->left, most * longest);
+	uint64_t pieces = (bytes + longest - 1) / longest;
 	uint64_t shares = rails > 1 ? rails * SLICES_PER_RAIL : 1;
 
+	if (longest < OTTE_RDMA_PIECE_BYTES) {
+		*geometry = cut_evenly(bytes, longest, min_u64(most, max_u64(pieces, shares)));
+		return bytes;
+	}
 	*geometry = otte_slice_geometry(bytes, OTTE_SLICE_BASE_BYTES,
 					(uint32_t)min_u64(most, max_u64(pieces, shares)));
 	return bytes;
@@ -447,6 +452,9 @@ int otte_rdma_parent_begin(struct otte_rdma_peer *peer, struct otte_work *work,
 	if (!plan->wanted.nics && peer->nics)
 		return otte_fail(-EOPNOTSUPP,
 				 "no NIC that reaches the peer knows the local region");
+	ret = otte_rdma_stages_ready(peer->rdma);
+	if (ret)
+		return ret;
 	ret = otte_rdma_rails_choose(peer, &plan->wanted, now_ns, &choice);
 	if (ret > 0 && !plan->patient)
 		return otte_fail(-ENETUNREACH, "no rail to the peer is known to be well");
@@ -482,12 +490,34 @@ void otte_rdma_plan(const struct otte_rdma_peer *peer, const struct otte_work *w
 
 /* ---- What waits ---- */
 
+/* 0; negative: it cannot be asked for, over this rail. */
+static int ask_over(struct otte_rdma_slice *slice, struct otte_rdma_pair *pair,
+		    const struct otte_rdma_stage *stage, uint64_t now_ns)
+{
+	struct otte_rdma_peer *peer = slice->parent->peer;
+	struct otte_rail_ticket ticket;
+	int ret;
+
+	ret = otte_rdma_rail_admit(peer, slice->nic, slice->remote_nic, now_ns, &ticket);
+	if (ret == -EAGAIN)
+		return otte_fail(-ENETUNREACH, "a rail to the peer is paused");
+	if (ret)
+		return ret;
+	if (ticket.purpose == OTTE_RAIL_TRAFFIC)
+		ret = otte_rdma_transfer_begin(peer, pair, slice, &ticket, stage);
+	else /* its pause began after the choice */
+		ret = otte_fail(-ENETUNREACH, "a rail to the peer is to be tried");
+	if (ret)
+		otte_rdma_rail_cancel(peer, &ticket);
+	return ret;
+}
+
 /* 0: it is asked for; 1: later; negative: it cannot be, over this rail. */
 static int ask(struct otte_rdma_slice *slice, uint64_t now_ns)
 {
 	struct otte_rdma_peer *peer = slice->parent->peer;
 	struct otte_rdma_endpoint *endpoint;
-	struct otte_rail_ticket ticket;
+	struct otte_rdma_stage stage;
 	struct otte_rdma_pair *pair;
 	int ret;
 
@@ -497,19 +527,20 @@ static int ask(struct otte_rdma_slice *slice, uint64_t now_ns)
 				     &endpoint);
 	if (!ret)
 		ret = otte_rdma_endpoint_pick(endpoint, now_ns, &pair);
+	if (ret) { /* and others need not wait for that */
+		otte_rdma_stage_leave(peer->rdma, &slice->parent->turn);
+		return ret;
+	}
+	ret = otte_rdma_stage_take(peer->rdma, &slice->parent->turn, slice->bytes, &stage);
+	if (ret < 0) { /* on no rail */
+		fail(slice->parent, ret, false);
+		return 1;
+	}
 	if (ret)
 		return ret;
-	ret = otte_rdma_rail_admit(peer, slice->nic, slice->remote_nic, now_ns, &ticket);
-	if (ret == -EAGAIN)
-		return otte_fail(-ENETUNREACH, "a rail to the peer is paused");
+	ret = ask_over(slice, pair, &stage, now_ns);
 	if (ret)
-		return ret;
-	if (ticket.purpose == OTTE_RAIL_TRAFFIC)
-		ret = otte_rdma_transfer_begin(peer, pair, slice, &ticket);
-	else /* its pause began after the choice */
-		ret = otte_fail(-ENETUNREACH, "a rail to the peer is to be tried");
-	if (ret)
-		otte_rdma_rail_cancel(peer, &ticket);
+		otte_rdma_stage_give(peer->rdma, &stage);
 	return ret;
 }
 
@@ -553,6 +584,8 @@ static void begin_slices(struct otte_rdma_parent *parent, uint64_t now_ns)
 		peer->unbegun--;
 		peer->rdma->busy = true;
 	}
+	if (!parent->waiting)
+		otte_rdma_stage_leave(peer->rdma, &parent->turn);
 }
 
 void otte_rdma_parents_go_on(struct otte_rdma_peer *peer, uint64_t now_ns)

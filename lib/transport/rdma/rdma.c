@@ -208,24 +208,29 @@ static int publish(struct otte_transport *transport, uint8_t *address, uint64_t 
 	published = calloc(1, sizeof(*published));
 	if (!published)
 		return otte_fail(-ENOMEM, "no memory for a region's record");
+	*out = published;
+	if (rdma->env.config->rdma_host_memory == OTTE_HOST_MEMORY_STAGED)
+		return 0;
 	published->id = spec.region = atomic_fetch_add(&rdma->published, 1) + 1;
 	ret = otte_rdma_buffers_publish(rdma->buffers, &spec);
 	if (ret) {
+		*out = NULL;
 		free(published);
 		return ret;
 	}
 	published->buffer = otte_rdma_buffers_get(rdma->buffers, spec.region);
-	*out = published;
 	return 0;
 }
 
 static int withdraw(struct otte_transport *transport, struct otte_published *published)
 {
 	struct otte_rdma *rdma = to_rdma(transport);
-	int ret;
+	int ret = 0;
 
-	otte_rdma_buffers_put(rdma->buffers, published->buffer);
-	ret = otte_rdma_buffers_withdraw(rdma->buffers, published->id);
+	if (published->buffer) {
+		otte_rdma_buffers_put(rdma->buffers, published->buffer);
+		ret = otte_rdma_buffers_withdraw(rdma->buffers, published->id);
+	}
 	free(published);
 	return ret;
 }
@@ -348,7 +353,7 @@ static bool close_native(struct otte_rdma *rdma)
 {
 	int ret = otte_rdma_lanes_close(rdma);
 
-	if (otte_rdma_buffers_close(rdma->buffers))
+	if (otte_rdma_buffers_close(rdma->buffers) || otte_rdma_staging_close(&rdma->staging))
 		ret = -EUCLEAN;
 	if (otte_rdma_context_set_close(&rdma->set))
 		ret = -EUCLEAN;
@@ -385,6 +390,7 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 	ret = otte_transport_create_next(env, &rdma->next);
 	if (ret)
 		goto fini_loop;
+	otte_rdma_stages_open(rdma);
 	ret = open_native(rdma);
 	if (!ret)
 		ret = otte_rdma_rails_open(rdma);
@@ -496,6 +502,8 @@ static void counters(struct otte_transport *transport, struct otte_stats *stats)
 	stats->rdma_qps += atomic_load(&rdma->qps);
 	stats->rdma_mrs += buffers.mrs;
 	stats->rdma_mr_bytes += buffers.bytes;
+	stats->rdma_direct_bytes += atomic_load(&rdma->direct.used);
+	stats->rdma_staging_bytes += atomic_load(&rdma->staging.budget.used);
 	stats->rdma_grants += atomic_load(&rdma->grants);
 	stats->rdma_leases += atomic_load(&rdma->leases_given);
 	stats->rdma_lease_requests += atomic_load(&rdma->lease_requests);

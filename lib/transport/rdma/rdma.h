@@ -16,6 +16,7 @@
  *   probe      a rail that is tried before anything goes over it; rail.c
  *   parent     a request, or a stretch of a long one, and the slices that it is cut into; parent.c
  *   transfer   a slice on its way over a pair; transfer.c
+ *   stage      where its payload is for our NICs: in place, or a chunk of a pool; payload.c, staging.c
  *   source     one that asks us: its line, its pairs; source.c
  *   poller     a NIC: its context and its lanes; nic_lanes.c
  *   lent       a range that a peer may reach: a use with its loan, a window, a receipt; grant.c
@@ -44,6 +45,7 @@
 #include "transport/rdma/context_set.h"
 #include "transport/rdma/cq_lane.h"
 #include "transport/rdma/line.h"
+#include "transport/rdma/staging.h"
 #include "transport/rdma/window.h"
 #include "transport/transport.h"
 
@@ -58,7 +60,7 @@ struct otte_rdma_monitor;
 /* What publish() makes of a region. */
 struct otte_published {
 	uint64_t id;
-	const struct otte_rdma_buffer *buffer; /* held */
+	const struct otte_rdma_buffer *buffer; /* held; NULL: staged, no NIC knows it */
 };
 
 /* ---- rdma.c ---- */
@@ -152,6 +154,8 @@ struct otte_rdma {
 	struct otte_devices *devices;
 	struct otte_nic_priority ranks;  /* of devices */
 	uint64_t last_epoch;             /* of peers, as rails know them */
+	struct otte_rdma_staging staging;
+	struct otte_rdma_budget direct;  /* of what is moved in place */
 
 	/* When the log has said it, once a second: peers can make it say so. */
 	_Atomic uint64_t wanted_ns;      /* what grants were refused for */
@@ -504,6 +508,7 @@ struct otte_rdma_parent {
 	bool settled;                  /* and that is it: not for the other transport */
 	bool replays;                  /* payload was lost that goes again, if anything does */
 	uint32_t count, waiting, under_way, done, unproven; /* slices */
+	struct otte_rdma_turn turn;    /* for a stage */
 	struct otte_rdma_slice slices[];
 };
 
@@ -535,6 +540,38 @@ void otte_rdma_slice_lost(struct otte_rdma_slice *slice, const struct otte_rdma_
 /* Its pair stays, and may go on moving it. */
 void otte_rdma_slice_unproven(struct otte_rdma_slice *slice);
 
+/* ---- payload.c ---- */
+
+/* All zero: none. */
+struct otte_rdma_stage {
+	struct otte_rdma_chunk *chunk; /* NULL: direct */
+	uint64_t direct;               /* charged */
+	bool filled;
+};
+
+/* Of `rdma` as it begins. */
+void otte_rdma_stages_open(struct otte_rdma *rdma);
+/* 0: there are some, or will be again. Else why there are none. */
+int otte_rdma_stages_ready(struct otte_rdma *rdma);
+/* No slice is longer. */
+uint64_t otte_rdma_stages_longest(const struct otte_rdma *rdma);
+/* Those of `nics` that a work's payload may pass. */
+uint64_t otte_rdma_stages_nics(const struct otte_rdma *rdma, const struct otte_work *work, uint64_t nics);
+/* 0; 1: it waits for its turn; -EUCLEAN with a text: there will be none. */
+int otte_rdma_stage_take(struct otte_rdma *rdma, struct otte_rdma_turn *turn, uint64_t bytes,
+			 struct otte_rdma_stage *stage);
+/* It wants none, for now. */
+void otte_rdma_stage_leave(struct otte_rdma *rdma, struct otte_rdma_turn *turn);
+/* No NIC can touch it any more; or nobody can say so. Of none: nothing. */
+void otte_rdma_stage_give(struct otte_rdma *rdma, struct otte_rdma_stage *stage);
+void otte_rdma_stage_stick(struct otte_rdma *rdma, struct otte_rdma_stage *stage);
+/* Before a WRITE is posted, once; after a READ is DONE. -EFAULT, -ESTALE with a text. */
+int otte_rdma_stage_fill(struct otte_rdma_stage *stage, const struct otte_rdma_slice *slice);
+int otte_rdma_stage_empty(const struct otte_rdma_stage *stage, const struct otte_rdma_slice *slice);
+/* The local half of what is posted to a NIC. */
+void otte_rdma_stage_place(const struct otte_rdma *rdma, const struct otte_rdma_stage *stage,
+			   const struct otte_rdma_slice *slice, unsigned int nic, struct otte_rdma_send *send);
+
 /* ---- transfer.c ---- */
 
 /*
@@ -562,6 +599,7 @@ struct otte_rdma_transfer {
 	struct otte_work *work;      /* of the slice, likewise */
 	struct otte_rail_ticket ticket;
 	bool ticketed;               /* it is out */
+	struct otte_rdma_stage stage;
 	enum otte_rdma_transfer_state state;
 	uint64_t ask, grant;
 	uint64_t bytes;
@@ -577,9 +615,9 @@ struct otte_rdma_transfer {
 	int status;                  /* and this in it */
 };
 
-/* Ask for a slice over a pair that has room. Not 0: nothing has happened. */
+/* Ask for a slice over a pair that has room. Not 0: nothing has happened; else ticket and stage are taken. */
 int otte_rdma_transfer_begin(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair, struct otte_rdma_slice *slice,
-			     const struct otte_rail_ticket *ticket);
+			     const struct otte_rail_ticket *ticket, const struct otte_rdma_stage *stage);
 int otte_rdma_transfer_granted(struct otte_rdma_peer *peer, const struct otte_rdma_grant *grant);
 int otte_rdma_transfer_answered(struct otte_rdma_peer *peer, const struct otte_rdma_message *message);
 /* Those of a pair that was closed, and why: LOST. `gone`: so is the pair. */

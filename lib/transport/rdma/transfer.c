@@ -21,11 +21,16 @@ static bool is_charged(const struct otte_rdma_transfer *transfer)
 
 /* ---- The end of one ---- */
 
-/* The slice leaves the transfer; nobody cancels it by that any more. */
+/*
+ * The slice leaves the transfer; nobody cancels it by that any more. What was posted to a pair that is lost keeps its
+ * stage until that is gone.
+ */
 static struct otte_rdma_slice *let_go(struct otte_rdma_transfer *transfer)
 {
 	struct otte_rdma_slice *slice = transfer->slice;
 
+	if (transfer->state != OTTE_RDMA_TRANSFER_LOST || !transfer->payload_posted)
+		otte_rdma_stage_give(transfer->peer->rdma, &transfer->stage);
 	transfer->slice = NULL;
 	transfer->work = NULL;
 	return slice;
@@ -51,6 +56,7 @@ static void give_ticket_back(struct otte_rdma_transfer *transfer)
 static void free_transfer(struct otte_rdma_transfer *transfer)
 {
 	DL_DELETE(transfer->peer->transfers, transfer);
+	otte_rdma_stage_give(transfer->peer->rdma, &transfer->stage);
 	free(transfer);
 }
 
@@ -67,6 +73,8 @@ static void end_slice(struct otte_rdma_transfer *transfer)
 	vouch(transfer);
 	if (!transfer->slice)
 		return;
+	if (!transfer->status)
+		transfer->status = otte_rdma_stage_empty(&transfer->stage, transfer->slice);
 	if (transfer->status)
 		otte_rdma_slice_failed(let_go(transfer), transfer->status);
 	else
@@ -132,16 +140,26 @@ void otte_rdma_transfers_lose(struct otte_rdma_peer *peer, const struct otte_rdm
 }
 
 /*
- * The NIC may write into, or read, what it was told to for as long as there is the queue pair: who waits for the
- * request is told so, and its range stays taken.
+ * The NIC may write into, or read, what it was told to for as long as there is the queue pair: a chunk stays, and the
+ * request's own range is as free as where all has completed. In place, who waits for the request is told so, and its
+ * range stays taken.
  */
 static void end_unproven(struct otte_rdma_transfer *transfer)
 {
+	bool staged = transfer->stage.chunk;
+
+	if (transfer->payload_charged || (staged && transfer->payload_posted))
+		otte_rdma_stage_stick(transfer->peer->rdma, &transfer->stage);
+	else
+		otte_rdma_stage_give(transfer->peer->rdma, &transfer->stage);
 	if (!transfer->slice)
 		return;
 	if (transfer->payload_charged)
 		otte_device_lease_tell(&transfer->slice->lease, OTTE_DEVICE_DOUBTED, transfer->bytes, otte_now_ns());
-	otte_rdma_slice_unproven(let_go(transfer));
+	if (staged)
+		otte_rdma_slice_lost(let_go(transfer), transfer->pair->owner, transfer->payload_posted);
+	else
+		otte_rdma_slice_unproven(let_go(transfer));
 }
 
 void otte_rdma_transfers_unpair(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair, bool gone)
@@ -193,27 +211,40 @@ static void finish_done(struct otte_rdma_work *work, const struct otte_rdma_outc
 static void fill_payload(struct otte_rdma_transfer *transfer, struct otte_rdma_send *send)
 {
 	const struct otte_work *work = transfer->work;
-	const struct otte_rdma_buffer *buffer = work->published->buffer;
 
 	*send = (struct otte_rdma_send){
 		.op = work->op == OTTE_READ ? OTTE_RDMA_READ : OTTE_RDMA_WRITE,
-		.local = (uint64_t)(uintptr_t)(work->local + transfer->slice->offset),
-		.bytes = transfer->bytes,
-		.lkey = buffer->by_nic[transfer->pair->nic].local.native->lkey,
 		.remote = transfer->address,
 		.key = transfer->key,
 		.work = &transfer->payload,
 	};
+	otte_rdma_stage_place(transfer->peer->rdma, &transfer->stage, transfer->slice, transfer->pair->nic, send);
+}
+
+/* What cannot be read is not sent: the grant goes back unused. */
+static void fill_stage(struct otte_rdma_transfer *transfer)
+{
+	int ret = 0;
+
+	if (transfer->work && !transfer->unused)
+		ret = otte_rdma_stage_fill(&transfer->stage, transfer->slice);
+	if (!ret)
+		return;
+	transfer->unused = true;
+	otte_rdma_slice_failed(let_go(transfer), ret);
 }
 
 static void post(struct otte_rdma_transfer *transfer)
 {
 	struct otte_rdma_send sends[2];
 	uint32_t count = 0, accepted = 0;
-	bool payload = transfer->work && !transfer->unused;
-	struct otte_device_lease *lease = payload ? &transfer->slice->lease : NULL;
+	struct otte_device_lease *lease;
+	bool payload;
 	int ret;
 
+	fill_stage(transfer);
+	payload = transfer->work && !transfer->unused;
+	lease = payload ? &transfer->slice->lease : NULL;
 	if (payload)
 		fill_payload(transfer, &sends[count++]);
 	sends[count++] = (struct otte_rdma_send){
@@ -316,7 +347,7 @@ static struct otte_rdma_transfer *find(struct otte_rdma_peer *peer, uint64_t ask
 }
 
 int otte_rdma_transfer_begin(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair, struct otte_rdma_slice *slice,
-			     const struct otte_rail_ticket *ticket)
+			     const struct otte_rail_ticket *ticket, const struct otte_rdma_stage *stage)
 {
 	struct otte_rdma_message ask = { .type = OTTE_RDMA_MSG_ASK };
 	struct otte_work *work = slice->parent->work;
@@ -337,6 +368,7 @@ int otte_rdma_transfer_begin(struct otte_rdma_peer *peer, struct otte_rdma_pair 
 	transfer->work = work;
 	transfer->ticket = *ticket;
 	transfer->ticketed = true;
+	transfer->stage = *stage;
 	if (peer->rdma->env.config->rdma_log_slice_affinity)
 		otte_log(OTTE_LOG_DEBUG, "slice of %lu bytes: NIC %u to NIC %u of peer %s",
 			 (unsigned long)slice->bytes, pair->nic, pair->remote_nic, peer->source.name);

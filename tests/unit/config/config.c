@@ -107,6 +107,10 @@ static void defaults_are_those_of_the_header(void **state)
 	assert_int_equal(c.rdma_cqes, 1024);
 	assert_int_equal(c.rdma_mrs, 64);
 	assert_int_equal(c.rdma_mr_bytes, 64 * MIB);
+	assert_int_equal(c.rdma_host_memory, OTTE_HOST_MEMORY_DIRECT);
+	assert_int_equal(c.rdma_chunk_bytes, 256 * KIB);
+	assert_int_equal(c.rdma_direct_bytes, 64 * MIB);
+	assert_int_equal(c.rdma_staging_bytes, 64 * MIB);
 	assert_int_equal(c.rdma_key_indices, 65536);
 	assert_int_equal(c.rdma_qp_timeout, 14);
 	assert_int_equal(c.rdma_qp_retries, 7);
@@ -161,7 +165,9 @@ static void every_json_key_reaches_its_field(void **state)
 		"\"leases\":13,\"lease_idle_ms\":14,\"grant_ms\":18,\"destruction_ms\":12,"
 		"\"rail_topology\":\"direct\",\"max_rail_pairs\":13,\"rail_error_threshold\":14,"
 		"\"rail_error_window_ms\":15,\"rail_cooldown_ms\":16,\"rail_probe_interval_ms\":0,"
-		"\"smart_selection\":false,\"link_rate_mbps\":18,\"log_slice_affinity\":true},"
+		"\"smart_selection\":false,\"link_rate_mbps\":18,\"log_slice_affinity\":true,"
+		"\"host_memory\":\"staged\",\"chunk_bytes\":4101,\"direct_bytes\":4102,"
+		"\"staging_bytes\":4103},"
 		"\"priority\":{\"high_requests\":22,\"medium_requests\":23,\"low_requests\":24,"
 		"\"aging_per_entry\":true,\"aging_ms\":25},"
 		"\"slots\":{\"domain\":\"default\",\"pattern\":\"high,low\",\"interval_us\":126,"
@@ -221,6 +227,10 @@ static void every_json_key_reaches_its_field(void **state)
 	assert_int_equal(c.rdma_cqes, 27);
 	assert_int_equal(c.rdma_mrs, 8);
 	assert_int_equal(c.rdma_mr_bytes, 4100);
+	assert_int_equal(c.rdma_host_memory, OTTE_HOST_MEMORY_STAGED);
+	assert_int_equal(c.rdma_chunk_bytes, 4101);
+	assert_int_equal(c.rdma_direct_bytes, 4102);
+	assert_int_equal(c.rdma_staging_bytes, 4103);
 	assert_int_equal(c.rdma_key_indices, 10);
 	assert_int_equal(c.rdma_qp_timeout, 11);
 	assert_int_equal(c.rdma_qp_retries, 1);

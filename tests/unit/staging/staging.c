@@ -1,0 +1,691 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A requester whose memory no NIC knows: what arrives through the pool, who waits for a chunk, and
+ * which chunks come back. And who waits for what is moved in place.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/util.h"
+#include "sim/verbs/sim.h"
+#include "transport/rdma/rdma.h"
+#include "unit/engine/pair.h"
+#include "seen.h"
+
+#define CHUNK 65536u
+#define SIZE (2u << 20)
+#define GUARD 64
+#define UNTOUCHED 0xa5
+#define WAIT_US 1000
+#define WAIT_TURNS 10000
+
+#define OK(call)                                                                  \
+	do {                                                                      \
+		int ok_ret = (call);                                              \
+		if (ok_ret)                                                       \
+			fail_msg("%s: %d: %s", #call, ok_ret, otte_error_text()); \
+	} while (0)
+
+#define MUST(condition)                                                        \
+	do {                                                                   \
+		if (!(condition)) {                                            \
+			printf("%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+			fflush(stdout);                                        \
+			_exit(1);                                              \
+		}                                                              \
+	} while (0)
+
+/* ---- Two hosts ---- */
+
+static unsigned opens;
+static struct sim_device *nics[2];
+
+int __wrap_otte_verbs_open(const struct otte_verbs **verbs);
+
+/* An engine asks twice; the first is on host 0, which is the source's, all others on host 1. */
+int __wrap_otte_verbs_open(const struct otte_verbs **verbs)
+{
+	*verbs = sim_verbs(opens++ < 2 ? 0 : 1);
+	return 0;
+}
+
+static int with_nics(void **state)
+{
+	(void)state;
+	sim_reset();
+	opens = 0;
+	nics[0] = sim_device_add(0, "mlx5_0");
+	nics[1] = sim_device_add(1, "mlx5_0");
+	return 0;
+}
+
+static int nothing_is_left(void **state)
+{
+	(void)state;
+	sim_progress_set(SIM_INLINE, 0);
+	assert_string_equal(sim_left(), "");
+	return 0;
+}
+
+static void use_rdma(struct otte_config *config)
+{
+	config->ledger = OTTE_LEDGER_PROCESS;
+	config->rdma_enabled = 1;
+	config->rdma_mr_bytes = 1ull << 32;
+	config->rdma_destruction_ns = 100000000;
+	config->reconnect_min_ns = config->reconnect_max_ns = 3600 * NSEC_PER_SEC;
+}
+
+static void use_staged(struct otte_config *config)
+{
+	use_rdma(config);
+	config->rdma_host_memory = OTTE_HOST_MEMORY_STAGED;
+	config->rdma_chunk_bytes = CHUNK;
+	config->rdma_staging_bytes = 16 * CHUNK;
+}
+
+static void use_one_chunk(struct otte_config *config)
+{
+	use_staged(config);
+	config->rdma_staging_bytes = CHUNK;
+}
+
+static void use_little_in_place(struct otte_config *config)
+{
+	use_rdma(config);
+	config->rdma_direct_bytes = CHUNK;
+}
+
+/* The source's memory is known to its NIC, whatever the requester does. */
+static void open_with(struct pair *pair, void (*adjust)(struct otte_config *config))
+{
+	struct pair first;
+
+	pair_open(&first, SIZE, use_rdma);
+	pair_close_requester(&first);
+	pair_join(pair, &first, adjust);
+}
+
+static struct otte_request a_request(const struct pair *pair, uint8_t op, uint64_t offset,
+				     uint64_t length)
+{
+	struct otte_request request = pair_request(pair, op, offset, offset, length);
+
+	request.transport = OTTE_TRANSPORT_RDMA;
+	return request;
+}
+
+static struct otte_task task_of(struct otte_batch *batch)
+{
+	struct otte_task task;
+
+	OK(otte_batch_wait(batch, 20 * SECOND));
+	OK(otte_batch_task(batch, 0, &task));
+	return task;
+}
+
+static struct otte_task run(struct pair *pair, const struct otte_request *request)
+{
+	OK(otte_batch_reset(pair->batch));
+	OK(otte_batch_submit(pair->batch, request, 1));
+	return task_of(pair->batch);
+}
+
+static struct otte_task move(struct pair *pair, uint8_t op, uint64_t offset, uint64_t length)
+{
+	struct otte_request request = a_request(pair, op, offset, length);
+
+	return run(pair, &request);
+}
+
+static bool comes(bool (*condition)(void *arg), void *arg)
+{
+	unsigned i;
+
+	for (i = 0; i < WAIT_TURNS; i++) {
+		if (condition(arg))
+			return true;
+		usleep(WAIT_US);
+	}
+	return false;
+}
+
+/* Chunks, or bytes in place. */
+static uint64_t in_use(const struct pair *pair)
+{
+	struct otte_stats stats = pair_stats(pair->requester);
+
+	return stats.rdma_staging_bytes + stats.rdma_direct_bytes;
+}
+
+static bool nothing_is_in_use(void *arg)
+{
+	return !in_use(arg);
+}
+
+static bool something_is_in_use(void *arg)
+{
+	return in_use(arg) > 0;
+}
+
+static void in_its_own_process(void (*test)(void))
+{
+	int status;
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (!pid) {
+		test();
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+/* MRs of anything but the receives of queue pairs, which each have one. */
+static unsigned known(const struct sim_device *device)
+{
+	struct sim_counts counts = sim_counts(device);
+
+	return counts.mrs - counts.qps;
+}
+
+/* ---- What arrives ---- */
+
+static void fill(const struct pair *pair, uint8_t op, uint8_t salt)
+{
+	pair_fill(op == OTTE_READ ? pair->remote_bytes : pair->local_bytes, pair->size, salt);
+	memset(op == OTTE_READ ? pair->local_bytes : pair->remote_bytes, UNTOUCHED, pair->size);
+}
+
+static void assert_arrived(const struct pair *pair, uint8_t op, uint64_t length)
+{
+	const uint8_t *from = op == OTTE_READ ? pair->remote_bytes : pair->local_bytes;
+	const uint8_t *to = op == OTTE_READ ? pair->local_bytes : pair->remote_bytes;
+	uint64_t i;
+
+	assert_memory_equal(to + GUARD, from + GUARD, length);
+	for (i = 0; i < GUARD; i++)
+		assert_int_equal(to[i], UNTOUCHED);
+	for (i = GUARD + length; i < pair->size; i++)
+		if (to[i] != UNTOUCHED)
+			fail_msg("byte %lu behind the range was written",
+				 (unsigned long)(i - GUARD - length));
+}
+
+static const uint64_t sizes[] = { 1, 17, 4095, CHUNK - 1, CHUNK, CHUNK + 1, (1u << 20) + 3 };
+
+static void move_sizes(struct pair *pair, uint8_t op)
+{
+	uint64_t slices;
+	struct otte_task task;
+	unsigned i;
+
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		slices = pair_stats(pair->requester).rdma_slices;
+		fill(pair, op, (uint8_t)(i + 1));
+		task = move(pair, op, GUARD, sizes[i]);
+		assert_int_equal(task.code, 0);
+		assert_int_equal(task.transport, OTTE_TRANSPORT_RDMA);
+		assert_arrived(pair, op, sizes[i]);
+		assert_int_equal(pair_stats(pair->requester).rdma_slices - slices,
+				 (sizes[i] + CHUNK - 1) / CHUNK);
+		/* One of the pool, and none of the caller's memory. */
+		assert_int_equal(known(nics[1]), 1);
+		assert_in_range(sim_counts(nics[1]).pinned_bytes, 16 * CHUNK, 17 * CHUNK);
+	}
+}
+
+static void every_length_passes_the_pool(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_with(&pair, use_staged);
+	assert_int_equal(known(nics[1]), 0);
+	move_sizes(&pair, OTTE_READ);
+	move_sizes(&pair, OTTE_WRITE);
+	assert_int_equal(pair_stats(pair.requester).rdma_mrs, 0);
+	assert_int_equal(in_use(&pair), 0);
+	assert_int_equal(pair_stats(pair.source).loans, 0);
+	pair_close(&pair);
+}
+
+/* Memory of the caller's own, which the kernel copies. */
+static void adopt(struct pair *pair, uint8_t *at, struct otte_mem **mem, struct otte_region **region)
+{
+	struct otte_region_desc desc = { .length = SIZE };
+
+	OK(otte_mem_adopt(pair->requester, at, SIZE, mem));
+	desc.mem = *mem;
+	OK(otte_region_register(pair->requester, &desc, 1, region));
+}
+
+static void memory_of_the_callers_own_passes_it(void **state)
+{
+	uint8_t *at = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct otte_region *region;
+	struct pair pair, own;
+	struct otte_mem *mem;
+
+	(void)state;
+	assert_true(at != MAP_FAILED);
+	open_with(&pair, use_staged);
+	adopt(&pair, at, &mem, &region);
+	own = pair;
+	own.local = region;
+	own.local_bytes = at;
+	move_sizes(&own, OTTE_READ);
+	move_sizes(&own, OTTE_WRITE);
+	OK(otte_region_unregister(&region, 1, 10 * SECOND, NULL));
+	OK(otte_mem_release(mem));
+	munmap(at, SIZE);
+	pair_close(&pair);
+}
+
+/* What the caller takes away under a request is an error of that request, and nothing else. */
+static void memory_that_is_gone_is_an_error(void **state)
+{
+	uint8_t *at = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct otte_region *region;
+	struct pair pair, own;
+	struct otte_task task;
+	struct otte_mem *mem;
+
+	(void)state;
+	assert_true(at != MAP_FAILED);
+	open_with(&pair, use_staged);
+	adopt(&pair, at, &mem, &region);
+	own = pair;
+	own.local = region;
+	munmap(at + 4096, 4096);
+	task = move(&own, OTTE_WRITE, 0, 8192);
+	assert_int_equal(task.code, -EFAULT);
+	assert_int_equal(task.remote_effect, OTTE_EFFECT_NONE);
+	assert_int_equal(task.locally_drained, 1);
+	assert_int_equal(move(&own, OTTE_READ, 0, 8192).code, -EFAULT);
+	assert_int_equal(move(&own, OTTE_WRITE, 0, 4096).code, 0);
+	assert_int_equal(move(&own, OTTE_READ, 8192, CHUNK).code, 0);
+	assert_true(comes(nothing_is_in_use, &pair));
+	assert_int_equal(sim_counts(nics[0]).bytes_written, 4096);
+	OK(otte_region_unregister(&region, 1, 10 * SECOND, NULL));
+	OK(otte_mem_release(mem));
+	munmap(at, SIZE);
+	pair_close(&pair);
+}
+
+/* ---- Who waits ---- */
+
+static void more_than_there_is_goes_one_after_the_other(void **state)
+{
+	struct otte_request requests[8];
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	open_with(&pair, use_one_chunk);
+	fill(&pair, OTTE_READ, 3);
+	for (i = 0; i < 8; i++) /* backwards, so that no two are merged */
+		requests[i] = a_request(&pair, OTTE_READ, (7ull - i) * 200000, 199999);
+	OK(otte_batch_submit(pair.batch, requests, 8));
+	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	for (i = 0; i < 8; i++) {
+		struct otte_task task;
+
+		OK(otte_batch_task(pair.batch, i, &task));
+		assert_int_equal(task.code, 0);
+		assert_memory_equal(pair.local_bytes + i * 200000, pair.remote_bytes + i * 200000,
+				    199999);
+	}
+	assert_int_equal(in_use(&pair), 0);
+	pair_close(&pair);
+}
+
+/* One that does not move has all that there is: another one's deadline, and its cancellation. */
+static void wait_in_vain(void (*adjust)(struct otte_config *config))
+{
+	struct otte_request first, second;
+	struct otte_batch *batch;
+	struct pair pair;
+
+	open_with(&pair, adjust);
+	OK(otte_batch_create(pair.requester, 16, &batch));
+	first = a_request(&pair, OTTE_READ, 0, CHUNK);
+	second = a_request(&pair, OTTE_READ, 2 * CHUNK, CHUNK);
+	assert_int_equal(run(&pair, &first).code, 0);
+	sim_progress_set(SIM_STEPPED, 0);
+	OK(otte_batch_reset(pair.batch));
+	OK(otte_batch_submit(pair.batch, &first, 1));
+	assert_true(comes(something_is_in_use, &pair));
+	second.deadline_ns = otte_now_ns() + 50000000;
+	OK(otte_batch_submit(batch, &second, 1));
+	assert_int_equal(task_of(batch).code, -ETIMEDOUT);
+	second.deadline_ns = OTTE_DEADLINE_NONE;
+	OK(otte_batch_reset(batch));
+	OK(otte_batch_submit(batch, &second, 1));
+	usleep(20000);
+	assert_int_equal(in_use(&pair), CHUNK);
+	OK(otte_batch_cancel(batch));
+	assert_int_equal(task_of(batch).code, -ECANCELED);
+	/* And it goes on. */
+	OK(otte_batch_reset(batch));
+	OK(otte_batch_submit(batch, &second, 1));
+	sim_progress_set(SIM_THREAD, 0);
+	assert_int_equal(task_of(pair.batch).code, 0);
+	assert_int_equal(task_of(batch).code, 0);
+	assert_true(comes(nothing_is_in_use, &pair));
+	OK(otte_batch_destroy(batch));
+	pair_close(&pair);
+}
+
+static void who_waits_for_a_chunk_has_a_deadline(void **state)
+{
+	(void)state;
+	wait_in_vain(use_one_chunk);
+}
+
+static void who_waits_for_a_place_has_a_deadline(void **state)
+{
+	(void)state;
+	wait_in_vain(use_little_in_place);
+}
+
+static void what_is_longer_than_the_budget_goes_alone(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_with(&pair, use_little_in_place);
+	fill(&pair, OTTE_WRITE, 4);
+	assert_int_equal(move(&pair, OTTE_WRITE, GUARD, (1u << 20) + 3).code, 0);
+	assert_arrived(&pair, OTTE_WRITE, (1u << 20) + 3);
+	assert_int_equal(in_use(&pair), 0);
+	pair_close(&pair);
+}
+
+static void first_come_first_served(void **state)
+{
+	struct otte_rdma_budget budget = { .name = "a budget", .limit = 10 };
+	struct otte_rdma_turn a = {}, b = {}, c = {};
+	uint64_t charged;
+
+	(void)state;
+	assert_int_equal(otte_rdma_budget_take(&budget, &a, 8, &charged), 0);
+	assert_int_equal(charged, 8);
+	assert_int_equal(otte_rdma_budget_take(&budget, &b, 4, &charged), 1);
+	/* It would fit, and was not the first. */
+	assert_int_equal(otte_rdma_budget_take(&budget, &c, 1, &charged), 1);
+	otte_rdma_budget_give(&budget, 8);
+	assert_int_equal(otte_rdma_budget_take(&budget, &c, 1, &charged), 1);
+	assert_int_equal(otte_rdma_budget_take(&budget, &b, 4, &charged), 0);
+	/* As long as it wants more it stays the first. */
+	assert_int_equal(otte_rdma_budget_take(&budget, &c, 1, &charged), 1);
+	otte_rdma_budget_leave(&budget, &b);
+	assert_int_equal(otte_rdma_budget_take(&budget, &c, 1, &charged), 0);
+	otte_rdma_budget_leave(&budget, &c);
+	assert_null(budget.queue);
+	assert_int_equal(atomic_load(&budget.used), 5);
+	/* What stays is less for all, and in the end nothing. */
+	otte_rdma_budget_stick(&budget, 4);
+	otte_rdma_budget_give(&budget, 1);
+	assert_int_equal(otte_rdma_budget_take(&budget, &a, 100, &charged), 0);
+	assert_int_equal(charged, 6);
+	otte_rdma_budget_stick(&budget, 6);
+	assert_int_equal(otte_rdma_budget_take(&budget, &a, 1, &charged), -EUCLEAN);
+	assert_non_null(strstr(otte_error_text(), "a budget"));
+}
+
+/* ---- Pairs that are lost ---- */
+
+static void lose_a_completion(void)
+{
+	const struct sim_fault fault = {
+		.kind = SIM_FAULT_CQE_LOST,
+		.target = nics[1],
+		.times = 1,
+	};
+
+	sim_fault_arm(&fault);
+}
+
+/* Whoever may move it: the other transport does, once the queue pair is gone. */
+static void a_read_that_was_lost_arrives_all_the_same(void **state)
+{
+	struct otte_request request;
+	struct otte_task task;
+	struct pair pair;
+
+	(void)state;
+	open_with(&pair, use_staged);
+	fill(&pair, OTTE_READ, 7);
+	lose_a_completion();
+	request = pair_request(&pair, OTTE_READ, GUARD, GUARD, 3 * CHUNK);
+	OK(otte_batch_submit(pair.batch, &request, 1));
+	/* As long as there is the queue pair its chunk is out. */
+	assert_true(comes(something_is_in_use, &pair));
+	assert_true(comes(nothing_is_in_use, &pair));
+	assert_int_equal(pair_stats(pair.requester).rdma_qps, 0);
+	task = task_of(pair.batch);
+	assert_int_equal(task.code, 0);
+	assert_int_equal(task.transport, OTTE_TRANSPORT_TCP);
+	assert_arrived(&pair, OTTE_READ, 3 * CHUNK);
+	assert_int_equal(pair_stats(pair.requester).retained, 0);
+	pair_close(&pair);
+}
+
+static void a_write_that_was_lost_is_not_sent_again(void **state)
+{
+	struct otte_request request;
+	struct otte_task task;
+	struct pair pair;
+
+	(void)state;
+	open_with(&pair, use_staged);
+	lose_a_completion();
+	request = pair_request(&pair, OTTE_WRITE, 0, 0, CHUNK);
+	task = run(&pair, &request);
+	assert_int_equal(task.code, -ECONNRESET);
+	assert_int_equal(task.remote_effect, OTTE_EFFECT_UNKNOWN);
+	assert_int_equal(task.locally_drained, 1);
+	assert_true(comes(nothing_is_in_use, &pair));
+	assert_int_equal(sim_counts(nics[0]).bytes_written, CHUNK);
+	pair_close(&pair);
+}
+
+static void cannot_destroy(void)
+{
+	const struct sim_fault fault = {
+		.kind = SIM_FAULT_CALL,
+		.verb = SIM_DESTROY_QP,
+		.target = nics[1],
+		.times = 1000,
+		.error = EIO,
+	};
+
+	sim_fault_arm(&fault);
+}
+
+/*
+ * Only a chunk may still be read or written: the request ends as if all had completed, its memory
+ * is the caller's, and the chunk stays. All of the pool, here.
+ */
+static void lose_for_good(uint8_t op, bool flushed)
+{
+	struct otte_request request;
+	struct otte_task task;
+	struct pair pair;
+
+	open_with(&pair, use_one_chunk);
+	MUST(move(&pair, op, 0, 64).code == 0);
+	fill(&pair, op, 9);
+	cannot_destroy();
+	if (flushed)
+		sim_link_set(nics[0], nics[1], false);
+	else
+		lose_a_completion();
+	request = pair_request(&pair, op, GUARD, GUARD, CHUNK);
+	task = run(&pair, &request);
+	MUST(task.code == (op == OTTE_READ ? 0 : -ECONNRESET));
+	MUST(task.locally_drained);
+	MUST(op == OTTE_WRITE || task.transport == OTTE_TRANSPORT_TCP);
+	MUST(op == OTTE_WRITE || !memcmp(pair.local_bytes + GUARD, pair.remote_bytes + GUARD, CHUNK));
+	usleep(200000);
+	MUST(in_use(&pair) == CHUNK);
+	MUST(pair_stats(pair.requester).retained_bytes >= CHUNK);
+	OK(otte_region_unregister(&pair.local, 1, SECOND, NULL));
+	OK(otte_mem_release(pair.local_mem));
+	MUST(known(nics[1]) == 1);
+	MUST(otte_engine_close(pair.requester, OTTE_CLOSE_REQUESTER, SECOND, NULL) == -EUCLEAN);
+}
+
+static void lose_a_read(void)
+{
+	lose_for_good(OTTE_READ, false);
+}
+
+static void lose_a_write(void)
+{
+	lose_for_good(OTTE_WRITE, false);
+}
+
+static void lose_a_read_that_was_flushed(void)
+{
+	lose_for_good(OTTE_READ, true);
+}
+
+static void a_chunk_of_a_pair_that_stays_stays(void **state)
+{
+	(void)state;
+	in_its_own_process(lose_a_read);
+	in_its_own_process(lose_a_write);
+	in_its_own_process(lose_a_read_that_was_flushed);
+}
+
+/* ---- What cannot be registered ---- */
+
+static unsigned cannot_register(unsigned times)
+{
+	const struct sim_fault fault = {
+		.kind = SIM_FAULT_CALL,
+		.verb = SIM_REG_MR,
+		.target = nics[1],
+		.times = times,
+		.error = ENOMEM,
+	};
+
+	return sim_fault_arm(&fault);
+}
+
+static void a_pool_that_is_not_registered_is_an_error(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	open_with(&pair, use_staged);
+	cannot_register(1);
+	assert_int_equal(move(&pair, OTTE_READ, 0, 64).code, -ENOMEM);
+	assert_int_equal(known(nics[1]), 0);
+	assert_int_equal(pair_stats(pair.source).rdma_grants, 0);
+	/* Another one tries again. */
+	assert_int_equal(move(&pair, OTTE_READ, 0, 64).code, 0);
+	pair_close(&pair);
+}
+
+static void a_second_nic_that_fails_undoes_the_first(void **state)
+{
+	struct sim_device *second = sim_device_add(1, "mlx5_1");
+	const struct sim_fault fault = {
+		.kind = SIM_FAULT_CALL,
+		.verb = SIM_REG_MR,
+		.target = second,
+		.times = 1,
+		.error = ENOMEM,
+	};
+	struct pair pair;
+
+	(void)state;
+	open_with(&pair, use_staged);
+	sim_fault_arm(&fault);
+	assert_int_equal(move(&pair, OTTE_READ, 0, 64).code, -ENOMEM);
+	assert_int_equal(known(nics[1]) + known(second), 0);
+	assert_int_equal(move(&pair, OTTE_READ, 0, 64).code, 0);
+	assert_int_equal(known(nics[1]) + known(second), 2);
+	pair_close(&pair);
+}
+
+/* Nothing but what was asked for: no pool, and no region. */
+static void what_is_not_registered_directly_is_not_staged(void **state)
+{
+	struct otte_region_desc desc = { .length = 4096 };
+	struct otte_region *region;
+	struct pair pair;
+	unsigned id;
+
+	(void)state;
+	open_with(&pair, use_rdma);
+	desc.mem = pair.local_mem;
+	id = cannot_register(1000);
+	assert_int_equal(otte_region_register(pair.requester, &desc, 1, &region), -ENOMEM);
+	sim_fault_disarm(id);
+	assert_int_equal(known(nics[1]), 1);
+	assert_int_equal(move(&pair, OTTE_READ, 0, 64).code, 0);
+	assert_int_equal(known(nics[1]), 1);
+	assert_int_equal(pair_stats(pair.requester).rdma_staging_bytes, 0);
+	pair_close(&pair);
+}
+
+/* ---- The source's side ---- */
+
+static void a_staged_source_lets_no_nic_in(void **state)
+{
+	struct otte_request request;
+	struct otte_task task;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_staged);
+	assert_int_equal(move(&pair, OTTE_READ, 0, 64).code, -EOPNOTSUPP);
+	request = pair_request(&pair, OTTE_READ, 0, 0, 64);
+	task = run(&pair, &request);
+	assert_int_equal(task.code, 0);
+	assert_int_equal(task.transport, OTTE_TRANSPORT_TCP);
+	assert_int_equal(known(nics[0]), 0);
+	pair_close(&pair);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, with_nics, nothing_is_left)
+	const struct CMUnitTest tests[] = {
+		TEST(every_length_passes_the_pool),
+		TEST(memory_of_the_callers_own_passes_it),
+		TEST(memory_that_is_gone_is_an_error),
+		TEST(more_than_there_is_goes_one_after_the_other),
+		TEST(who_waits_for_a_chunk_has_a_deadline),
+		TEST(who_waits_for_a_place_has_a_deadline),
+		TEST(what_is_longer_than_the_budget_goes_alone),
+		TEST(first_come_first_served),
+		TEST(a_read_that_was_lost_arrives_all_the_same),
+		TEST(a_write_that_was_lost_is_not_sent_again),
+		TEST(a_chunk_of_a_pair_that_stays_stays),
+		TEST(a_pool_that_is_not_registered_is_an_error),
+		TEST(a_second_nic_that_fails_undoes_the_first),
+		TEST(what_is_not_registered_directly_is_not_staged),
+		TEST(a_staged_source_lets_no_nic_in),
+	};
+
+	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
