@@ -710,7 +710,7 @@ static void look_whether_abandoned(struct otte_rdma_use *use)
 		return;
 	if (is_under_way(use) && code == -ETIMEDOUT && !use->lost) {
 		otte_fail(-ETIMEDOUT, "a request that is overdue");
-		use->pair->failed(use->pair, -ETIMEDOUT);
+		use->pair->failed(use->pair, -ECANCELED); /* which blames no rail */
 	} else {
 		look_whether_over(use);
 	}

@@ -550,7 +550,7 @@ static void go_round(struct otte_rdma_slice *slice, int code, uint64_t now_ns)
 	const unsigned int nic = slice->nic, remote_nic = slice->remote_nic;
 	struct otte_rdma_parent *parent = slice->parent;
 
-	/* What holds no rail off, like a lack of memory, would send it from one to another and back. */
+	/* What holds no rail off, as no memory, would send it from one to another and back. */
 	if (++slice->turns > OTTE_NIC_IDS || choose_again(slice, NULL, now_ns) ||
 	    (slice->nic == nic && slice->remote_nic == remote_nic))
 		fail(parent, code, false);

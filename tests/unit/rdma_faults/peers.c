@@ -139,12 +139,12 @@ static void two_idle_engines(void **state)
 	pair_close(&pair);
 }
 
-static struct otte_task run_until(struct pair *pair, uint8_t op, uint64_t offset, uint64_t length,
-				  uint64_t ns)
+static struct otte_task run_until(struct pair *pair, uint8_t lease, uint64_t offset, uint64_t ns)
 {
-	struct otte_request request = pair_request(pair, op, offset, offset, length);
+	struct otte_request request = pair_request(pair, OTTE_READ, offset, offset, 4096);
 
 	request.transport = OTTE_TRANSPORT_RDMA;
+	request.lease = lease;
 	request.deadline_ns = otte_now_ns() + ns;
 	OK(otte_batch_reset(pair->batch));
 	OK(otte_batch_submit(pair->batch, &request, 1));
@@ -161,7 +161,7 @@ static void a_source_that_closes_at_once(void **state)
 	pair_open(&pair, SIZE, use_rdma);
 	atomic_store(&forge_close, true);
 	atomic_store(&connects, 0);
-	task = run_until(&pair, OTTE_READ, 0, 4096, 2 * SECOND);
+	task = run_until(&pair, OTTE_LEASE_OFF, 0, 2 * SECOND);
 	atomic_store(&forge_close, false);
 	assert_int_equal(task.code, -ECONNRESET);
 	assert_int_equal(atomic_load(&connects), 1);
@@ -170,22 +170,29 @@ static void a_source_that_closes_at_once(void **state)
 }
 
 /* Its deadline says nothing about the rail, which is tried before it carries more. */
-static void an_overdue_request(void **state)
+static void be_overdue(uint8_t lease)
 {
 	struct otte_task task;
 	struct ibv_cq *cq;
 	struct pair pair;
 
-	(void)state;
 	pair_open(&pair, SIZE, use_rdma);
-	assert_int_equal(read_by_rdma(&pair, 0), 0);
+	assert_int_equal(run_until(&pair, lease, 0, 20 * SECOND).code, 0);
 	cq = joined(REQUESTER)->native->send_cq;
 	sim_cq_hold(cq, true);
-	task = run_until(&pair, OTTE_READ, 0, 4096, SECOND / 20); /* its lane goes with the pair */
+	task = run_until(&pair, lease, 0, SECOND / 20); /* its lane goes with the pair */
 	assert_int_equal(task.code, -ETIMEDOUT);
 	assert_int_equal(pair_stats(pair.requester).rdma_rail_errors, 0);
 	assert_true(comes(works_by_rdma, &pair));
 	pair_close(&pair);
+}
+
+static void an_overdue_request(void **state)
+{
+	(void)state;
+	be_overdue(OTTE_LEASE_OFF);
+	room_start(NULL);
+	be_overdue(OTTE_LEASE_RANGE);
 }
 
 /* Those that were cancelled do not take the places of others for good. */
@@ -200,11 +207,11 @@ static void answers_that_never_come(void **state)
 	atomic_store(&asks, 1);
 	atomic_store(&swallow_answers, true);
 	for (i = 0; i < 64; i++)
-		run_until(&pair, OTTE_READ, 4096 * i, 4096, SECOND / 100);
+		run_until(&pair, OTTE_LEASE_OFF, 4096 * i, SECOND / 100);
 	atomic_store(&swallow_answers, false);
 	assert_int_equal(atomic_load(&swallowed), atomic_load(&asks) - 1);
-	usleep(2500000);
-	assert_int_equal(run_until(&pair, OTTE_READ, 0, 4096, SECOND).code, 0);
+	usleep(3500000); /* twice control.timeout, and a look after that */
+	assert_int_equal(run_until(&pair, OTTE_LEASE_OFF, 0, SECOND).code, 0);
 	pair_close(&pair);
 }
 
@@ -218,7 +225,7 @@ static void a_full_table_of_rails(void **state)
 	pair_open(&pair, SIZE, use_rdma);
 	assert_int_equal(run(&pair, OTTE_READ, OTTE_TRANSPORT_RDMA, 0, SIZE).code, 0);
 	atomic_store(&refuse_tickets, true);
-	task = run_until(&pair, OTTE_READ, 0, 4096, SECOND);
+	task = run_until(&pair, OTTE_LEASE_OFF, 0, SECOND);
 	atomic_store(&refuse_tickets, false);
 	assert_int_equal(task.code, -EDQUOT);
 	assert_true(atomic_load(&refused_tickets) < 100);
