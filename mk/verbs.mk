@@ -36,6 +36,14 @@ check-part-kills-rdma: $(B)/e2e/storm $(OTTECTL_BIN)
 check-part-kills-rdma-long: $(B)/e2e/storm $(OTTECTL_BIN)
 	@tests/verbs/run-kills --kills $(STORM_KILLS) $(B)
 
+# Two guests, one of which loses its power.
+CHECK_PARTS += rdma-hosts
+budget-rdma-hosts := 4
+
+.PHONY: check-part-rdma-hosts
+check-part-rdma-hosts: $(B)/verbs/hosts
+	@tests/verbs/run-hosts $(B)
+
 $(B)/verbs/%: $(B)/tests/verbs/%.o $(B)/libotte.a
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE)
@@ -51,6 +59,6 @@ $(VERBS_HOSTILE_BIN): $(B)/verbs/%: $(B)/tests/verbs/%.o $(VERBS_HOSTILE_COMMON:
 STATIC_BUILD += $(VERBS_HOSTILE_BIN)
 -include $(VERBS_HOSTILE:%=$(B)/tests/verbs/%.d) $(VERBS_HOSTILE_COMMON:%=$(B)/tests/verbs/%.d)
 
-STATIC_BUILD += $(B)/verbs/discover $(B)/verbs/owners $(B)/verbs/transfer
+STATIC_BUILD += $(B)/verbs/discover $(B)/verbs/owners $(B)/verbs/transfer $(B)/verbs/hosts
 
--include $(B)/tests/verbs/discover.d $(B)/tests/verbs/owners.d $(B)/tests/verbs/transfer.d
+-include $(B)/tests/verbs/discover.d $(B)/tests/verbs/owners.d $(B)/tests/verbs/transfer.d $(B)/tests/verbs/hosts.d
