@@ -68,6 +68,14 @@ UNIT_WITH_verbs_sim := $(VERBS_SIM)
 UNIT_WITH_grants := $(VERBS_SIM) tests/unit/engine/pair.o
 LDFLAGS_unit_grants := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_source_say otte_source_retain \
 	otte_rdma_peer_start)
+# What a source does about peers that keep what they get.
+UNIT_WITH_limits := $(VERBS_SIM) tests/unit/engine/pair.o
+LDFLAGS_unit_limits := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_source_say \
+	otte_rdma_transfer_granted)
+# Leases: what is said, and with which evidence they end.
+UNIT_WITH_leases := $(VERBS_SIM) tests/unit/engine/pair.o tests/unit/limits/nics.o
+LDFLAGS_unit_leases := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_source_say otte_rdma_peer_say \
+	otte_rdma_fill_paths otte_source_end_lent)
 UNIT_WITH_multirail := $(VERBS_SIM) tests/unit/engine/pair.o
 LDFLAGS_unit_multirail := -Wl,--wrap=otte_verbs_open
 UNIT_WITH_staging := $(VERBS_SIM) tests/unit/engine/pair.o

@@ -98,6 +98,18 @@ enum otte_ledger_kind {
 	OTTE_LEDGER_PROCESS = 2, /* the same rules inside this process */
 };
 
+/*
+ * By RDMA a request is granted exactly its range, for once, or moves by a lease: a range that stays in reach of our NIC
+ * for further requests, without the source's doing, until we do not use it for a while or the source wants it back. To
+ * others that range is in use meanwhile. What cannot be had by a lease is granted for once.
+ */
+enum otte_lease {
+	OTTE_LEASE_DEFAULT = 0,  /* as rdma.lease says */
+	OTTE_LEASE_OFF = 1,
+	OTTE_LEASE_RANGE = 2,    /* of the request's range */
+	OTTE_LEASE_REGION = 3,   /* of the remote region as a whole, if it was described; else as RANGE */
+};
+
 enum otte_zerocopy {
 	OTTE_ZEROCOPY_AUTO = 0,   /* to other hosts, until the kernel says that it copies */
 	OTTE_ZEROCOPY_OFF = 1,
@@ -207,6 +219,10 @@ struct otte_config {
 	uint32_t rdma_chunk_bytes;              /* rdma.chunk_bytes: 262144 of a staged slice, at most */
 	uint64_t rdma_direct_bytes;             /* rdma.direct_bytes: 64 MiB under way, where direct */
 	uint64_t rdma_staging_bytes;            /* rdma.staging_bytes: 64 MiB of chunks, where staged */
+	uint32_t rdma_lease;                    /* rdma.lease: off; 0 off, 1 range, 2 region */
+	uint32_t rdma_leases;                   /* rdma.leases: 64 that peers hold, and we of one peer */
+	uint64_t rdma_lease_idle_ns;            /* rdma.lease_idle_ms: 10000 that one stands unused */
+	uint64_t rdma_grant_ns;                 /* rdma.grant_ms: 60000 that a peer keeps a range */
 	uint64_t rdma_destruction_ns;           /* rdma.destruction_ms: 30000 for what is posted to complete */
 	uint32_t rdma_rail_topology;            /* rdma.rail_topology: "all"; enum otte_rail_choice */
 	uint32_t rdma_max_rail_pairs;           /* rdma.max_rail_pairs: 1024 that are remembered */
@@ -348,6 +364,8 @@ struct otte_stats {
 	uint64_t rdma_mr_bytes;
 	uint64_t rdma_grants;           /* ranges that peers were ever granted, each once */
 	uint64_t rdma_cqes;             /* completions ever seen */
+	uint64_t rdma_leases;           /* leases that peers were ever given */
+	uint64_t rdma_lease_requests;   /* requests of ours that moved by one */
 	uint64_t rdma_slices;           /* that requests were cut into, ever */
 	uint64_t rdma_slices_moved;     /* of which so many went on over another rail */
 	uint64_t rdma_rails_paused;     /* now */
@@ -557,7 +575,8 @@ struct otte_request {
 	uint8_t priority;        /* enum otte_priority */
 	uint8_t intent;          /* enum otte_intent */
 	uint8_t transport;       /* enum otte_transport_kind */
-	uint32_t reserved;       /* 0 */
+	uint8_t lease;           /* enum otte_lease */
+	uint8_t reserved[3];     /* 0 */
 };
 
 enum otte_task_state {

@@ -34,6 +34,8 @@
 _Static_assert(sizeof(struct otte_config) == VERSION_1_SIZE, "struct otte_config is of version 1");
 
 static const char *const ledger_words[] = { "auto", "kernel", "process", NULL };
+/* enum otte_lease from OFF on. */
+static const char *const lease_words[] = { "off", "range", "region", NULL };
 static const char *const zerocopy_words[] = { "auto", "off", "always", NULL };
 static const char *const rail_words[] = { "all", "direct", NULL };
 static const char *const host_memory_words[] = { "direct", "staged", NULL };
@@ -171,6 +173,11 @@ static const struct otte_config_key keys[] = {
 	    "bytes that NICs move in place at a time"),
 	U64("rdma.staging_bytes", rdma_staging_bytes, 4 * KIB, BYTES_MAX, 64 * MIB,
 	    "bytes of the pool, of whole chunks"),
+	WORD("rdma.lease", rdma_lease, lease_words, 0, "what requests that name none lease"),
+	U32("rdma.leases", rdma_leases, 0, 4096, 64, "ranges that peers may lease at a time, and we of one peer"),
+	MS("rdma.lease_idle_ms", rdma_lease_idle_ns, 10, HOUR_MS, 10000,
+	   "longest time that a lease stands without being used"),
+	MS("rdma.grant_ms", rdma_grant_ns, 1, HOUR_MS, 60000, "longest time that a peer keeps one of rdma.grants"),
 	MS("rdma.destruction_ms", rdma_destruction_ns, 1, HOUR_MS, 30000,
 	   "longest wait for what is under way on a queue pair that is to go"),
 	WORD("rdma.rail_topology", rdma_rail_topology, rail_words, OTTE_RAIL_ALL,

@@ -124,7 +124,8 @@ static const struct {
 	COUNTER(zerocopy_outstanding), COUNTER(waiting_high), COUNTER(waiting_medium),
 	COUNTER(waiting_low), COUNTER(promoted), COUNTER(low_inflight_bytes),
 	COUNTER(rdma_qps), COUNTER(rdma_mrs), COUNTER(rdma_mr_bytes), COUNTER(rdma_grants),
-	COUNTER(rdma_cqes), COUNTER(rdma_slices), COUNTER(rdma_slices_moved), COUNTER(rdma_rails_paused),
+	COUNTER(rdma_cqes), COUNTER(rdma_leases), COUNTER(rdma_lease_requests),
+	COUNTER(rdma_slices), COUNTER(rdma_slices_moved), COUNTER(rdma_rails_paused),
 	COUNTER(rdma_rail_errors), COUNTER(rdma_rail_probes), COUNTER(rdma_rail_recoveries),
 	COUNTER(rdma_direct_bytes), COUNTER(rdma_staging_bytes),
 };

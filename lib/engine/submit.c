@@ -42,7 +42,9 @@ static int check_fields(const struct otte_request *request, size_t i)
 		return otte_fail(-EINVAL, "request %zu: priority %u", i, request->priority);
 	if (request->intent > OTTE_INTENT_STAGING_INTERNAL)
 		return otte_fail(-EINVAL, "request %zu: intent %u", i, request->intent);
-	if (request->reserved)
+	if (request->lease > OTTE_LEASE_REGION)
+		return otte_fail(-EINVAL, "request %zu: lease %u", i, request->lease);
+	if (request->reserved[0] | request->reserved[1] | request->reserved[2])
 		return otte_fail(-EINVAL, "request %zu: reserved is not 0", i);
 	if (request->length == 0)
 		return otte_fail(-EINVAL, "request %zu: length 0", i);
@@ -188,6 +190,11 @@ static void fill_task(struct otte_batch *batch, uint32_t index, const struct ott
 	task->work.length = request->length;
 	task->work.region = request->remote_region;
 	task->work.offset = request->remote_offset;
+	task->work.lease = request->lease;
+	if (request->lease == OTTE_LEASE_DEFAULT)
+		task->work.lease = (uint8_t)(OTTE_LEASE_OFF + batch->engine->config.rdma_lease);
+	if (batch->memo.stamp && batch->memo.id == request->remote_region)
+		task->work.region_length = batch->memo.length;
 	task->work.retries = batch->engine->config.retry_budget;
 	/* Relative to the region until the group is prepared. */
 	task->access.range.start = request->local_offset;
@@ -209,6 +216,7 @@ static bool continues(const struct otte_task_record *head, const struct otte_tas
 	return head->segment == task->segment && head->region == task->region &&
 	       head->work.op == task->work.op && head->work.priority == task->work.priority &&
 	       head->work.intent == task->work.intent && head->work.wanted == task->work.wanted &&
+	       head->work.lease == task->work.lease &&
 	       head->deadline_ns == task->deadline_ns &&
 	       head->work.region == task->work.region &&
 	       head->work.offset + length == task->work.offset &&

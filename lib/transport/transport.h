@@ -44,6 +44,8 @@ struct otte_work {
 	uint64_t offset;
 	uint32_t retries;        /* of a READ that is proven drained */
 	uint32_t wanted;         /* enum otte_transport_kind that the caller named; ANY */
+	uint8_t lease;           /* enum otte_lease, never DEFAULT */
+	uint64_t region_length;  /* of the remote region; 0: not known */
 	bool firm;               /* `local` cannot go away: it is memory of the engine's own */
 	struct otte_published *published; /* of the region that `local` is in; NULL: nothing was prepared */
 	/* Of `local`, whose freshness was looked at before start(): to look again by who has let it wait since. */
@@ -68,6 +70,7 @@ struct otte_work {
 		void *way;
 		uint64_t moved;
 		uint64_t since_ns; /* waiting.h */
+		bool unleased;   /* not by a lease, whatever the caller would have */
 		bool torn;       /* more than `moved` may have reached the peer */
 		int slot;
 		_Atomic int abandon;

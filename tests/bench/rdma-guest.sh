@@ -5,7 +5,7 @@
 #
 #   rdma-guest.sh MTU DEPTH ROUNDS events|poll [PROGRAM]     without PROGRAM perftest alone
 #
-# A line for each: FIGURE perftest|send|otte VALUE, which is bytes a second or, of a latency, ns. `send` is
+# A line for each: FIGURE perftest|send|otte|lease VALUE, which is bytes a second or, of a latency, ns. `send` is
 # ib_send_bw: perftest cannot sleep over WRITEs, and what it polls away rxe does not have; the SEND of as many
 # bytes can be slept over.
 set -euo pipefail
@@ -70,7 +70,7 @@ otte() {
     timeout 120 "$program" rxe0 "$gid" "$@"
 }
 
-# measure FIGURE perftest|send|otte
+# measure FIGURE perftest|send|otte|lease
 measure() {
     local value
     case $1-$2 in
@@ -86,13 +86,18 @@ measure() {
     write-64K-otte) value=$(otte write 65536 "$depth" 512) ;;
     write-1M-otte) value=$(otte write 1048576 "$depth" 64) ;;
     latency-4K-otte) value=$(otte read 4096 1 1000) value=${value#* } ;;
+    read-64K-lease) value=$(otte read 65536 "$depth" 512 lease) ;;
+    read-1M-lease) value=$(otte read 1048576 "$depth" 64 lease) ;;
+    write-64K-lease) value=$(otte write 65536 "$depth" 512 lease) ;;
+    write-1M-lease) value=$(otte write 1048576 "$depth" 64 lease) ;;
+    latency-4K-lease) value=$(otte read 4096 1 1000 lease) value=${value#* } ;;
     esac
     echo "$1 $2 ${value%% *}"
 }
 
 for round in $(seq "$rounds"); do
-    order=(perftest otte)
-    [ $((round % 2)) -eq 1 ] || order=(otte perftest)
+    order=(perftest lease otte)
+    [ $((round % 2)) -eq 1 ] || order=(otte lease perftest)
     for figure in read-64K read-1M write-64K write-1M latency-4K; do
         for who in "${order[@]}"; do
             [ "$who" = perftest ] || [ -n "$program" ] || continue

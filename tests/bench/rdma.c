@@ -4,11 +4,12 @@
  * reads or writes it over the same device, in batches, one after another. Both are new, and so are their queue pairs:
  * one for each direction.
  *
- *	rdma DEVICE GID_INDEX read|write LENGTH DEPTH COUNT
+ *	rdma DEVICE GID_INDEX read|write LENGTH DEPTH COUNT [lease]
  *
- * COUNT requests of LENGTH bytes, DEPTH of them in a batch. Prints the bytes a second of all and the median time of a
- * batch in ns. Every request is one of its own: no two of a batch are neighbours, which would become one. The bytes are
- * compared afterwards. Exit status 2 where anything fails, or goes another way than over the device.
+ * COUNT requests of LENGTH bytes, DEPTH of them in a batch. Prints the bytes a second of all and the median time
+ * of a batch in ns. Every request is one of its own: no two of a batch are neighbours, which would become one.
+ * The bytes are compared afterwards. With `lease` they move by a lease. Exit status 2 where anything fails, or
+ * goes another way than over the device.
  */
 #include <signal.h>
 #include <stdbool.h>
@@ -51,7 +52,7 @@ static void die(const char *what)
 struct plan {
 	const char *device;
 	unsigned gid_index;
-	uint8_t op;
+	uint8_t op, lease;
 	uint64_t length;
 	unsigned depth, count;
 	uint64_t span; /* of memory on each side */
@@ -131,6 +132,7 @@ static pid_t start_source(const struct plan *plan, struct told *told)
 static void open_requester(const struct plan *plan, const struct told *told, struct requester *self)
 {
 	struct otte_region_desc desc = { .length = plan->span };
+	size_t regions;
 	unsigned i;
 
 	open_engine(plan, false, &self->engine);
@@ -139,6 +141,8 @@ static void open_requester(const struct plan *plan, const struct told *told, str
 	OK(otte_region_register(self->engine, &desc, 1, &self->region));
 	OK(otte_segment_open(self->engine, told->address, OTTE_EPOCH_ANY, 10 * SECOND,
 			     &self->segment));
+	/* How long the region is, which is leased as a whole. */
+	OK(otte_segment_describe(self->segment, 10 * SECOND, NULL, 0, &regions));
 	OK(otte_batch_create(self->engine, plan->depth, &self->batch));
 	for (i = 0; i < plan->depth; i++)
 		self->requests[i] = (struct otte_request){
@@ -150,6 +154,7 @@ static void open_requester(const struct plan *plan, const struct told *told, str
 			.length = plan->length,
 			.op = plan->op,
 			.transport = OTTE_TRANSPORT_RDMA,
+			.lease = plan->lease,
 		};
 }
 
@@ -221,6 +226,7 @@ static void measure(const struct plan *plan, struct requester *self)
 {
 	unsigned batches = plan->count / plan->depth, i;
 	uint64_t *ns = calloc(batches, sizeof(*ns)), total = 0, begun;
+	struct otte_stats stats = { .size = sizeof(stats) };
 	struct otte_task task;
 
 	if (!ns)
@@ -228,8 +234,9 @@ static void measure(const struct plan *plan, struct requester *self)
 	/* The first makes the queue pairs. */
 	run(self, plan->depth);
 	OK(otte_batch_task(self->batch, 0, &task));
-	if (task.transport != OTTE_TRANSPORT_RDMA)
-		die("not by RDMA");
+	OK(otte_engine_stats(self->engine, &stats));
+	if (task.transport != OTTE_TRANSPORT_RDMA || (!stats.rdma_lease_requests != (plan->lease == OTTE_LEASE_OFF)))
+		die("not by RDMA, or not by a lease");
 	for (i = 0; i < batches; i++) {
 		begun = now_ns();
 		run(self, plan->depth);
@@ -279,11 +286,12 @@ int main(int argc, char **argv)
 	uint8_t *local;
 	pid_t source;
 
-	if (argc != 7) {
-		fprintf(stderr, "usage: rdma DEVICE GID_INDEX read|write LENGTH DEPTH COUNT\n");
+	if (argc != 7 && (argc != 8 || strcmp(argv[7], "lease"))) {
+		fprintf(stderr, "usage: rdma DEVICE GID_INDEX read|write LENGTH DEPTH COUNT [lease]\n");
 		return 2;
 	}
 	read_plan(argv, &plan);
+	plan.lease = argc == 8 ? OTTE_LEASE_REGION : OTTE_LEASE_OFF;
 	source = start_source(&plan, &told);
 	open_requester(&plan, &told, &requester);
 	local = otte_mem_address(requester.mem);

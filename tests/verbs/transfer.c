@@ -86,18 +86,26 @@ struct source {
 };
 
 struct answer {
-	uint64_t loans, retained, grants, qps;
+	uint64_t loans, retained, grants, qps, leases;
+	int unregistered; /* what came of that */
 };
 
-static void answer_all(struct otte_engine *engine, int asks, int answers)
+/* 's': what there is; 'u': what there is once the region is unregistered. */
+static void answer_all(struct otte_engine *engine, struct otte_region **region, int asks, int answers)
 {
 	struct otte_stats stats = { .size = sizeof(stats) };
 	struct answer answer;
 	char what;
+	int ret = 0;
 
 	while (read(asks, &what, 1) == 1) {
+		if (what == 'u')
+			ret = otte_region_unregister(region, 1, 20 * SECOND, NULL);
+		if (what == 'u' && !ret)
+			*region = NULL;
 		MUST(otte_engine_stats(engine, &stats));
-		answer = (struct answer){ stats.loans, stats.retained, stats.rdma_grants, stats.rdma_qps };
+		answer = (struct answer){ stats.loans,	  stats.retained,    stats.rdma_grants,
+					  stats.rdma_qps, stats.rdma_leases, ret };
 		if (write(answers, &answer, sizeof(answer)) != sizeof(answer))
 			_exit(3);
 	}
@@ -119,8 +127,9 @@ static void be_source(int asks, int answers)
 	self.region = otte_region_id(region);
 	if (write(answers, &self, sizeof(self)) != sizeof(self))
 		_exit(3);
-	answer_all(engine, asks, answers);
-	MUST(otte_region_unregister(&region, 1, 10 * SECOND, NULL));
+	answer_all(engine, &region, asks, answers);
+	if (region)
+		MUST(otte_region_unregister(&region, 1, 10 * SECOND, NULL));
 	MUST(otte_mem_release(desc.mem));
 	MUST(otte_engine_destroy(engine));
 	fflush(stdout);
@@ -150,13 +159,18 @@ static void start_source(struct source *source)
 	source->answers = answers[0];
 }
 
-static struct answer ask(const struct source *source)
+static struct answer ask_for(const struct source *source, char what)
 {
 	struct answer answer = { 0 };
 
-	if (write(source->asks, "s", 1) != 1 || read(source->answers, &answer, sizeof(answer)) != sizeof(answer))
+	if (write(source->asks, &what, 1) != 1 || read(source->answers, &answer, sizeof(answer)) != sizeof(answer))
 		_exit(3);
 	return answer;
+}
+
+static struct answer ask(const struct source *source)
+{
+	return ask_for(source, 's');
 }
 
 /* Its exit status; everything that it had it has given back. */
@@ -180,12 +194,14 @@ struct requester {
 	struct otte_batch *batch;
 	uint8_t *bytes;
 	uint64_t remote;
+	uint8_t lease; /* enum otte_lease, of its requests */
 };
 
 static void open_requester(struct requester *self, const struct source *source)
 {
 	struct otte_region_desc desc = { .length = size };
 	struct otte_config config;
+	size_t regions;
 
 	fill_config(&config, device);
 	config.listen_address[0] = '\0';
@@ -196,7 +212,9 @@ static void open_requester(struct requester *self, const struct source *source)
 	self->bytes = otte_mem_address(self->mem);
 	MUST(otte_region_register(self->engine, &desc, 1, &self->region));
 	MUST(otte_segment_open(self->engine, source->address, OTTE_EPOCH_ANY, 10 * SECOND, &self->segment));
+	MUST(otte_segment_describe(self->segment, 10 * SECOND, NULL, 0, &regions));
 	MUST(otte_batch_create(self->engine, 64, &self->batch));
+	self->lease = OTTE_LEASE_OFF;
 	self->remote = source->region;
 }
 
@@ -220,6 +238,7 @@ static void submit(struct requester *self, uint8_t op, uint32_t transport, uint6
 		.length = length,
 		.op = op,
 		.transport = transport,
+		.lease = self->lease,
 	};
 
 	MUST(otte_batch_submit(self->batch, &request, 1));
@@ -270,9 +289,9 @@ static void move_size(struct requester *self, uint8_t op, uint32_t transport, ui
 	fill(from, salt);
 	memset(to, 0xa5, size);
 	task = run(self, op, transport, GUARD, length);
-	snprintf(rule, sizeof(rule), "%s: %s of %lu bytes, %s", *device ? device : "two rails",
+	snprintf(rule, sizeof(rule), "%s: %s of %lu bytes, %s%s", *device ? device : "two rails",
 		 op == OTTE_READ ? "READ" : "WRITE", (unsigned long)length,
-		 transport == OTTE_TRANSPORT_RDMA ? "named" : "any");
+		 transport == OTTE_TRANSPORT_RDMA ? "named" : "any", self->lease == OTTE_LEASE_OFF ? "" : ", by a lease");
 	check(!task.code && task.transport == OTTE_TRANSPORT_RDMA && moved(from, to, length), rule);
 }
 
@@ -302,6 +321,78 @@ static void move_whole(void)
 	check(answer.grants == (staged ? 36 : 20) && !answer.loans && !answer.retained,
 	      "each by a grant of its own, and all are over");
 	close_requester(&self);
+	check(end_source(&source) == 0, "the source gives back everything");
+}
+
+/* ---- Leases ---- */
+
+/* Memory that its source has adopted could be replaced, which a ledger of the module's would say: it is not leased. */
+static void move_by_lease(void)
+{
+	bool leased = ledger == OTTE_LEDGER_PROCESS;
+	struct requester self;
+	struct source source;
+	struct answer answer;
+
+	start_source(&source);
+	open_requester(&self, &source);
+	self.lease = OTTE_LEASE_REGION;
+	move_sizes(&self, OTTE_READ, OTTE_TRANSPORT_RDMA);
+	answer = ask(&source);
+	check(answer.leases == leased && answer.loans == leased && answer.grants == (leased ? 0 : 5),
+	      leased ? "one lease, and nothing granted" : "none leased, each granted");
+	move_sizes(&self, OTTE_WRITE, OTTE_TRANSPORT_RDMA);
+	answer = ask(&source);
+	check(!answer.retained && (!leased || answer.leases <= 2), "a lease that is in the way is given back");
+	if (leased) {
+		answer = ask_for(&source, 'u');
+		check(!answer.unregistered && !answer.loans && !answer.retained, "and so it is for unregister");
+	}
+	close_requester(&self);
+	check(end_source(&source) == 0, "the source gives back everything");
+}
+
+/* Has a lease, and hears of nothing until it goes on. Then nothing may be read any more. */
+static void be_holder(const struct source *source)
+{
+	struct requester self;
+
+	open_requester(&self, source);
+	self.lease = OTTE_LEASE_REGION;
+	if (run(&self, OTTE_READ, OTTE_TRANSPORT_RDMA, 0, 4096).code)
+		_exit(4);
+	memset(self.bytes, 0xa5, size);
+	raise(SIGSTOP);
+	if (!run(&self, OTTE_READ, OTTE_TRANSPORT_RDMA, GUARD, 4096).code || self.bytes[GUARD] != 0xa5)
+		_exit(5);
+	close_requester(&self);
+	_exit(0);
+}
+
+/* The module leases none of this memory. */
+static void stop_holder(void)
+{
+	struct source source;
+	struct answer answer;
+	int status;
+	pid_t pid;
+
+	if (ledger != OTTE_LEDGER_PROCESS)
+		return;
+	start_source(&source);
+	fill(remote, 5);
+	fflush(stdout);
+	pid = fork();
+	if (!pid)
+		be_holder(&source);
+	waitpid(pid, &status, WUNTRACED);
+	check(WIFSTOPPED(status), "a holder of a lease stops");
+	answer = ask_for(&source, 'u');
+	check(!answer.unregistered && !answer.loans && !answer.retained && answer.leases == 1,
+	      "its lease is revoked without it, and the region unregistered");
+	kill(pid, SIGCONT);
+	waitpid(pid, &status, 0);
+	check(WIFEXITED(status) && !WEXITSTATUS(status), "it reads nothing by it any more");
 	check(end_source(&source) == 0, "the source gives back everything");
 }
 
@@ -689,6 +780,8 @@ int main(int argc, char **argv)
 		return checked();
 	}
 	move_whole();
+	move_by_lease();
+	stop_holder();
 	kill_requesters();
 	kill_source(OTTE_READ);
 	kill_source(OTTE_WRITE);

@@ -34,6 +34,7 @@ static const char help[] =
 	"  --batch N             requests in flight together, of each thread (1)\n"
 	"  --threads N           threads (1)\n"
 	"  --lanes N             payload connections\n"
+	"  --lease               RDMA moves requests by a lease of the whole region\n"
 	"  --op read|write|both  direction (both); with --peer, read writes nothing there, and so\n"
 	"                        cannot verify content\n"
 	"  --pin CPU|A,B         keep both processes on one CPU, or client on A and server on B\n"
@@ -58,6 +59,7 @@ enum {
 	OPT_BATCH,
 	OPT_THREADS,
 	OPT_LANES,
+	OPT_LEASE,
 	OPT_OP,
 	OPT_PIN,
 	OPT_CONGESTION,
@@ -81,6 +83,7 @@ static const struct option long_options[] = {
 	{ "batch", required_argument, NULL, OPT_BATCH },
 	{ "threads", required_argument, NULL, OPT_THREADS },
 	{ "lanes", required_argument, NULL, OPT_LANES },
+	{ "lease", no_argument, NULL, OPT_LEASE },
 	{ "op", required_argument, NULL, OPT_OP },
 	{ "pin", required_argument, NULL, OPT_PIN },
 	{ "congestion", required_argument, NULL, OPT_CONGESTION },
@@ -197,6 +200,9 @@ static bool parse_option(struct bench_options *options, int option, const char *
 		return parse_count("--threads", text, MEASURE_THREADS_MAX, &options->threads);
 	case OPT_LANES:
 		return parse_count("--lanes", text, LANES_MAX, &options->lanes);
+	case OPT_LEASE:
+		options->lease = true;
+		return true;
 	case OPT_OP:
 		return parse_op(options, text);
 	case OPT_PIN:

@@ -37,6 +37,7 @@ struct bench_options {
 	unsigned batch;
 	unsigned threads;
 	unsigned lanes; /* 0: as configured */
+	bool lease;
 	bool read, write;
 	int client_cpu, server_cpu; /* -1: not pinned */
 	char congestion[16]; /* "": the system's */

@@ -71,6 +71,7 @@ static void make_requests(struct otte_lane *lane, bool write, uint64_t length, u
 			.remote_offset = lane->offset + i * length,
 			.length = length,
 			.op = write ? OTTE_WRITE : OTTE_READ,
+			.lease = bench->options->lease ? OTTE_LEASE_REGION : OTTE_LEASE_DEFAULT,
 		};
 	lane->write = write;
 	lane->length = length;

@@ -82,6 +82,8 @@ static const struct {
 	COUNTER(rdma_mr_bytes),
 	COUNTER(rdma_grants),
 	COUNTER(rdma_cqes),
+	COUNTER(rdma_leases),
+	COUNTER(rdma_lease_requests),
 	COUNTER(rdma_slices),
 	COUNTER(rdma_slices_moved),
 	COUNTER(rdma_rails_paused),

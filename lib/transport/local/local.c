@@ -92,7 +92,11 @@ static void drop_lanes(struct otte_transport *transport, void *peer)
 
 static void recall(struct otte_transport *transport, uint64_t region)
 {
-	local_source_recall(to_local(transport), region);
+	struct local *local = to_local(transport);
+
+	local_source_recall(local, region);
+	if (local->next->ops->recall)
+		local->next->ops->recall(local->next, region);
 }
 
 static void source_tick(struct otte_transport *transport, unsigned index, uint64_t now_ns)

@@ -505,17 +505,28 @@ int otte_rdma_lane_fd(const struct otte_rdma_cq_lane *lane)
 	return lane->channel->fd;
 }
 
-int otte_rdma_lane_arm(struct otte_rdma_cq_lane *lane)
+static int arm(struct otte_rdma_cq_lane *lane, struct ibv_cq *cq)
 {
-	const struct otte_verbs *verbs = lane->context->verbs;
-	int rc = verbs->req_notify_cq(lane->send_cq, 0);
+	int rc = lane->context->verbs->req_notify_cq(cq, 0);
 
-	if (!rc)
-		rc = verbs->req_notify_cq(lane->receive_cq, 0);
 	if (!rc)
 		return 0;
 	rc = otte_rdma_call_failed(lane->context, "ibv_req_notify_cq", rc);
 	return fault(lane, rc);
+}
+
+int otte_rdma_lane_arm(struct otte_rdma_cq_lane *lane)
+{
+	int rc = arm(lane, lane->send_cq);
+
+	return rc ? rc : arm(lane, lane->receive_cq);
+}
+
+int otte_rdma_lane_arm_posted(struct otte_rdma_cq_lane *lane)
+{
+	if (otte_rdma_credits_free(&lane->sends) == lane->sends.total)
+		return arm(lane, lane->receive_cq);
+	return otte_rdma_lane_arm(lane);
 }
 
 int otte_rdma_lane_heard(struct otte_rdma_cq_lane *lane)

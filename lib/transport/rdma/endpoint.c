@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "transport/rdma/rdma.h"
+#include "transport/rdma/lease.h"
 
 /* A pair has so many transfers, of two WRs each, before another is made. */
 #define PAIR_LOAD(config) max_u64(1, (config)->rdma_send_wrs / 2)
@@ -160,6 +160,7 @@ static void close_pair(struct otte_rdma_endpoint *endpoint, struct otte_rdma_pai
 	if (otte_rdma_line_is_open(&peer->line))
 		otte_rdma_peer_say(peer, &message);
 	otte_rdma_transfers_lose(peer, pair, code);
+	otte_rdma_leases_lose(peer, pair);
 }
 
 void otte_rdma_endpoints_close(struct otte_rdma_peer *peer, int code)
@@ -218,6 +219,7 @@ static void pair_closed(struct otte_rdma_pair *pair, bool gone)
 	struct otte_rdma_endpoint *endpoint = pair->owner;
 
 	otte_rdma_transfers_unpair(endpoint->peer, pair, gone);
+	otte_rdma_leases_unpair(endpoint->peer, pair, gone);
 }
 
 /* ---- Making them ---- */

@@ -18,7 +18,10 @@
 #include "base/log_limit.h"
 #include "control/auth.h"
 #include "ledger/ledger.h"
-#include "transport/rdma/rdma.h"
+#include "transport/rdma/lease.h"
+
+/* One source has at most so many times what it leaves to others. */
+#define PLACES_TIMES 3
 
 static const struct otte_source_ops *ops_of(const struct otte_rdma_lent *lent)
 {
@@ -38,6 +41,7 @@ static void leave_place(struct otte_rdma_lent *lent)
 	struct otte_rdma *rdma = lent->source->rdma;
 
 	rdma->places--;
+	lent->source->places--;
 	if (lent->stuck)
 		rdma->stuck--;
 	lent->stuck = false;
@@ -273,6 +277,7 @@ static void bound(struct otte_rdma_work *work, const struct otte_rdma_outcome *o
 		return;
 	}
 	lent->state = OTTE_RDMA_LENT_GRANTED;
+	lent->since_ns = otte_now_ns();
 	atomic_fetch_add(&lent->source->rdma->grants, 1);
 	say_grant(lent);
 }
@@ -405,15 +410,29 @@ static void grant(struct otte_rdma_lent *lent)
 		otte_rdma_source_fail_pair(pair, ret, otte_error_text());
 }
 
-/* The first whose queue has a place for the receipt, which is reserved; or NULL. */
-static struct otte_rdma_lent *find_first(struct otte_rdma *rdma)
+/* Of two that wait for a place: whose source has fewer, or has waited longer for one. */
+static bool goes_before(const struct otte_rdma_lent *lent, const struct otte_rdma_lent *other)
 {
-	struct otte_rdma_lent *lent;
+	const struct otte_rdma_source *source = lent->source, *its = other->source;
 
-	DL_FOREACH2(rdma->waiting, lent, wait_next)
-		if (!otte_rdma_qp_reserve(lent->pair->pair.qp, 1))
-			return lent;
-	return NULL;
+	return source->places != its->places ? source->places < its->places : source->turn < its->turn;
+}
+
+/* The next whose queue has a place for the receipt, which is reserved; or NULL. Within a source first come first. */
+static struct otte_rdma_lent *find_next(struct otte_rdma *rdma)
+{
+	uint32_t free = rdma->env.config->rdma_grants - rdma->places;
+	struct otte_rdma_lent *lent, *next = NULL;
+
+	DL_FOREACH2(rdma->waiting, lent, wait_next) {
+		if ((next && !goes_before(lent, next)) || !otte_rdma_share(lent->source->places, free, PLACES_TIMES) ||
+		    otte_rdma_let_in_way(rdma, &lent->ask) || otte_rdma_qp_reserve(lent->pair->pair.qp, 1))
+			continue;
+		if (next)
+			otte_rdma_qp_release(next->pair->pair.qp, 1);
+		next = lent;
+	}
+	return next;
 }
 
 /* No place will come any more. */
@@ -434,41 +453,88 @@ void otte_rdma_lents_go_on(struct otte_rdma *rdma)
 	if (rdma->stuck == rdma->env.config->rdma_grants)
 		refuse_all(rdma);
 	/* Each time from the beginning: where a pair fails, others that wait for it are gone. */
-	while (rdma->places < rdma->env.config->rdma_grants && (lent = find_first(rdma))) {
+	while ((lent = find_next(rdma))) {
 		DL_DELETE2(rdma->waiting, lent, wait_prev, wait_next);
 		rdma->places++;
+		lent->source->places++;
+		lent->source->turn = ++rdma->last_turn;
 		lent->state = OTTE_RDMA_LENT_EXPECTING;
 		grant(lent);
 	}
 }
 
-/* Nothing else would end it: its CQE is lost. */
-static int check_bind(const struct otte_rdma_lent *lent, uint64_t now_ns)
+/* ---- What has had its time ---- */
+
+static bool is_late(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
+{
+	return now_ns - min_u64(now_ns, since_ns) > limit_ns;
+}
+
+/* It goes another way, or asks again. */
+static void look_whether_in_vain(struct otte_rdma_lent *lent, uint64_t now_ns)
+{
+	uint64_t limit_ns = lent->source->rdma->env.config->control_timeout_ns / 2;
+
+	lent->source->rdma->timed = true;
+	if (is_late(lent->since_ns, limit_ns, now_ns))
+		refuse(lent, -EAGAIN);
+}
+
+/* Nothing else would end it where a CQE is lost, or the peer keeps what it was granted. */
+static int check_limits(const struct otte_rdma_lent *lent, uint64_t now_ns)
 {
 	const struct otte_config *config = lent->source->rdma->env.config;
 
-	if (now_ns - min_u64(now_ns, lent->since_ns) <= config->control_timeout_ns)
-		return 0;
-	return otte_fail(-ETIMEDOUT, "nothing is heard of a bind (control.timeout_ms)");
+	lent->source->rdma->timed = true;
+	if (lent->state == OTTE_RDMA_LENT_BINDING && is_late(lent->since_ns, config->control_timeout_ns, now_ns))
+		return otte_fail(-ETIMEDOUT, "nothing is heard of a bind (control.timeout_ms)");
+	if (lent->state == OTTE_RDMA_LENT_GRANTED && is_late(lent->since_ns, config->rdma_grant_ns, now_ns))
+		return otte_fail(-ETIMEDOUT, "a grant is not given back (rdma.grant_ms)");
+	if (lent->recalled_ns && is_late(lent->recalled_ns, config->control_timeout_ns, now_ns))
+		return otte_fail(-ETIMEDOUT, "a grant that is wanted back is not (control.timeout_ms)");
+	return 0;
 }
 
-void otte_rdma_source_bind(struct otte_rdma_source *source, uint64_t now_ns)
+static bool is_granted(const struct otte_rdma_lent *lent)
 {
-	struct otte_rdma_lent *lent;
+	return lent->state == OTTE_RDMA_LENT_EXPECTING || lent->state == OTTE_RDMA_LENT_BINDING ||
+	       lent->state == OTTE_RDMA_LENT_GRANTED;
+}
+
+void otte_rdma_lents_look(struct otte_rdma_source *source, uint64_t now_ns)
+{
+	struct otte_rdma_lent *lent, *next;
 	int ret = 0;
 
-	DL_FOREACH(source->lents, lent) {
+	DL_FOREACH_SAFE(source->lents, lent, next) {
 		if (!lent->pair || lent->pair->pair.state != OTTE_RDMA_PAIR_JOINED)
 			continue;
-		if (lent->state == OTTE_RDMA_LENT_EXPECTING)
+		if (lent->state == OTTE_RDMA_LENT_WAITING) {
+			look_whether_in_vain(lent, now_ns);
+			continue;
+		}
+		ret = is_granted(lent) ? check_limits(lent, now_ns) : 0;
+		if (!ret && lent->state == OTTE_RDMA_LENT_EXPECTING)
 			ret = open_window(lent);
-		else if (lent->state == OTTE_RDMA_LENT_BINDING)
-			ret = check_bind(lent, now_ns);
 		if (ret < 0)
 			break;
 	}
-	if (ret < 0)
-		otte_rdma_source_fail_pair(lent->pair, ret, otte_error_text());
+	if (ret >= 0)
+		return;
+	if (otte_log_second_admits(&source->rdma->failed_ns, now_ns))
+		otte_log(OTTE_LOG_WARNING, "queue pair of a peer's NIC %u: %s", lent->pair->pair.remote_nic,
+			 otte_error_text());
+	otte_rdma_source_fail_pair(lent->pair, ret, otte_error_text());
+}
+
+void otte_rdma_lents_recall(struct otte_rdma_source *source, const struct otte_rdma_recalls *recalls)
+{
+	uint64_t now_ns = otte_now_ns();
+	struct otte_rdma_lent *lent;
+
+	DL_FOREACH(source->lents, lent)
+		if (is_granted(lent) && !lent->recalled_ns && otte_rdma_recalls_name(recalls, lent->ask.region))
+			lent->recalled_ns = now_ns;
 }
 
 /* ---- What peers say ---- */
@@ -488,6 +554,7 @@ int otte_rdma_lent_ask(struct otte_rdma_source_pair *pair, const struct otte_rdm
 	lent->source = source;
 	lent->pair = pair;
 	lent->ask = *ask;
+	lent->since_ns = otte_now_ns();
 	source->unanswered++;
 	DL_APPEND(source->lents, lent);
 	DL_APPEND2(source->rdma->waiting, lent, wait_prev, wait_next);

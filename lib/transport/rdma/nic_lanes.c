@@ -172,7 +172,7 @@ void otte_rdma_lanes_poll(struct otte_rdma *rdma)
 
 static void arm(struct otte_rdma_nic_lane *lane)
 {
-	if (lane->deaf || !otte_rdma_lane_arm(lane->lane))
+	if (lane->deaf || !otte_rdma_lane_arm_posted(lane->lane))
 		return;
 	otte_log(OTTE_LOG_ERROR, "NIC %s: %s", lane->poller->context->name, otte_error_text());
 	lane->deaf = true;

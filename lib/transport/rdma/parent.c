@@ -211,6 +211,11 @@ void otte_rdma_slice_refused(struct otte_rdma_slice *slice, int code)
 			return;
 		}
 	}
+	/* No place has come for a while: what may go by nothing else asks again. */
+	if (code == -EAGAIN && parent->work->wanted == OTTE_TRANSPORT_RDMA && !parent->code) {
+		wait_again(slice, 0);
+		return;
+	}
 	leave(slice, OTTE_RDMA_SLICE_DROPPED);
 	fail(parent, code, false);
 }

@@ -26,6 +26,7 @@
 #include "base/log.h"
 #include "ledger/ledger.h"
 #include "transport/chain.h"
+#include "transport/rdma/lease.h"
 #include "transport/rdma/rdma.h"
 #include "transport/rdma/waiting.h"
 
@@ -187,7 +188,18 @@ static int take_message(struct otte_rdma_peer *peer, const struct otte_rdma_mess
 		return otte_rdma_endpoint_connected(peer, &message->connected);
 	case OTTE_RDMA_MSG_GRANT:
 		return otte_rdma_transfer_granted(peer, &message->grant);
+	case OTTE_RDMA_MSG_LEASED:
+		return otte_rdma_lease_given(peer, &message->leased);
+	case OTTE_RDMA_MSG_RECALL:
+		otte_rdma_lease_recalled(peer, &message->leasing);
+		return 0;
+	case OTTE_RDMA_MSG_ENDED:
+		otte_rdma_lease_ended(peer, &message->leasing);
+		return 0;
 	case OTTE_RDMA_MSG_REFUSED:
+		if (otte_rdma_lease_refused(peer, &message->answer))
+			return 0;
+		return otte_rdma_transfer_answered(peer, message);
 	case OTTE_RDMA_MSG_DONE:
 	case OTTE_RDMA_MSG_READY:
 		return otte_rdma_transfer_answered(peer, message);
@@ -248,6 +260,9 @@ static int begin_first(struct otte_rdma_peer *peer, uint64_t now_ns)
 	struct otte_work *work;
 	int ret;
 
+	ret = otte_rdma_lease_begin(peer, now_ns);
+	if (ret != -ENOENT)
+		return ret;
 	pthread_mutex_lock(&peer->lock);
 	work = peer->queue;
 	if (work)
@@ -317,7 +332,7 @@ static bool is_over(struct otte_rdma_peer *peer)
 {
 	struct otte_rdma_transfer *transfer;
 
-	if (peer->parents || otte_rdma_probes_are_under_way(peer) || !otte_rdma_endpoints_are_over(peer))
+	if (peer->parents || peer->uses || otte_rdma_probes_are_under_way(peer) || !otte_rdma_endpoints_are_over(peer))
 		return false;
 	DL_FOREACH(peer->transfers, transfer)
 		if (transfer->pair->state != OTTE_RDMA_PAIR_RETAINED)
@@ -342,6 +357,7 @@ bool otte_rdma_peer_look(struct otte_rdma_peer *peer, uint64_t now_ns)
 	}
 	otte_rdma_endpoints_give_up(peer, now_ns);
 	otte_rdma_transfers_go_on(peer, now_ns);
+	otte_rdma_leases_go_on(peer, now_ns);
 	otte_rdma_probes_go_on(peer, now_ns);
 	while (!peer->broken && peer->state == OTTE_RDMA_PEER_READY && begin_first(peer, now_ns) == 0)
 		peer->rdma->busy = true;
@@ -529,6 +545,14 @@ static int enqueue(struct otte_rdma_peer *peer, struct otte_work *work)
 	return code;
 }
 
+void otte_rdma_work_init(struct otte_work *work)
+{
+	work->own.way = NULL;
+	work->own.moved = 0;
+	work->own.torn = work->own.unleased = false;
+	atomic_store(&work->own.abandon, 0);
+}
+
 void otte_rdma_peer_start(struct otte_transport_peer *base, struct otte_work *work)
 {
 	struct otte_rdma_peer *peer = to_peer(base);
@@ -539,10 +563,7 @@ void otte_rdma_peer_start(struct otte_transport_peer *base, struct otte_work *wo
 		peer->base.next->ops->start(peer->base.next, work);
 		return;
 	}
-	work->own.way = NULL;
-	work->own.moved = 0;
-	work->own.torn = false;
-	atomic_store(&work->own.abandon, 0);
+	otte_rdma_work_init(work);
 	pthread_mutex_lock(&peer->lock);
 	if (!work->published)
 		ret = otte_fail(-EOPNOTSUPP, "no NIC knows its local region");

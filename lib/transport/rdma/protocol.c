@@ -11,7 +11,7 @@
 #include "transport/rdma/discovery.h"
 
 #define HEADER 8
-#define PATHS_BYTES (HEADER + 8)
+#define PATHS_BYTES (HEADER + 16)
 #define ROW_BYTES 40
 #define MTU_MIN 256
 #define MTU_MAX 4096
@@ -34,6 +34,12 @@ static const struct kind {
 	[OTTE_RDMA_MSG_READY] = { "READY", HEADER + 2 * 8 },
 	[OTTE_RDMA_MSG_CANCEL] = { "CANCEL", HEADER + 8 },
 	[OTTE_RDMA_MSG_CLOSE] = { "CLOSE", HEADER + 8 + 8 },
+	[OTTE_RDMA_MSG_LEASE] = { "LEASE", HEADER + 6 * 8 + 8 },
+	[OTTE_RDMA_MSG_LEASED] = { "LEASED", HEADER + 3 * 8 + 4 * 4 },
+	[OTTE_RDMA_MSG_RENEW] = { "RENEW", HEADER + 3 * 8 },
+	[OTTE_RDMA_MSG_RECALL] = { "RECALL", HEADER + 8 },
+	[OTTE_RDMA_MSG_RETURN] = { "RETURN", HEADER + 3 * 8 },
+	[OTTE_RDMA_MSG_ENDED] = { "ENDED", HEADER + 8 },
 };
 
 /* ---- Rules, each of a decoded struct ---- */
@@ -139,20 +145,20 @@ static int check_connected(const struct otte_rdma_connected *connected)
 	return rc;
 }
 
-static int check_ask(const struct otte_rdma_ask *ask)
+static int check_ask(const char *what, const struct otte_rdma_ask *ask)
 {
-	int rc = otte_wire_not_zero("ASK", "ask", ask->ask);
+	int rc = otte_wire_not_zero(what, "ask", ask->ask);
 
 	if (!rc)
-		rc = otte_wire_not_zero("ASK", "connection", ask->connection);
+		rc = otte_wire_not_zero(what, "connection", ask->connection);
 	if (!rc)
-		rc = otte_wire_not_zero("ASK", "length", ask->length);
+		rc = otte_wire_not_zero(what, "length", ask->length);
 	if (!rc)
-		rc = otte_wire_at_most("ASK", "op", ask->op, OTTE_WRITE);
+		rc = otte_wire_at_most(what, "op", ask->op, OTTE_WRITE);
 	if (!rc)
-		rc = otte_wire_at_most("ASK", "priority", ask->priority, OTTE_PRIORITY_LOW);
+		rc = otte_wire_at_most(what, "priority", ask->priority, OTTE_PRIORITY_LOW);
 	if (!rc)
-		rc = otte_wire_at_most("ASK", "intent", ask->intent, OTTE_INTENT_STAGING_INTERNAL);
+		rc = otte_wire_at_most(what, "intent", ask->intent, OTTE_INTENT_STAGING_INTERNAL);
 	return rc;
 }
 
@@ -186,6 +192,17 @@ static int check_close(const struct otte_rdma_close *close)
 	return rc ? rc : check_failure("CLOSE", close->status);
 }
 
+static int check_leased(const struct otte_rdma_leased *leased)
+{
+	int rc = otte_wire_not_zero("LEASED", "ask", leased->ask);
+
+	if (!rc)
+		rc = otte_wire_not_zero("LEASED", "lease", leased->lease);
+	if (!rc)
+		rc = otte_wire_not_zero("LEASED", "idle_ms", leased->idle_ms);
+	return rc ? rc : check_number("LEASED", "qpn", leased->qpn);
+}
+
 static int check(const struct otte_rdma_message *message)
 {
 	switch (message->type) {
@@ -196,7 +213,15 @@ static int check(const struct otte_rdma_message *message)
 	case OTTE_RDMA_MSG_CONNECTED:
 		return check_connected(&message->connected);
 	case OTTE_RDMA_MSG_ASK:
-		return check_ask(&message->ask);
+	case OTTE_RDMA_MSG_LEASE:
+		return check_ask(kinds[message->type].name, &message->ask);
+	case OTTE_RDMA_MSG_LEASED:
+		return check_leased(&message->leased);
+	case OTTE_RDMA_MSG_RENEW:
+	case OTTE_RDMA_MSG_RECALL:
+	case OTTE_RDMA_MSG_RETURN:
+	case OTTE_RDMA_MSG_ENDED:
+		return otte_wire_not_zero(kinds[message->type].name, "lease", message->leasing.lease);
 	case OTTE_RDMA_MSG_GRANT:
 		return check_grant(&message->grant);
 	case OTTE_RDMA_MSG_CLOSE:
@@ -248,6 +273,8 @@ static uint8_t *put_paths(uint8_t *at, const struct otte_rdma_paths *paths)
 
 	at = put_le32(at, paths->grants);
 	at = put_le32(at, paths->count);
+	at = put_le32(at, paths->leases);
+	at = put_le32(at, 0);
 	for (i = 0; i < paths->count; i++)
 		at = put_path(at, &paths->rows[i]);
 	return at;
@@ -256,10 +283,13 @@ static uint8_t *put_paths(uint8_t *at, const struct otte_rdma_paths *paths)
 /* Its length was found to be that of so many rows. */
 static void get_paths(const uint8_t *at, struct otte_rdma_paths *paths, uint64_t *reserved)
 {
-	uint32_t i;
+	uint32_t i, reserved32;
 
 	at = get_le32(at, &paths->grants);
 	at = get_le32(at, &paths->count);
+	at = get_le32(at, &paths->leases);
+	at = get_le32(at, &reserved32);
+	*reserved |= reserved32;
 	for (i = 0; i < paths->count; i++)
 		at = get_path(at, &paths->rows[i], reserved);
 }
@@ -436,6 +466,55 @@ static void get_close(const uint8_t *at, struct otte_rdma_close *close, uint64_t
 	*reserved |= reserved32;
 }
 
+static uint8_t *put_leased(uint8_t *at, const struct otte_rdma_leased *leased)
+{
+	at = put_le64(at, leased->ask);
+	at = put_le64(at, leased->lease);
+	at = put_le64(at, leased->address);
+	at = put_le32(at, leased->key);
+	at = put_le32(at, leased->qpn);
+	at = put_le32(at, leased->idle_ms);
+	return put_le32(at, 0);
+}
+
+static void get_leased(const uint8_t *at, struct otte_rdma_leased *leased, uint64_t *reserved)
+{
+	uint32_t reserved32;
+
+	at = get_le64(at, &leased->ask);
+	at = get_le64(at, &leased->lease);
+	at = get_le64(at, &leased->address);
+	at = get_le32(at, &leased->key);
+	at = get_le32(at, &leased->qpn);
+	at = get_le32(at, &leased->idle_ms);
+	get_le32(at, &reserved32);
+	*reserved |= reserved32;
+}
+
+static bool has_counts(uint16_t type)
+{
+	return type == OTTE_RDMA_MSG_RENEW || type == OTTE_RDMA_MSG_RETURN;
+}
+
+static uint8_t *put_leasing(uint8_t *at, uint16_t type, const struct otte_rdma_leasing *leasing)
+{
+	at = put_le64(at, leasing->lease);
+	if (!has_counts(type))
+		return at;
+	at = put_le64(at, leasing->requests);
+	return put_le64(at, leasing->bytes);
+}
+
+static void get_leasing(const uint8_t *at, uint16_t type, struct otte_rdma_leasing *leasing)
+{
+	*leasing = (struct otte_rdma_leasing){ 0 };
+	at = get_le64(at, &leasing->lease);
+	if (!has_counts(type))
+		return;
+	at = get_le64(at, &leasing->requests);
+	get_le64(at, &leasing->bytes);
+}
+
 static uint8_t *put_body(uint8_t *at, const struct otte_rdma_message *message)
 {
 	switch (message->type) {
@@ -446,7 +525,15 @@ static uint8_t *put_body(uint8_t *at, const struct otte_rdma_message *message)
 	case OTTE_RDMA_MSG_CONNECTED:
 		return put_connected(at, &message->connected);
 	case OTTE_RDMA_MSG_ASK:
+	case OTTE_RDMA_MSG_LEASE:
 		return put_ask(at, &message->ask);
+	case OTTE_RDMA_MSG_LEASED:
+		return put_leased(at, &message->leased);
+	case OTTE_RDMA_MSG_RENEW:
+	case OTTE_RDMA_MSG_RECALL:
+	case OTTE_RDMA_MSG_RETURN:
+	case OTTE_RDMA_MSG_ENDED:
+		return put_leasing(at, message->type, &message->leasing);
 	case OTTE_RDMA_MSG_GRANT:
 		return put_grant(at, &message->grant);
 	case OTTE_RDMA_MSG_CLOSE:
@@ -469,7 +556,17 @@ static void get_body(const uint8_t *at, struct otte_rdma_message *message, uint6
 		get_connected(at, &message->connected, reserved);
 		break;
 	case OTTE_RDMA_MSG_ASK:
+	case OTTE_RDMA_MSG_LEASE:
 		get_ask(at, &message->ask, reserved);
+		break;
+	case OTTE_RDMA_MSG_LEASED:
+		get_leased(at, &message->leased, reserved);
+		break;
+	case OTTE_RDMA_MSG_RENEW:
+	case OTTE_RDMA_MSG_RECALL:
+	case OTTE_RDMA_MSG_RETURN:
+	case OTTE_RDMA_MSG_ENDED:
+		get_leasing(at, message->type, &message->leasing);
 		break;
 	case OTTE_RDMA_MSG_GRANT:
 		get_grant(at, &message->grant);

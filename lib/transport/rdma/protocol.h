@@ -19,9 +19,18 @@
  *   PATHS             >   <                  again, at any time after the first: the same grants, NICs, ports and PDs
  *                                            with other addresses and states; who hears it answers nothing
  *
- * An ASK is answered once for good: by REFUSED, by READY, or by the CLOSE of its pair. So many may be
- * unanswered as the source's PATHS say. CANCEL does not end a grant: who has its key may be about to
- * invalidate it, and a window is not to be invalidated from both sides.
+ *   LEASE             >                      takes a loan, binds a window that stands
+ *                     <                      LEASED, or REFUSED
+ *   payloads, over the NICs, and nothing else
+ *   RENEW             >                      it is in use: from now on for the same time again
+ *                     <                      RECALL, it is wanted back
+ *   RETURN            >                      nothing of it is under way, nor will be: invalidates the window
+ *                     <                      ENDED, nothing can be reached by it any more, returned or not
+ *
+ * An ASK is answered once for good: by REFUSED, by READY, or by the CLOSE of its pair. So many may be unanswered
+ * as the source's PATHS say. A LEASE is answered by REFUSED, by LEASED, or likewise; who says in its PATHS that
+ * it gives none is asked for none. ASK and LEASE have their names in common. CANCEL does not end a grant: who
+ * has its key may be about to invalidate it, and a window is not to be invalidated from both sides.
  *
  * Decoders accept exactly what encoders make, never read outside [in, in + length), and leave their
  * output as it was unless they return 0; else -EPROTO (-EPROTONOSUPPORT for another version) with a text
@@ -37,7 +46,7 @@
 #include "control/wire.h"
 #include "topo/priority.h"
 
-#define OTTE_RDMA_VERSION 1
+#define OTTE_RDMA_VERSION 2
 
 enum otte_rdma_message_type {
 	OTTE_RDMA_MSG_PATHS = 1,
@@ -51,13 +60,20 @@ enum otte_rdma_message_type {
 	OTTE_RDMA_MSG_READY = 9,
 	OTTE_RDMA_MSG_CANCEL = 10,
 	OTTE_RDMA_MSG_CLOSE = 11,
+	OTTE_RDMA_MSG_LEASE = 12,
+	OTTE_RDMA_MSG_LEASED = 13,
+	OTTE_RDMA_MSG_RENEW = 14,
+	OTTE_RDMA_MSG_RECALL = 15,
+	OTTE_RDMA_MSG_RETURN = 16,
+	OTTE_RDMA_MSG_ENDED = 17,
 };
 
 /*
  * Each begins with type u16, version u16, reserved u32. Then
  *
- * PATHS:     grants u32, count u32, and `count` rows: nic u8, port u8, gid_type u8, ethernet u8, active u8,
- *            reserved u8, lid u16, mtu_bytes u32, reserved u32, pd u64, gid u8[16]
+ * PATHS:     grants u32, count u32, leases u32, reserved u32, and `count` rows: nic u8, port u8,
+ *            gid_type u8, ethernet u8, active u8, reserved u8, lid u16, mtu_bytes u32, reserved u32,
+ *            pd u64, gid u8[16]
  * CONNECT:   connection u64, source_pd u64, requester_pd u64, source_nic u8, requester_nic u8, op u8,
  *            reserved u8, qpn u32, psn u32, mtu_bytes u32, rd_atomic u32, reserved u32
  * CONNECTED: connection u64, status i32, qpn u32, psn u32, mtu_bytes u32, rd_atomic u32, reserved u32
@@ -70,6 +86,12 @@ enum otte_rdma_message_type {
  * READY:     ask u64, grant u64
  * CANCEL:    ask u64
  * CLOSE:     connection u64, status i32, reserved u32
+ * LEASE:     as ASK
+ * LEASED:    ask u64, lease u64, address u64, key u32, qpn u32, idle_ms u32, reserved u32
+ * RENEW:     lease u64, requests u64, bytes u64
+ * RECALL:    lease u64
+ * RETURN:    lease u64, requests u64, bytes u64
+ * ENDED:     lease u64
  */
 struct otte_rdma_path {
 	uint8_t nic;         /* its stable id, below OTTE_NIC_IDS */
@@ -87,6 +109,7 @@ struct otte_rdma_path {
 struct otte_rdma_paths {
 	uint32_t grants;     /* of a source: so many ASKs may be unanswered. Never 0 */
 	uint32_t count;
+	uint32_t leases;     /* of a source: that it gives at most; 0: none */
 	struct otte_rdma_path rows[OTTE_NIC_IDS];
 };
 
@@ -135,6 +158,21 @@ struct otte_rdma_answer {
 	int32_t status;      /* REFUSED: never 0; DONE: 0, or what has become of the bytes; else 0 */
 };
 
+struct otte_rdma_leased {
+	uint64_t ask;
+	uint64_t lease;      /* the source's name for it, never 0, never used again */
+	uint64_t address;
+	uint32_t key;
+	uint32_t qpn;        /* as of a grant */
+	uint32_t idle_ms;    /* without RENEW it is over then. Never 0 */
+};
+
+/* Of RENEW, RETURN, RECALL and ENDED. */
+struct otte_rdma_leasing {
+	uint64_t lease;
+	uint64_t requests, bytes; /* RENEW, RETURN: moved since the last one; else 0 */
+};
+
 struct otte_rdma_close {
 	uint64_t connection;
 	int32_t status;      /* why, never 0 */
@@ -146,10 +184,12 @@ struct otte_rdma_message {
 		struct otte_rdma_paths paths;
 		struct otte_rdma_connect connect;
 		struct otte_rdma_connected connected;
-		struct otte_rdma_ask ask;
+		struct otte_rdma_ask ask; /* LEASE, too */
 		struct otte_rdma_grant grant;
 		struct otte_rdma_answer answer;
 		struct otte_rdma_close close;
+		struct otte_rdma_leased leased;
+		struct otte_rdma_leasing leasing;
 	};
 };
 

@@ -2,6 +2,7 @@
 #include "transport/rdma/rdma.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -13,6 +14,7 @@
 #include "base/thread.h"
 #include "control/auth.h"
 #include "transport/chain.h"
+#include "transport/rdma/lease.h"
 #include "transport/rdma/monitor.h"
 
 /* The thread looks up this often while something has a limit, and while there is nothing to do. */
@@ -59,6 +61,7 @@ static void look_at_peers(struct otte_rdma *rdma, uint64_t now_ns)
 		/* What a queue pair that stays may still name stays with it. */
 		if (otte_rdma_peer_has_retained(peer))
 			continue;
+		otte_rdma_leases_forget(peer);
 		peer->retired.free = free_peer;
 		otte_loop_retire(&rdma->loop, &peer->retired);
 	}
@@ -75,7 +78,7 @@ static void look_at_sources(struct otte_rdma *rdma, uint64_t now_ns)
 	struct otte_rdma_source *source, *next;
 	bool stays;
 
-	rdma->unrecorded = false;
+	otte_rdma_sources_hear(rdma);
 	pthread_mutex_lock(&rdma->lock);
 	for (source = rdma->sources; source; source = next) {
 		pthread_mutex_unlock(&rdma->lock);
@@ -112,8 +115,7 @@ static bool is_over(struct otte_rdma *rdma, uint64_t now_ns, uint64_t *stop_ns)
 static int sleep_ms(struct otte_rdma *rdma)
 {
 	struct otte_rdma_peer *peer;
-	bool soon = rdma->closing || rdma->unrecorded || rdma->soon ||
-		    atomic_load(&rdma->stop);
+	bool soon = rdma->closing || rdma->unrecorded || rdma->timed || rdma->soon || atomic_load(&rdma->stop);
 
 	soon |= otte_rdma_lanes_are_deaf(rdma);
 	pthread_mutex_lock(&rdma->lock);
@@ -123,13 +125,36 @@ static int sleep_ms(struct otte_rdma *rdma)
 	return soon ? TICK_MS : IDLE_MS;
 }
 
+bool otte_rdma_take_turn(struct otte_rdma *rdma)
+{
+	return !atomic_load(&rdma->awaited) && !pthread_mutex_trylock(&rdma->turn);
+}
+
+void otte_rdma_end_turn(struct otte_rdma *rdma)
+{
+	pthread_mutex_unlock(&rdma->turn);
+}
+
+/* Until there is something to do, without the turn. */
+static void sleep_a_while(struct otte_rdma *rdma, int timeout_ms)
+{
+	struct pollfd set = { .fd = rdma->loop.epoll_fd, .events = POLLIN };
+
+	pthread_mutex_unlock(&rdma->turn);
+	poll(&set, 1, timeout_ms);
+	atomic_store(&rdma->awaited, true);
+	pthread_mutex_lock(&rdma->turn);
+	atomic_store(&rdma->awaited, false);
+}
+
 static void *run(void *arg)
 {
 	struct otte_rdma *rdma = arg;
 	uint64_t now_ns = otte_now_ns(), stop_ns = 0;
 
+	pthread_mutex_lock(&rdma->turn);
 	while (!is_over(rdma, now_ns, &stop_ns)) {
-		rdma->busy = rdma->soon = false;
+		rdma->busy = rdma->unrecorded = rdma->timed = rdma->soon = false;
 		/* Before it looks: what is left from here on needs another wake. */
 		atomic_store(&rdma->woken, false);
 		atomic_fetch_add(&rdma->rounds, 1);
@@ -144,9 +169,12 @@ static void *run(void *arg)
 			otte_rdma_lanes_arm(rdma);
 			otte_rdma_lanes_poll(rdma);
 		}
-		otte_loop_run(&rdma->loop, rdma->busy || rdma->lines.unsent ? 0 : sleep_ms(rdma));
+		if (!rdma->busy && !rdma->lines.unsent)
+			sleep_a_while(rdma, sleep_ms(rdma));
+		otte_loop_run(&rdma->loop, 0);
 		now_ns = otte_now_ns();
 	}
+	pthread_mutex_unlock(&rdma->turn);
 	return NULL;
 }
 
@@ -354,6 +382,7 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 	rdma->env = *env;
 	rdma->lines.loop = &rdma->loop;
 	pthread_mutex_init(&rdma->lock, NULL);
+	pthread_mutex_init(&rdma->turn, NULL);
 	ret = otte_loop_init(&rdma->loop);
 	if (ret)
 		goto free_rdma;
@@ -380,6 +409,7 @@ close_native:
 fini_loop:
 	otte_loop_fini(&rdma->loop);
 free_rdma:
+	pthread_mutex_destroy(&rdma->turn);
 	pthread_mutex_destroy(&rdma->lock);
 	free(rdma);
 	return ret;
@@ -402,6 +432,7 @@ static void destroy(struct otte_transport *transport)
 		return;
 	}
 	otte_rdma_rails_close(rdma);
+	pthread_mutex_destroy(&rdma->turn);
 	pthread_mutex_destroy(&rdma->lock);
 	free(rdma);
 }
@@ -420,7 +451,9 @@ static bool exchange(struct otte_transport_peer *base, struct otte_work *work)
 {
 	struct otte_rdma_peer *peer = container_of(base, struct otte_rdma_peer, base);
 
-	return otte_rdma_peer_passes(peer, work) && base->next->ops->exchange(base->next, work);
+	if (otte_rdma_peer_passes(peer, work))
+		return base->next->ops->exchange(base->next, work);
+	return otte_rdma_lease_exchange(peer, work);
 }
 
 static int accept_lane(struct otte_transport *transport, void *peer, int fd, enum otte_lane_kind kind)
@@ -438,6 +471,15 @@ static void drop_lanes(struct otte_transport *transport, void *peer)
 
 	otte_rdma_source_drop(rdma, peer);
 	rdma->next->ops->drop_lanes(rdma->next, peer);
+}
+
+static void recall(struct otte_transport *transport, uint64_t region)
+{
+	struct otte_rdma *rdma = to_rdma(transport);
+
+	otte_rdma_source_recall(rdma, region);
+	if (rdma->next->ops->recall)
+		rdma->next->ops->recall(rdma->next, region);
 }
 
 static void source_tick(struct otte_transport *transport, unsigned index, uint64_t now_ns)
@@ -462,6 +504,8 @@ static void counters(struct otte_transport *transport, struct otte_stats *stats)
 	stats->rdma_direct_bytes += atomic_load(&rdma->direct.used);
 	stats->rdma_staging_bytes += atomic_load(&rdma->staging.budget.used);
 	stats->rdma_grants += atomic_load(&rdma->grants);
+	stats->rdma_leases += atomic_load(&rdma->leases_given);
+	stats->rdma_lease_requests += atomic_load(&rdma->lease_requests);
 	stats->rdma_cqes += atomic_load(&rdma->cqes);
 	stats->rdma_slices += atomic_load(&rdma->slices);
 	stats->rdma_slices_moved += atomic_load(&rdma->slices_moved);
@@ -495,6 +539,7 @@ const struct otte_transport_ops otte_rdma_transport = {
 	.exchange = exchange,
 	.pin = otte_chain_pin,
 	.cancel = otte_rdma_peer_cancel,
+	.recall = recall,
 	.accept_lane = accept_lane,
 	.drop_lanes = drop_lanes,
 	.source_tick = source_tick,

@@ -24,10 +24,13 @@
  * One thread, "otte-rdma", does everything but registration and what needs no NIC: it hears the lines, polls the
  * lanes of all contexts, and makes and destroys queue pairs. So all of these objects are its own, and what others
  * want of it they leave in a few fields under a lock and wake it. One thread for all NICs is what there is to
- * begin with. Beside it the monitor's thread hears what devices tell; see routes.c.
+ * begin with. It has the turn (rdma.turn) whenever it is awake; who takes it in its sleep is the thread until he gives
+ * it back, as who waits for a lone request by a lease does (lease.c). Beside it the monitor's thread hears what devices
+ * tell; see routes.c.
  *
- * Locks: rdma.lock, of the lists of peers and sources; otte_rdma_peer.lock, of what the peer was told. Neither
- * is held when anybody is called; the first may be held when the second is taken.
+ * Locks: rdma.turn, of all that is the thread's, before all others; rdma.lock, of the lists of peers and
+ * sources; otte_rdma_peer.lock, of what the peer was told. Neither of the two is held when anybody is called;
+ * the first may be held when the second is taken.
  */
 #ifndef OTTE_TRANSPORT_RDMA_RDMA_H
 #define OTTE_TRANSPORT_RDMA_RDMA_H
@@ -90,6 +93,25 @@ struct otte_rdma_poller {
 	_Atomic uint32_t drains;           /* lanes in `draining` */
 };
 
+#define OTTE_RDMA_RECALLS 32
+
+/* Regions that are wanted back. More than that: all. */
+struct otte_rdma_recalls {
+	uint64_t regions[OTTE_RDMA_RECALLS];
+	uint32_t count;
+	bool all;
+};
+
+static inline bool otte_rdma_recalls_name(const struct otte_rdma_recalls *recalls, uint64_t region)
+{
+	uint32_t i;
+
+	for (i = 0; i < recalls->count; i++)
+		if (recalls->regions[i] == region)
+			return true;
+	return recalls->all;
+}
+
 struct otte_rdma {
 	struct otte_transport base;
 	struct otte_transport_env env;
@@ -106,10 +128,13 @@ struct otte_rdma {
 	_Atomic bool stop;
 	_Atomic bool woken;              /* since the thread last began to look */
 	_Atomic uint64_t rounds;         /* of the thread */
+	pthread_mutex_t turn;
+	_Atomic bool awaited;            /* by the thread: others leave it the turn */
 
 	pthread_mutex_t lock;
 	struct otte_rdma_peer *peers;
 	struct otte_rdma_source *sources;
+	struct otte_rdma_recalls recalls; /* not heard yet */
 
 	/* The thread's. */
 	struct otte_rdma_lines lines;
@@ -118,9 +143,12 @@ struct otte_rdma {
 	struct otte_rdma_lent *waiting;  /* ASKs without a place, first come first */
 	uint32_t places;                 /* from EXPECTING to GRANTED, of config.rdma_grants */
 	uint32_t stuck;                  /* of these, of grants that stay */
+	uint64_t last_turn;              /* of otte_rdma_source.turn */
+	uint32_t leases;                 /* of config.rdma_leases */
 	uint64_t last_grant;
 	bool busy;                       /* something has moved in this round */
 	bool unrecorded;                 /* something stays, and there was no room to record it */
+	bool timed;                      /* something has a limit that may be near */
 	bool soon;                       /* something is to be tried again soon */
 	struct otte_rails *rails;
 	struct otte_devices *devices;
@@ -135,10 +163,22 @@ struct otte_rdma {
 
 	/* For statistics. */
 	_Atomic uint64_t qps, grants, cqes, retries, bad_frames;
+	_Atomic uint64_t leases_given, lease_requests;
 	_Atomic uint64_t slices, slices_moved;
 	_Atomic uint64_t rails_paused, rail_errors, rail_probes, rail_recoveries;
 };
 
+/*
+ * Whether who has `held` of what there is may have another one of the `free` ones: a first one in any case, and then as
+ * long as it has less than so many times what it would leave to others. So one alone never has all.
+ */
+static inline bool otte_rdma_share(uint32_t held, uint32_t free, uint32_t times)
+{
+	return free && (!held || held < (uint64_t)times * (free - 1));
+}
+/* To do what is the thread's, soon to be ended: it waits. False: not now. */
+bool otte_rdma_take_turn(struct otte_rdma *rdma);
+void otte_rdma_end_turn(struct otte_rdma *rdma);
 /* Something is to be looked at by the thread. */
 static inline void otte_rdma_wake(struct otte_rdma *rdma)
 {
@@ -280,6 +320,9 @@ struct otte_rdma_peer {
 	uint32_t unanswered;           /* ASKs */
 	uint64_t last_ask, last_connection;
 	struct otte_rdma_transfer *transfers;
+	struct otte_rdma_lease *leases;
+	uint32_t lease_count;          /* but for those that are NONE */
+	struct otte_rdma_use *uses;
 	int broken;                    /* the line: why it is to be lost; 0: it is not */
 	char broken_text[OTTE_TEXT_MAX];
 };
@@ -291,6 +334,8 @@ void otte_rdma_peer_stop(struct otte_transport_peer *peer, int code);
 void otte_rdma_peer_tick(struct otte_transport_peer *peer, uint64_t now_ns);
 void otte_rdma_peer_close(struct otte_transport_peer *peer);
 void otte_rdma_peer_start(struct otte_transport_peer *peer, struct otte_work *work);
+/* Nothing of it was moved. */
+void otte_rdma_work_init(struct otte_work *work);
 void otte_rdma_peer_cancel(struct otte_transport_peer *peer, void *pinned, int code);
 /* Whether a work is not for this transport, as far as can be told without a lock. */
 bool otte_rdma_peer_passes(const struct otte_rdma_peer *peer, const struct otte_work *work);
@@ -533,7 +578,8 @@ void otte_rdma_stage_place(const struct otte_rdma *rdma, const struct otte_rdma_
  *     `--REFUSED--------`--its pair closes--> LOST, told once nothing of it is charged
  *
  * Cancelled, it is told at once while its payload is not posted, or when everything of it has completed; a GRANT is
- * given back unused. Without DONE or READY for control.timeout after that the line is lost.
+ * given back unused. Without DONE or READY for control.timeout after that the line is lost; so it is without a GRANT
+ * for twice as long, as a source lets nobody wait for more than half of it, and hears of its binds within another one.
  */
 enum otte_rdma_transfer_state {
 	OTTE_RDMA_TRANSFER_ASKED = 0,
@@ -562,7 +608,7 @@ struct otte_rdma_transfer {
 	struct otte_rdma_work payload, finish;
 	bool payload_charged, finish_charged, payload_posted;
 	int code;                    /* of the first WR that failed */
-	uint64_t since_ns;           /* POSTED, nothing charged; OVER: an answer is waited for */
+	uint64_t since_ns;           /* ASKED; POSTED, nothing charged; OVER: an answer is waited for */
 	bool done;                   /* DONE was heard */
 	int status;                  /* and this in it */
 };
@@ -597,6 +643,10 @@ struct otte_rdma_source {
 	struct otte_rdma_source_pair *pairs;
 	struct otte_rdma_lent *lents;  /* those that wait, too */
 	uint32_t unanswered;           /* ASKs; CLOSE answers all of its pair */
+	uint32_t places;               /* of rdma->places */
+	struct otte_rdma_let *lets;    /* its leases */
+	uint32_t leases;               /* so many */
+	uint64_t turn;                 /* when it was given the last one: who has waited longest is next */
 };
 
 /*
@@ -613,6 +663,10 @@ struct otte_rdma_source_pair {
 
 int otte_rdma_source_accept(struct otte_rdma *rdma, void *peer, int fd);
 void otte_rdma_source_drop(struct otte_rdma *rdma, void *peer);
+/* Region 0: all. */
+void otte_rdma_source_recall(struct otte_rdma *rdma, uint64_t region);
+/* The thread, before it looks at sources: what is recalled is told all of them. */
+void otte_rdma_sources_hear(struct otte_rdma *rdma);
 /* The thread. False: the source is gone. */
 bool otte_rdma_source_look(struct otte_rdma_source *source, uint64_t now_ns);
 /* As of a peer. */
@@ -628,6 +682,9 @@ void otte_rdma_source_fail_pair(struct otte_rdma_source_pair *pair, int code, co
  *      |                                                                                               | ACK
  *      `--refused, cancelled--> gone                  any but WAITING --its pair has closed--> REVOKED --> gone
  *                                                                                `--its window stays--> RETAINED
+ *
+ * Who WAITS for half of control.timeout is refused. A BINDING that is not heard of for control.timeout has its pair
+ * closed; so has what is GRANTED for rdma.grant_ms, or for control.timeout after its region was wanted back.
  *
  * RETAINED: nothing is to be said of it, and its pair may be gone; but its window, or the MR that this had, stays, and
  * so does it. Where the pair itself stays it keeps its state: the receipt may still come.
@@ -660,7 +717,8 @@ struct otte_rdma_lent {
 	bool answered;                                 /* counted in `unanswered` no more */
 	struct otte_rdma_receipt receipt;
 	struct otte_rdma_work bind;
-	uint64_t since_ns;                             /* BINDING */
+	uint64_t since_ns;                             /* WAITING, BINDING, GRANTED */
+	uint64_t recalled_ns;                          /* its region is wanted back since; 0: it is not */
 	uint8_t nonce[16];
 };
 
@@ -671,8 +729,13 @@ void otte_rdma_lent_cancelled(struct otte_rdma_source *source, const struct otte
 void otte_rdma_lents_go_on(struct otte_rdma *rdma);
 /* What stays, where that could not be recorded. */
 void otte_rdma_lents_retain(struct otte_rdma_source *source);
-/* Binds that had no room; and those that were not heard of for control.timeout: their pairs are closed. */
-void otte_rdma_source_bind(struct otte_rdma_source *source, uint64_t now_ns);
+/*
+ * Binds that had no room, and what has had its time. A grant whose receipt does not come is ended by closing its pair,
+ * as is a bind that is not heard of; who waits for a place is refused.
+ */
+void otte_rdma_lents_look(struct otte_rdma_source *source, uint64_t now_ns);
+/* These regions are wanted back. */
+void otte_rdma_lents_recall(struct otte_rdma_source *source, const struct otte_rdma_recalls *recalls);
 /* The line is lost: what nothing reaches needs no answer any more. */
 void otte_rdma_lents_forget(struct otte_rdma_source *source);
 /* The pair is CLOSING; then gone, or it stays. */

@@ -16,12 +16,16 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/log_limit.h"
-#include "transport/rdma/rdma.h"
+#include "transport/rdma/lease.h"
 
 /* One line is heard so often before the others have their turn. */
 #define ROUND_MESSAGES 64
 /* Pairs of one peer, those included that are about to go. */
 #define PAIRS_MAX (16 * OTTE_RDMA_WIDTH)
+/* One peer has no more of rdma.endpoints than it leaves to others and to us. */
+#define ENDPOINTS_TIMES 1
+/* Lanes of one session: that which is open, and those that are still to be gone. */
+#define LANES_MAX 2
 
 static void lose(struct otte_rdma_source *source)
 {
@@ -72,6 +76,7 @@ void otte_rdma_source_fail_pair(struct otte_rdma_source_pair *pair, int code, co
 	otte_rdma_pair_close(&pair->pair, code, why);
 	otte_rdma_source_say(pair->source, &message);
 	otte_rdma_lents_revoke(pair);
+	otte_rdma_lets_revoke(pair);
 }
 
 void otte_rdma_source_port_changed(struct otte_rdma_source *source, unsigned int nic)
@@ -100,6 +105,7 @@ static void pair_closed(struct otte_rdma_pair *base, bool gone)
 	struct otte_rdma_source_pair *pair = container_of(base, struct otte_rdma_source_pair, pair);
 
 	otte_rdma_lents_unpair(pair, gone);
+	otte_rdma_lets_unpair(pair, gone);
 	if (!gone)
 		return; /* nobody knows when */
 	DL_DELETE(pair->source->pairs, pair);
@@ -116,16 +122,48 @@ static struct otte_rdma_source_pair *find_pair(struct otte_rdma_source *source, 
 	return NULL;
 }
 
+/* Those of a lane that is still to be gone are the peer's, too. */
+static uint32_t count_pairs(const struct otte_rdma_source *source)
+{
+	const struct otte_rdma_source *each;
+	struct otte_rdma_source_pair *pair;
+	uint32_t count, sum = 0;
+
+	pthread_mutex_lock(&source->rdma->lock);
+	DL_FOREACH(source->rdma->sources, each) {
+		if (each->peer != source->peer)
+			continue;
+		DL_COUNT(each->pairs, pair, count);
+		sum += count;
+	}
+	pthread_mutex_unlock(&source->rdma->lock);
+	return sum;
+}
+
+static int check_share(const struct otte_rdma_source *source)
+{
+	const struct otte_rdma *rdma = source->rdma;
+	uint32_t most = rdma->env.config->rdma_endpoints;
+	uint32_t held = count_pairs(source);
+	uint64_t qps = atomic_load(&rdma->qps);
+
+	if (held >= PAIRS_MAX)
+		return otte_fail(-EDQUOT, "a peer has %u queue pairs already", held);
+	if (qps < most && !otte_rdma_share(held, most - (uint32_t)qps, ENDPOINTS_TIMES))
+		return otte_fail(-EDQUOT, "a peer has its share of rdma.endpoints (%u): %u queue pairs", most, held);
+	return 0;
+}
+
 static int check_connect(struct otte_rdma_source *source, const struct otte_rdma_connect *connect,
 			 const struct otte_rdma_path **path)
 {
 	const struct otte_rdma_poller *poller = &source->rdma->pollers[connect->source_nic];
-	struct otte_rdma_source_pair *pair;
-	unsigned int count;
+	int ret = check_share(source);
 
-	DL_COUNT(source->pairs, pair, count);
-	if (count >= PAIRS_MAX)
-		return otte_fail(-EDQUOT, "a peer has %u queue pairs already", count);
+	if (ret)
+		return ret;
+	if (connect->op == OTTE_READ && !connect->rd_atomic)
+		return otte_fail(-EINVAL, "a peer would have READs, and none under way");
 	*path = otte_rdma_find_path(&source->paths, connect->requester_nic);
 	if (!*path || (*path)->pd != connect->requester_pd)
 		return otte_fail(-ESTALE, "NIC %u of a peer is not the one of its PATHS",
@@ -193,7 +231,8 @@ static int take_connect(struct otte_rdma_source *source, const struct otte_rdma_
 	ret = make_pair(source, connect, &answer.connected);
 	if (ret && otte_log_second_admits(&source->rdma->failed_ns, otte_now_ns()))
 		otte_log(OTTE_LOG_WARNING, "no queue pair for a peer: %s", otte_error_text());
-	answer.connected.status = ret;
+	if (ret)
+		answer.connected = (struct otte_rdma_connected){ .connection = connect->connection, .status = ret };
 	otte_rdma_source_say(source, &answer);
 	return 0;
 }
@@ -253,14 +292,23 @@ static int take_message(struct otte_rdma_source *source, const struct otte_rdma_
 		return take_paths_again(source, &message->paths);
 	case OTTE_RDMA_MSG_CONNECT:
 		return take_connect(source, &message->connect);
-	case OTTE_RDMA_MSG_ASK: {
+	case OTTE_RDMA_MSG_ASK:
+	case OTTE_RDMA_MSG_LEASE: {
 		struct otte_rdma_source_pair *pair = find_pair(source, message->ask.connection);
 
 		/* One that was closed meanwhile, as its peer has been told. */
 		if (!pair || pair->pair.state != OTTE_RDMA_PAIR_JOINED)
 			return 0;
+		if (message->type == OTTE_RDMA_MSG_LEASE)
+			return otte_rdma_let_ask(pair, &message->ask);
 		return otte_rdma_lent_ask(pair, &message->ask);
 	}
+	case OTTE_RDMA_MSG_RENEW:
+		otte_rdma_let_renewed(source, &message->leasing);
+		return 0;
+	case OTTE_RDMA_MSG_RETURN:
+		otte_rdma_let_returned(source, &message->leasing);
+		return 0;
 	case OTTE_RDMA_MSG_ACK:
 		otte_rdma_lent_acknowledged(source, &message->answer);
 		return 0;
@@ -297,9 +345,26 @@ static void line_ready(struct otte_watch *watch, uint32_t events)
 
 /* ---- What the engine asks ---- */
 
+/* Under rdma->lock: the session's last lane is the one that counts. */
+static int replace(struct otte_rdma *rdma, const void *peer)
+{
+	struct otte_rdma_source *source;
+	unsigned int lanes = 1;
+
+	DL_FOREACH(rdma->sources, source)
+		lanes += source->peer == peer;
+	if (lanes > LANES_MAX)
+		return otte_fail(-EBUSY, "the session has %u lanes for RDMA already", lanes - 1);
+	DL_FOREACH(rdma->sources, source)
+		if (source->peer == peer)
+			source->told_drop = true;
+	return 0;
+}
+
 int otte_rdma_source_accept(struct otte_rdma *rdma, void *peer, int fd)
 {
 	struct otte_rdma_source *source = calloc(1, sizeof(*source));
+	int ret;
 
 	if (!source)
 		return otte_fail(-ENOMEM, "no memory for a lane");
@@ -309,10 +374,15 @@ int otte_rdma_source_accept(struct otte_rdma *rdma, void *peer, int fd)
 	source->line.watch.fd = -1;
 	source->line.watch.ready = line_ready;
 	pthread_mutex_lock(&rdma->lock);
-	DL_APPEND(rdma->sources, source);
+	ret = replace(rdma, peer);
+	if (!ret)
+		DL_APPEND(rdma->sources, source);
 	pthread_mutex_unlock(&rdma->lock);
-	otte_rdma_wake(rdma);
-	return 0;
+	if (ret)
+		free(source);
+	else
+		otte_rdma_wake(rdma);
+	return ret;
 }
 
 void otte_rdma_source_drop(struct otte_rdma *rdma, void *peer)
@@ -325,6 +395,41 @@ void otte_rdma_source_drop(struct otte_rdma *rdma, void *peer)
 			source->told_drop = true;
 	pthread_mutex_unlock(&rdma->lock);
 	otte_rdma_wake(rdma);
+}
+
+void otte_rdma_source_recall(struct otte_rdma *rdma, uint64_t region)
+{
+	struct otte_rdma_recalls *recalls = &rdma->recalls;
+
+	pthread_mutex_lock(&rdma->lock);
+	if (!region || recalls->count == OTTE_RDMA_RECALLS)
+		recalls->all = true;
+	else
+		recalls->regions[recalls->count++] = region;
+	pthread_mutex_unlock(&rdma->lock);
+	otte_rdma_wake(rdma);
+}
+
+/* This thread alone takes away from the list. */
+void otte_rdma_sources_hear(struct otte_rdma *rdma)
+{
+	struct otte_rdma_source *source;
+	struct otte_rdma_recalls recalls;
+
+	pthread_mutex_lock(&rdma->lock);
+	recalls = rdma->recalls;
+	rdma->recalls = (struct otte_rdma_recalls){ .count = 0 };
+	source = rdma->sources;
+	pthread_mutex_unlock(&rdma->lock);
+	if (!recalls.count && !recalls.all)
+		return;
+	while (source) {
+		otte_rdma_lents_recall(source, &recalls);
+		otte_rdma_lets_recall(source, &recalls);
+		pthread_mutex_lock(&rdma->lock);
+		source = source->next;
+		pthread_mutex_unlock(&rdma->lock);
+	}
 }
 
 /* Those that are left, if any. */
@@ -356,6 +461,7 @@ bool otte_rdma_source_look(struct otte_rdma_source *source, uint64_t now_ns)
 	if (drop || source->broken)
 		lose(source);
 	otte_rdma_lents_retain(source);
-	otte_rdma_source_bind(source, now_ns);
-	return !source->lost || source->lents || !all_retained(source);
+	otte_rdma_lents_look(source, now_ns);
+	otte_rdma_lets_look(source, now_ns);
+	return !source->lost || source->lents || source->lets || !all_retained(source);
 }

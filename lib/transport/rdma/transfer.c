@@ -294,6 +294,8 @@ static void abandon(struct otte_rdma_transfer *transfer, int code)
 
 static const char *missing(const struct otte_rdma_transfer *transfer)
 {
+	if (transfer->state == OTTE_RDMA_TRANSFER_ASKED)
+		return "GRANT";
 	if (transfer->state == OTTE_RDMA_TRANSFER_OVER)
 		return "READY";
 	if (transfer->state == OTTE_RDMA_TRANSFER_POSTED && !is_charged(transfer) && !transfer->code)
@@ -305,8 +307,11 @@ static void look_whether_late(struct otte_rdma_transfer *transfer, uint64_t now_
 {
 	const struct otte_config *config = transfer->peer->rdma->env.config;
 	const char *what = missing(transfer);
+	uint64_t limit_ns = config->control_timeout_ns;
 
-	if (!what || now_ns - min_u64(now_ns, transfer->since_ns) <= config->control_timeout_ns)
+	if (transfer->state == OTTE_RDMA_TRANSFER_ASKED)
+		limit_ns *= 2;
+	if (!what || now_ns - min_u64(now_ns, transfer->since_ns) <= limit_ns)
 		return;
 	otte_fail(-ETIMEDOUT, "the peer does not say %s (control.timeout_ms)", what);
 	otte_rdma_peer_break(transfer->peer, -ETIMEDOUT);
@@ -355,6 +360,7 @@ int otte_rdma_transfer_begin(struct otte_rdma_peer *peer, struct otte_rdma_pair 
 	transfer->slice = slice;
 	transfer->bytes = slice->bytes;
 	transfer->ask = ++peer->last_ask;
+	transfer->since_ns = otte_now_ns();
 	transfer->payload.done = payload_done;
 	transfer->finish.done = finish_done;
 	DL_APPEND(peer->transfers, transfer);

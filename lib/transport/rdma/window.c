@@ -167,8 +167,8 @@ static int choose_parent(struct otte_rdma_window *window,
 	uint8_t *at;
 	int rc;
 
-	*parent = whole;
-	if (!window->context->rxe)
+	*parent = window->own.native ? window->own.native : whole;
+	if (!window->context->rxe || window->own.native)
 		return 0;
 	at = (uint8_t *)whole->addr + (range->address - (uintptr_t)whole->addr);
 	rc = otte_rdma_mr_register(window->context, at, range->bytes,
@@ -235,6 +235,8 @@ int otte_rdma_window_bind(struct otte_rdma_window *window, struct otte_rdma_qp *
 	if (rc)
 		return rc;
 	rc = bind_to(window, qp, range, parent, work);
+	if (rc == -EAGAIN)
+		return rc; /* with its parent, if it has one, for the next try */
 	return rc && window->state == OTTE_RDMA_WINDOW_FRESH ? drop_parent(window, rc) : rc;
 }
 

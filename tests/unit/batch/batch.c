@@ -295,7 +295,7 @@ static void a_malformed_request_is_named_and_takes_none_with_it(void **state)
 	bad[0].op = 2;
 	bad[1].priority = 3;
 	bad[2].intent = 7;
-	bad[3].reserved = 1;
+	bad[3].reserved[0] = 1;
 	bad[4].length = 0;
 	bad[5].transport = 5;
 	bad[6].segment = NULL;

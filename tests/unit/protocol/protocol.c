@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/util.h"
 
-#define PATHS_BYTES 16
+#define PATHS_BYTES 24
 #define ROW_BYTES 40
 
 static uint8_t bytes[OTTE_RDMA_FRAME_MAX];
@@ -25,6 +25,7 @@ static const struct otte_rdma_message paths = {
 	.paths = {
 		.grants = 0x01020304,
 		.count = 2,
+		.leases = 0x29303132,
 		.rows = {
 			{ .nic = 3, .port = 1, .gid_type = 2, .ethernet = 1, .active = 1, .lid = 0,
 			  .mtu_bytes = 1024, .pd = 0x1112131415161718,
@@ -81,29 +82,63 @@ static const struct otte_rdma_message closing = {
 	.type = OTTE_RDMA_MSG_CLOSE,
 	.close = { .connection = 8, .status = -EIO },
 };
+static const struct otte_rdma_message lease = {
+	.type = OTTE_RDMA_MSG_LEASE,
+	.ask = { .ask = 1, .connection = 2, .epoch = 3, .region = 4, .offset = 0x0506070809, .length = 6,
+		 .op = OTTE_WRITE, .priority = OTTE_PRIORITY_LOW, .intent = OTTE_INTENT_STAGING_INTERNAL },
+};
+static const struct otte_rdma_message leased = {
+	.type = OTTE_RDMA_MSG_LEASED,
+	.leased = { .ask = 1, .lease = 9, .address = 0x7fff00001000, .key = 0x01020304, .qpn = 0xffffff,
+		    .idle_ms = 0x2710 },
+};
+static const struct otte_rdma_message renew = {
+	.type = OTTE_RDMA_MSG_RENEW,
+	.leasing = { .lease = 9, .requests = 3, .bytes = 0x0102030405 },
+};
+static const struct otte_rdma_message recall = {
+	.type = OTTE_RDMA_MSG_RECALL,
+	.leasing = { .lease = 9 },
+};
+static const struct otte_rdma_message returning = {
+	.type = OTTE_RDMA_MSG_RETURN,
+	.leasing = { .lease = 9, .requests = 0, .bytes = 4 },
+};
+static const struct otte_rdma_message ended = {
+	.type = OTTE_RDMA_MSG_ENDED,
+	.leasing = { .lease = 9 },
+};
 
 static const struct {
 	const struct otte_rdma_message *message;
 	const char *hex;
 } layouts[] = {
-	{ &paths, "01000100 00000000 04030201 02000000"
+	{ &paths, "01000200 00000000 04030201 02000000 32313029 00000000"
 		  "03010201 01000000 00040000 00000000 1817161514131211 0102030405060708090a0b0c0d0e0f10"
 		  "3f020000 00002221 00100000 00000000 0100000000000000 00000000000000000000000000000000" },
-	{ &connect, "02000100 00000000 0807060504030201 1817161514131211 0200000000000000"
+	{ &connect, "02000200 00000000 0807060504030201 1817161514131211 0200000000000000"
 		    "05060100 efcdab00 56341200 00010000 10000000 00000000" },
-	{ &connected, "03000100 00000000 0700000000000000 00000000 11000000 00000000 00080000 00000000 00000000" },
+	{ &connected, "03000200 00000000 0700000000000000 00000000 11000000 00000000 00080000 00000000 00000000" },
 	{ &not_connected,
-	  "03000100 00000000 0700000000000000 86ffffff 00000000 00000000 00000000 00000000 00000000" },
-	{ &ask, "04000100 00000000 0100000000000000 0200000000000000 0300000000000000 0400000000000000"
+	  "03000200 00000000 0700000000000000 86ffffff 00000000 00000000 00000000 00000000 00000000" },
+	{ &ask, "04000200 00000000 0100000000000000 0200000000000000 0300000000000000 0400000000000000"
 		"0908070605000000 0600000000000000 01020600 00000000" },
-	{ &grant, "05000100 00000000 0100000000000000 0900000000000000 00100000ff7f0000 04030201 ffffff00"
+	{ &grant, "05000200 00000000 0100000000000000 0900000000000000 00100000ff7f0000 04030201 ffffff00"
 		  "100f0e0d0c0b0a090807060504030201" },
-	{ &refused, "06000100 00000000 0100000000000000 f0ffffff 00000000" },
-	{ &done, "07000100 00000000 0100000000000000 0200000000000000 8cffffff 00000000" },
-	{ &ack, "08000100 00000000 0100000000000000 0200000000000000" },
-	{ &ready, "09000100 00000000 0100000000000000 0200000000000000" },
-	{ &cancel, "0a000100 00000000 0100000000000000" },
-	{ &closing, "0b000100 00000000 0800000000000000 fbffffff 00000000" },
+	{ &refused, "06000200 00000000 0100000000000000 f0ffffff 00000000" },
+	{ &done, "07000200 00000000 0100000000000000 0200000000000000 8cffffff 00000000" },
+	{ &ack, "08000200 00000000 0100000000000000 0200000000000000" },
+	{ &ready, "09000200 00000000 0100000000000000 0200000000000000" },
+	{ &cancel, "0a000200 00000000 0100000000000000" },
+	{ &closing, "0b000200 00000000 0800000000000000 fbffffff 00000000" },
+	{ &lease, "0c000200 00000000 0100000000000000 0200000000000000 0300000000000000 0400000000000000"
+		  "0908070605000000 0600000000000000 01020600 00000000" },
+	{ &leased, "0d000200 00000000 0100000000000000 0900000000000000 00100000ff7f0000 04030201 ffffff00"
+		   "10270000 00000000" },
+	{ &renew, "0e000200 00000000 0900000000000000 0300000000000000 0504030201000000" },
+	{ &recall, "0f000200 00000000 0900000000000000" },
+	{ &returning, "10000200 00000000 0900000000000000 0000000000000000 0400000000000000" },
+	{ &ended, "11000200 00000000 0900000000000000" },
 };
 
 static size_t from_hex(const char *hex, uint8_t *out)
@@ -205,8 +240,8 @@ static void a_message_has_exactly_its_length(void **state)
 	}
 	refuse(7, -EPROTO, "a message of RDMA has 7 bytes");
 	encode(&paths);
-	refuse(12, -EPROTO, "PATHS: length is 12, not 16");
-	refuse(PATHS_BYTES + ROW_BYTES, -EPROTO, "PATHS: length is 56, not 96");
+	refuse(12, -EPROTO, "PATHS: length is 12, not 24");
+	refuse(PATHS_BYTES + ROW_BYTES, -EPROTO, "PATHS: length is 64, not 104");
 	bytes[12] = 65;
 	refuse(PATHS_BYTES + 2 * ROW_BYTES, -EPROTO, "PATHS: count is 65, above 64");
 }
@@ -216,15 +251,15 @@ static void another_version_or_type_is_refused(void **state)
 	size_t length = encode(&ack);
 
 	(void)state;
-	bytes[2] = 2;
-	refuse(length, -EPROTONOSUPPORT, "the peer speaks version 2 of RDMA, this library 1");
-	bytes[2] = 0;
-	refuse(length, -EPROTONOSUPPORT, "the peer speaks version 0 of RDMA, this library 1");
 	bytes[2] = 1;
+	refuse(length, -EPROTONOSUPPORT, "the peer speaks version 1 of RDMA, this library 2");
+	bytes[2] = 3;
+	refuse(length, -EPROTONOSUPPORT, "the peer speaks version 3 of RDMA, this library 2");
+	bytes[2] = 2;
 	bytes[0] = 0;
 	refuse(length, -EPROTO, "a message of RDMA is of type 0, which is unknown");
-	bytes[0] = 12;
-	refuse(length, -EPROTO, "a message of RDMA is of type 12, which is unknown");
+	bytes[0] = 18;
+	refuse(length, -EPROTO, "a message of RDMA is of type 18, which is unknown");
 }
 
 static void each_field_has_its_rule(void **state)
@@ -238,18 +273,19 @@ static void each_field_has_its_rule(void **state)
 	} rules[] = {
 		{ &ack, 4, 4, 1, "ACK: reserved is 0x1, not 0" },
 		{ &paths, 8, 4, 0, "PATHS: grants is 0" },
-		{ &paths, 16, 1, 64, "PATHS: nic is 64, above 63" },
-		{ &paths, 16, 1, 63, "PATHS: nic 63 comes after 63" },
-		{ &paths, 17, 1, 0, "PATHS: port is 0" },
-		{ &paths, 18, 1, 3, "PATHS: gid_type is 3, above 2" },
-		{ &paths, 19, 1, 2, "PATHS: ethernet is 2, above 1" },
-		{ &paths, 20, 1, 2, "PATHS: active is 2, above 1" },
-		{ &paths, 21, 1, 1, "PATHS: reserved is 0x1, not 0" },
-		{ &paths, 24, 4, 1000, "PATHS: mtu_bytes is 1000, no power of two of 256 to 4096" },
-		{ &paths, 24, 4, 8192, "PATHS: mtu_bytes is 8192, no power of two of 256 to 4096" },
-		{ &paths, 24, 4, 0, "PATHS: mtu_bytes is 0, no power of two of 256 to 4096" },
-		{ &paths, 28, 4, 4, "PATHS: reserved is 0x4, not 0" },
-		{ &paths, 32, 8, 0, "PATHS: pd is 0" },
+		{ &paths, 20, 4, 1, "PATHS: reserved is 0x1, not 0" },
+		{ &paths, 24, 1, 64, "PATHS: nic is 64, above 63" },
+		{ &paths, 24, 1, 63, "PATHS: nic 63 comes after 63" },
+		{ &paths, 25, 1, 0, "PATHS: port is 0" },
+		{ &paths, 26, 1, 3, "PATHS: gid_type is 3, above 2" },
+		{ &paths, 27, 1, 2, "PATHS: ethernet is 2, above 1" },
+		{ &paths, 28, 1, 2, "PATHS: active is 2, above 1" },
+		{ &paths, 29, 1, 1, "PATHS: reserved is 0x1, not 0" },
+		{ &paths, 32, 4, 1000, "PATHS: mtu_bytes is 1000, no power of two of 256 to 4096" },
+		{ &paths, 32, 4, 8192, "PATHS: mtu_bytes is 8192, no power of two of 256 to 4096" },
+		{ &paths, 32, 4, 0, "PATHS: mtu_bytes is 0, no power of two of 256 to 4096" },
+		{ &paths, 36, 4, 4, "PATHS: reserved is 0x4, not 0" },
+		{ &paths, 40, 8, 0, "PATHS: pd is 0" },
 		{ &connect, 8, 8, 0, "CONNECT: connection is 0" },
 		{ &connect, 16, 8, 0, "CONNECT: source_pd is 0" },
 		{ &connect, 24, 8, 0, "CONNECT: requester_pd is 0" },
@@ -292,6 +328,17 @@ static void each_field_has_its_rule(void **state)
 		{ &cancel, 8, 8, 0, "CANCEL: ask is 0" },
 		{ &closing, 8, 8, 0, "CLOSE: connection is 0" },
 		{ &closing, 16, 4, 0, "CLOSE: status is 0" },
+		{ &lease, 48, 8, 0, "LEASE: length is 0" },
+		{ &lease, 60, 4, 1, "LEASE: reserved is 0x1, not 0" },
+		{ &leased, 8, 8, 0, "LEASED: ask is 0" },
+		{ &leased, 16, 8, 0, "LEASED: lease is 0" },
+		{ &leased, 36, 4, 0, "LEASED: qpn is 0" },
+		{ &leased, 40, 4, 0, "LEASED: idle_ms is 0" },
+		{ &leased, 44, 4, 1, "LEASED: reserved is 0x1, not 0" },
+		{ &renew, 8, 8, 0, "RENEW: lease is 0" },
+		{ &recall, 8, 8, 0, "RECALL: lease is 0" },
+		{ &returning, 8, 8, 0, "RETURN: lease is 0" },
+		{ &ended, 8, 8, 0, "ENDED: lease is 0" },
 	};
 	size_t i, length;
 

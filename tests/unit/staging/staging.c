@@ -648,6 +648,29 @@ static void what_is_not_registered_directly_is_not_staged(void **state)
 
 /* ---- The source's side ---- */
 
+static void use_staged_and_lease(struct otte_config *config)
+{
+	use_staged(config);
+	config->rdma_lease = OTTE_LEASE_RANGE - OTTE_LEASE_OFF;
+}
+
+/* By one window many requests would move in place. */
+static void what_is_staged_is_granted_and_not_leased(void **state)
+{
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	open_with(&pair, use_staged_and_lease);
+	for (i = 0; i < 3; i++) {
+		fill(&pair, OTTE_READ, (uint8_t)i);
+		assert_int_equal(move(&pair, OTTE_READ, GUARD, 4096).code, 0);
+		assert_arrived(&pair, OTTE_READ, 4096);
+	}
+	assert_int_equal(pair_stats(pair.source).rdma_grants, 3);
+	pair_close(&pair);
+}
+
 static void a_staged_source_lets_no_nic_in(void **state)
 {
 	struct otte_request request;
@@ -683,6 +706,7 @@ int main(void)
 		TEST(a_pool_that_is_not_registered_is_an_error),
 		TEST(a_second_nic_that_fails_undoes_the_first),
 		TEST(what_is_not_registered_directly_is_not_staged),
+		TEST(what_is_staged_is_granted_and_not_leased),
 		TEST(a_staged_source_lets_no_nic_in),
 	};
 
