@@ -81,10 +81,11 @@ LDFLAGS_unit_multirail := -Wl,--wrap=otte_verbs_open
 UNIT_WITH_staging := $(VERBS_SIM) tests/unit/engine/pair.o
 LDFLAGS_unit_staging := -Wl,--wrap=otte_verbs_open
 UNIT_WITH_rdma := $(VERBS_SIM)
-# The same, which break; and the queue pairs that they make.
+# The same, which break; and the queue pairs that they make, and what they say.
 UNIT_WITH_rdma_faults := $(VERBS_SIM) tests/unit/engine/pair.o
 LDFLAGS_unit_rdma_faults := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_pair_join \
-	otte_rdma_fill_paths)
+	otte_rdma_fill_paths otte_rdma_line_say otte_rails_admit otte_rdma_endpoints_close \
+	otte_rdma_parent_begin)
 
 # The owners of lib/transport/rdma over them; each allocation fails once.
 UNIT_WITH_owners := $(VERBS_SIM)

@@ -215,14 +215,14 @@ struct otte_config {
 	uint32_t rdma_qp_timeout;               /* rdma.qp_timeout: 14, 4.096 us times 2 to that power */
 	uint32_t rdma_qp_retries;               /* rdma.qp_retries: 7 */
 	uint64_t rdma_mr_bytes;                 /* rdma.mr_bytes: 64 MiB that MRs pin */
-	uint32_t rdma_host_memory;              /* rdma.host_memory: "direct"; enum otte_host_memory */
-	uint32_t rdma_chunk_bytes;              /* rdma.chunk_bytes: 262144 of a staged slice, at most */
-	uint64_t rdma_direct_bytes;             /* rdma.direct_bytes: 64 MiB under way, where direct */
-	uint64_t rdma_staging_bytes;            /* rdma.staging_bytes: 64 MiB of chunks, where staged */
 	uint32_t rdma_lease;                    /* rdma.lease: off; 0 off, 1 range, 2 region */
 	uint32_t rdma_leases;                   /* rdma.leases: 64 that peers hold, and we of one peer */
 	uint64_t rdma_lease_idle_ns;            /* rdma.lease_idle_ms: 10000 that one stands unused */
 	uint64_t rdma_grant_ns;                 /* rdma.grant_ms: 60000 that a peer keeps a range */
+	uint32_t rdma_host_memory;              /* rdma.host_memory: "direct"; enum otte_host_memory */
+	uint32_t rdma_chunk_bytes;              /* rdma.chunk_bytes: 262144 of a staged slice, at most */
+	uint64_t rdma_direct_bytes;             /* rdma.direct_bytes: 64 MiB under way, where direct */
+	uint64_t rdma_staging_bytes;            /* rdma.staging_bytes: 64 MiB of chunks, where staged */
 	uint64_t rdma_destruction_ns;           /* rdma.destruction_ms: 30000 for what is posted to complete */
 	uint32_t rdma_rail_topology;            /* rdma.rail_topology: "all"; enum otte_rail_choice */
 	uint32_t rdma_max_rail_pairs;           /* rdma.max_rail_pairs: 1024 that are remembered */

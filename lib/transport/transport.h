@@ -37,15 +37,15 @@ struct otte_work {
 	uint8_t op;
 	uint8_t priority;
 	uint8_t intent;
+	uint8_t lease;           /* enum otte_lease, never DEFAULT */
 	uint8_t *local;
 	uint64_t length;
 	uint64_t epoch;
 	uint64_t region;
 	uint64_t offset;
+	uint64_t region_length;  /* of the remote region; 0: not known */
 	uint32_t retries;        /* of a READ that is proven drained */
 	uint32_t wanted;         /* enum otte_transport_kind that the caller named; ANY */
-	uint8_t lease;           /* enum otte_lease, never DEFAULT */
-	uint64_t region_length;  /* of the remote region; 0: not known */
 	bool firm;               /* `local` cannot go away: it is memory of the engine's own */
 	struct otte_published *published; /* of the region that `local` is in; NULL: nothing was prepared */
 	/* Of `local`, whose freshness was looked at before start(): to look again by who has let it wait since. */

@@ -50,7 +50,7 @@ out=$lab_top/${O:-build}/bench/rdma-guest
 mkdir -p "$out"
 # Copies: what a running guest uses is not built anew.
 install "$build/bench/rdma" "$here/rdma-guest.sh" "$out/"
-guest=(--kernel "$kernel" --cpus "$cpus" --timeout $((60 + rounds * 180)))
+guest=(--kernel "$kernel" --cpus "$cpus" --timeout $((120 + rounds * 400)))
 # On the host's clock the emulator takes far longer to empty its TLB, as page-table isolation has it do at each system
 # call, than for the call: without it there.
 mitigations=off

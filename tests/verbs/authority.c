@@ -263,6 +263,42 @@ static void try_by_another(struct stage *stage, uint8_t op, struct requester *ot
 	report(source_rests(&stage->source), op, name, "the source lends nothing any more");
 }
 
+/*
+ * Live grants of one requester, for two queue pairs of its own: the key of the first is refused
+ * on the other, which loses what was granted there.
+ */
+static void try_by_its_other(struct stage *stage, uint8_t op)
+{
+	static const char *const name = "its key on another queue pair of its own";
+	struct payload first, other;
+	bool arrived = true;
+	int status = -1;
+	unsigned int i;
+
+	if (!serves(&stage->self, op)) {
+		report(false, op, name, "is served first");
+		return;
+	}
+	prepare(&stage->self, 33);
+	hostile_hold(false);
+	requester_submit_some(&stage->self, op, AT, LENGTH, NARROW + 1);
+	if (hostile_both_held(&first, &other)) {
+		other.send.remote = first.send.remote;
+		other.send.key = first.send.key;
+		status = hostile_post(other.qp, &other.send);
+	}
+	printf("# %s, %s: status %d\n", op_text(op), name, status);
+	report(status == IBV_WC_REM_ACCESS_ERR && nothing_has_moved(&stage->self), op, name,
+	       "a remote access error, and nothing has moved");
+	hostile_let_go();
+	requester_wait(&stage->self);
+	for (i = 0; i < NARROW; i++)
+		arrived &= !requester_task(&stage->self, i).code;
+	report(arrived && requester_task(&stage->self, NARROW).code == -ECONNRESET, op, name,
+	       "what was granted for the right one arrives, the other is lost");
+	report(source_rests(&stage->source), op, name, "the source lends nothing any more");
+}
+
 static void try_all(struct stage *stage, uint8_t op)
 {
 	size_t i;
@@ -270,6 +306,7 @@ static void try_all(struct stage *stage, uint8_t op)
 	for (i = 0; i < sizeof(trials) / sizeof(trials[0]); i++)
 		try_by_its_own(stage, op, &trials[i]);
 	try_after_done(stage, op);
+	try_by_its_other(stage, op);
 	try_by_another(stage, op, &stage->fellow, "its key on a queue pair of another requester");
 	try_by_another(stage, op, &stage->distant, "its key on a queue pair of another NIC");
 	report(serves(&stage->self, op) && serves(&stage->fellow, op) &&
@@ -287,9 +324,9 @@ int main(int argc, char **argv)
 	parties_open();
 	hostile_open();
 	source_start(&stage.source, devices, NULL);
-	requester_open(&stage.self, argv[1], &stage.source.doors[0]);
-	requester_open(&stage.fellow, argv[1], &stage.source.doors[0]);
-	requester_open(&stage.distant, argv[2], &stage.source.doors[1]);
+	requester_open(&stage.self, argv[1], &stage.source.doors[0], true);
+	requester_open(&stage.fellow, argv[1], &stage.source.doors[0], false);
+	requester_open(&stage.distant, argv[2], &stage.source.doors[1], false);
 	try_all(&stage, OTTE_READ);
 	try_all(&stage, OTTE_WRITE);
 	requester_close(&stage.distant);

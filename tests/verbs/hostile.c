@@ -38,16 +38,13 @@ int __wrap_otte_rdma_window_bind(struct otte_rdma_window *window, struct otte_rd
 	return ret;
 }
 
-enum stage {
-	HONEST,
-	HOLDING,
-	HELD
-};
+enum stage { HONEST, HOLDING, HELD };
 
 static _Atomic enum stage stage;
 static bool stops; /* its thread, meanwhile */
-static struct payload
-	last; /* written by a requester's thread: read once it is HELD, or its request is over */
+static _Atomic bool both; /* are held */
+/* Written by a requester's thread: read once they are held, or the request is over. */
+static struct payload last, second;
 static struct otte_rdma *holder;
 
 int __real_otte_rdma_qp_post(struct otte_rdma_qp *qp, const struct otte_rdma_send *sends,
@@ -64,6 +61,10 @@ int __wrap_otte_rdma_qp_post(struct otte_rdma_qp *qp, const struct otte_rdma_sen
 		return __real_otte_rdma_qp_post(qp, sends, count, accepted);
 	if (atomic_load(&stage) != HELD)
 		last = (struct payload){ qp, sends[0] };
+	if (qp != last.qp && !atomic_load(&both)) {
+		second = (struct payload){ qp, sends[0] };
+		atomic_store(&both, true);
+	}
 	if (atomic_load(&stage) == HONEST)
 		return __real_otte_rdma_qp_post(qp, sends, count, accepted);
 	transfer = container_of(sends[0].work, struct otte_rdma_transfer, payload);
@@ -81,6 +82,7 @@ int __wrap_otte_rdma_qp_post(struct otte_rdma_qp *qp, const struct otte_rdma_sen
 void hostile_hold(bool deaf)
 {
 	stops = deaf;
+	atomic_store(&both, false);
 	atomic_store(&stage, HOLDING);
 }
 
@@ -89,6 +91,15 @@ bool hostile_held(struct payload *payload)
 	if (!EVENTUALLY(atomic_load(&stage) == HELD))
 		return false;
 	*payload = last;
+	return true;
+}
+
+bool hostile_both_held(struct payload *first, struct payload *other)
+{
+	if (!EVENTUALLY(atomic_load(&both)))
+		return false;
+	*first = last;
+	*other = second;
 	return true;
 }
 

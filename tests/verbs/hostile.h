@@ -37,6 +37,8 @@ struct payload {
 void hostile_hold(bool deaf);
 /* Once it is there. */
 bool hostile_held(struct payload *payload);
+/* Once there is one on another queue pair as well. */
+bool hostile_both_held(struct payload *first, struct payload *other);
 void hostile_let_go(void);
 /* The last that was posted. */
 struct payload hostile_last(void);

@@ -114,7 +114,7 @@ static void restart(const char *device, uint8_t op)
 	bool held;
 
 	source_start(&before, devices, NULL);
-	requester_open(&keeper, device, &before.doors[0]);
+	requester_open(&keeper, device, &before.doors[0], false);
 	report(serves(&keeper, op), op, "it is served");
 	hostile_hold(true);
 	requester_submit(&keeper, op, AT, LENGTH);
@@ -123,7 +123,7 @@ static void restart(const char *device, uint8_t op)
 	source_kill(&before);
 	source_start(&after, devices, &before.doors[0]);
 	go_on(&keeper, op);
-	requester_open(&newcomer, device, &after.doors[0]);
+	requester_open(&newcomer, device, &after.doors[0], false);
 	check_fence(&newcomer, &before.doors[0], &after.doors[0], op);
 	use_old_key(&newcomer, op, &old);
 	report(source_rests(&after), op, "the successor lends nothing any more");

@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define REQUESTS_MAX 4
+
 uint8_t *remote;
 
 void must(int ret, const char *what)
@@ -213,13 +215,16 @@ void source_kill(const struct source *source)
 
 /* ---- Requesters ---- */
 
-void requester_open(struct requester *self, const char *device, const struct door *door)
+void requester_open(struct requester *self, const char *device, const struct door *door,
+		    bool narrow)
 {
 	struct otte_region_desc desc = { .length = AREA_BYTES };
 	struct otte_config config;
 
 	fill_config(&config, device);
 	config.listen_address[0] = '\0';
+	if (narrow)
+		config.rdma_send_wrs = 2 * NARROW;
 	MUST(otte_engine_create(&config, &self->engine));
 	MUST(otte_mem_alloc(self->engine, AREA_BYTES, 0, &self->mem));
 	desc.mem = self->mem;
@@ -227,7 +232,7 @@ void requester_open(struct requester *self, const char *device, const struct doo
 	MUST(otte_region_register(self->engine, &desc, 1, &self->region));
 	MUST(otte_segment_open(self->engine, door->address, OTTE_EPOCH_ANY, 10 * SECOND,
 			       &self->segment));
-	MUST(otte_batch_create(self->engine, 4, &self->batch));
+	MUST(otte_batch_create(self->engine, REQUESTS_MAX, &self->batch));
 	self->remote = door->region;
 }
 
@@ -240,9 +245,10 @@ void requester_close(struct requester *self)
 	MUST(otte_engine_destroy(self->engine));
 }
 
-void requester_submit(struct requester *self, uint8_t op, uint64_t offset, uint64_t length)
+static struct otte_request request_of(const struct requester *self, uint8_t op, uint64_t offset,
+				      uint64_t length)
 {
-	struct otte_request request = {
+	return (struct otte_request){
 		.segment = self->segment,
 		.local = self->region,
 		.local_offset = offset,
@@ -252,16 +258,35 @@ void requester_submit(struct requester *self, uint8_t op, uint64_t offset, uint6
 		.op = op,
 		.transport = OTTE_TRANSPORT_RDMA,
 	};
+}
 
+void requester_submit_some(struct requester *self, uint8_t op, uint64_t offset, uint64_t length,
+			   unsigned int count)
+{
+	struct otte_request requests[REQUESTS_MAX];
+	unsigned int i;
+
+	for (i = 0; i < count; i++)
+		requests[i] = request_of(self, op, offset + i * 2 * length, length);
 	MUST(otte_batch_reset(self->batch));
-	MUST(otte_batch_submit(self->batch, &request, 1));
+	MUST(otte_batch_submit(self->batch, requests, count));
+}
+
+void requester_submit(struct requester *self, uint8_t op, uint64_t offset, uint64_t length)
+{
+	requester_submit_some(self, op, offset, length, 1);
+}
+
+struct otte_task requester_task(struct requester *self, unsigned int i)
+{
+	struct otte_task task;
+
+	MUST(otte_batch_task(self->batch, i, &task));
+	return task;
 }
 
 struct otte_task requester_wait(struct requester *self)
 {
-	struct otte_task task;
-
 	MUST(otte_batch_wait(self->batch, 60 * SECOND));
-	MUST(otte_batch_task(self->batch, 0, &task));
-	return task;
+	return requester_task(self, 0);
 }

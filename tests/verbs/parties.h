@@ -20,6 +20,7 @@
 #define AREA_BYTES (256u << 10)
 #define SECOND 1000000000ll
 #define DEVICES_MAX 2
+#define NARROW 2
 
 #define MUST(call) must(call, #call)
 /* Until `condition` or some seconds have passed; true: it holds. */
@@ -76,10 +77,16 @@ struct requester {
 	uint64_t remote;
 };
 
-void requester_open(struct requester *self, const char *device, const struct door *door);
+/* `narrow`: a queue pair has room for NARROW requests, so that one more takes another. */
+void requester_open(struct requester *self, const char *device, const struct door *door,
+		    bool narrow);
 void requester_close(struct requester *self);
 /* One request over RDMA and nothing else, of the same range on both sides. */
 void requester_submit(struct requester *self, uint8_t op, uint64_t offset, uint64_t length);
 struct otte_task requester_wait(struct requester *self);
+/* Likewise some in one batch, which are 2 * `length` apart. */
+void requester_submit_some(struct requester *self, uint8_t op, uint64_t offset, uint64_t length,
+			   unsigned int count);
+struct otte_task requester_task(struct requester *self, unsigned int i);
 
 #endif

@@ -73,6 +73,8 @@ static void fill_config(struct otte_config *config, const char *nic)
 	if (*device && strcmp(device, source_device)) { /* it is to be seen soon that nothing passes */
 		config->rdma_qp_timeout = 10;
 		config->rdma_qp_retries = 2;
+	} else if (strcmp(device, source_device)) { /* 7 is without end on rxe */
+		config->rdma_qp_retries = 6;
 	}
 }
 
@@ -291,7 +293,8 @@ static void move_size(struct requester *self, uint8_t op, uint32_t transport, ui
 	task = run(self, op, transport, GUARD, length);
 	snprintf(rule, sizeof(rule), "%s: %s of %lu bytes, %s%s", *device ? device : "two rails",
 		 op == OTTE_READ ? "READ" : "WRITE", (unsigned long)length,
-		 transport == OTTE_TRANSPORT_RDMA ? "named" : "any", self->lease == OTTE_LEASE_OFF ? "" : ", by a lease");
+		 transport == OTTE_TRANSPORT_RDMA ? "named" : "any",
+		 self->lease == OTTE_LEASE_OFF ? "" : ", by a lease");
 	check(!task.code && task.transport == OTTE_TRANSPORT_RDMA && moved(from, to, length), rule);
 }
 

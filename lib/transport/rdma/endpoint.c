@@ -367,6 +367,8 @@ int otte_rdma_endpoint_closed(struct otte_rdma_peer *peer, const struct otte_rdm
 
 	if (!pair)
 		return 0;
+	if (pair->state == OTTE_RDMA_PAIR_OPEN || pair->state == OTTE_RDMA_PAIR_JOINED)
+		hold_off(pair->owner, -ECONNRESET);
 	otte_fail(message->status, "the peer has closed its queue pair");
 	/* What it says is of its own end: it blames no rail. */
 	close_pair(pair->owner, pair, -ECONNRESET);

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/util.h"
@@ -16,11 +17,28 @@
 /* At a time: some 60 messages. */
 #define RECEIVE_BYTES (4 * KIB)
 
+/*
+ * A host without power closes no connection, and may be owed nothing that it would have to
+ * acknowledge. So it is asked for a sign of life whenever it has been silent for a while, by the
+ * kernel: a process that is busy, or stopped, has it given for it.
+ */
+static void expect_signs_of_life(int fd, uint64_t silence_ns)
+{
+	const unsigned int limit_ms = (unsigned int)(silence_ns / NSEC_PER_MSEC);
+	const int pause_s = (int)max_u64(1, silence_ns / NSEC_PER_SEC / 4), one = 1;
+
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &pause_s, sizeof(pause_s));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &pause_s, sizeof(pause_s));
+	setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit_ms, sizeof(limit_ms));
+}
+
 int otte_rdma_line_open(struct otte_rdma_line *line, struct otte_rdma_lines *lines, int fd)
 {
 	int one = 1, ret;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	expect_signs_of_life(fd, lines->silence_ns);
 	line->lines = lines;
 	line->unsent = line->waits_for_room = false;
 	otte_stream_init(&line->stream, fd, OTTE_RDMA_FRAME_MAX, UNSENT_BYTES);

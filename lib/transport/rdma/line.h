@@ -8,12 +8,15 @@
  * came at a time is received at a time: a batch of requests makes as many messages, and a system
  * call for each would cost more than they do.
  *
+ * A host that is gone without a word is missed: see `silence_ns`.
+ *
  * No lock: the transport's thread.
  */
 #ifndef OTTE_TRANSPORT_RDMA_LINE_H
 #define OTTE_TRANSPORT_RDMA_LINE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/loop.h"
 #include "control/stream.h"
@@ -22,6 +25,7 @@
 /* Those of a thread. */
 struct otte_rdma_lines {
 	struct otte_loop *loop;
+	uint64_t silence_ns; /* after so much of a peer's host the line is lost */
 	struct otte_rdma_line *unsent; /* have said something since the last send */
 };
 

@@ -130,10 +130,12 @@ static void destroy(struct otte_rdma_pair *pair)
 	} else {
 		pair->state = OTTE_RDMA_PAIR_EMPTY;
 		pair->qp = NULL;
-		atomic_fetch_sub(&rdma->qps, 1);
 		leave_nic(&rdma->pollers[pair->nic]);
 	}
 	pair->closed(pair, !ret);
+	/* Who sees that it is gone sees what was on it given back, too. */
+	if (!ret)
+		atomic_fetch_sub(&rdma->qps, 1);
 }
 
 /* What is posted completes at once when its QP is in ERR, if nothing is lost. */

@@ -550,7 +550,8 @@ static void go_round(struct otte_rdma_slice *slice, int code, uint64_t now_ns)
 	const unsigned int nic = slice->nic, remote_nic = slice->remote_nic;
 	struct otte_rdma_parent *parent = slice->parent;
 
-	if (choose_again(slice, NULL, now_ns) ||
+	/* What holds no rail off, like a lack of memory, would send it from one to another and back. */
+	if (++slice->turns > OTTE_NIC_IDS || choose_again(slice, NULL, now_ns) ||
 	    (slice->nic == nic && slice->remote_nic == remote_nic))
 		fail(parent, code, false);
 	parent->peer->rdma->busy = true;
@@ -576,6 +577,7 @@ static void begin_slices(struct otte_rdma_parent *parent, uint64_t now_ns)
 			go_round(slice, ret, now_ns);
 		if (ret)
 			continue;
+		slice->turns = 0;
 		slice->state = OTTE_RDMA_SLICE_UNDER_WAY;
 		parent->waiting--;
 		parent->under_way++;

@@ -67,15 +67,18 @@ void otte_rdma_work_hand_on(struct otte_rdma_peer *peer, struct otte_work *work,
 		peer->base.next->ops->start(peer->base.next, work);
 }
 
-/* The first that waits, out of the queue. */
-static struct otte_work *take_first(struct otte_rdma_peer *peer)
+/* The first of a list, out of it; or NULL. `only`: if it is this one; NULL: any. */
+static struct otte_work *take_first(struct otte_rdma_peer *peer, struct otte_work **list,
+				    const struct otte_work *only)
 {
 	struct otte_work *work;
 
 	pthread_mutex_lock(&peer->lock);
-	work = peer->queue;
+	work = *list;
+	if (only && work != only)
+		work = NULL;
 	if (work)
-		DL_DELETE2(peer->queue, work, own.prev, own.next);
+		DL_DELETE2(*list, work, own.prev, own.next);
 	pthread_mutex_unlock(&peer->lock);
 	return work;
 }
@@ -113,6 +116,9 @@ static void lose(struct otte_rdma_peer *peer, int code, bool stopped, uint64_t n
 	pthread_mutex_lock(&peer->lock);
 	otte_line_escape(peer->why, sizeof(peer->why), otte_error_text());
 	peer->state = OTTE_RDMA_PEER_DOWN;
+	/* What is queued from here on is for the next line, which may be begun at once. */
+	peer->left = peer->queue;
+	peer->queue = NULL;
 	if (stopped) /* until it is connected again */
 		peer->again_ns = now_ns;
 	else
@@ -125,7 +131,7 @@ static void lose(struct otte_rdma_peer *peer, int code, bool stopped, uint64_t n
 		otte_rdma_peer_part(peer);
 	peer->unanswered = 0;
 	peer->broken = 0;
-	while ((work = take_first(peer))) {
+	while ((work = take_first(peer, &peer->left, NULL))) {
 		if (stopped)
 			otte_rdma_work_tell(work, code, true);
 		else
@@ -273,7 +279,8 @@ static int begin_first(struct otte_rdma_peer *peer, uint64_t now_ns)
 	ret = otte_rdma_parent_begin(peer, work, &plan, now_ns);
 	if (ret >= 0)
 		return ret;
-	work = take_first(peer);
+	/* Who wants its end may have been faster; the next one's turn comes. */
+	work = take_first(peer, &peer->queue, work);
 	if (work)
 		otte_rdma_work_hand_on(peer, work, ret);
 	return 0;
@@ -323,7 +330,9 @@ static void open_line(struct otte_rdma_peer *peer, const struct told *told, uint
 
 static bool overdue(const struct otte_rdma_peer *peer, uint64_t now_ns)
 {
-	return (peer->state == OTTE_RDMA_PEER_HELLO || peer->state == OTTE_RDMA_PEER_PATHS) &&
+	/* HELLO comes before its line does, and that before its time. */
+	return otte_rdma_line_is_open(&peer->line) &&
+	       (peer->state == OTTE_RDMA_PEER_HELLO || peer->state == OTTE_RDMA_PEER_PATHS) &&
 	       now_ns - min_u64(now_ns, peer->since_ns) > peer->rdma->env.config->control_timeout_ns;
 }
 
@@ -530,7 +539,7 @@ bool otte_rdma_peer_is_idle(struct otte_rdma_peer *peer)
 	bool idle;
 
 	pthread_mutex_lock(&peer->lock);
-	idle = !peer->queue && !peer->running;
+	idle = !peer->queue && !peer->left && !peer->running;
 	pthread_mutex_unlock(&peer->lock);
 	return idle;
 }
@@ -591,6 +600,8 @@ void otte_rdma_peer_cancel(struct otte_transport_peer *base, void *pinned, int c
 	atomic_store(peer->base.next->ops->mark(pinned), code);
 	pthread_mutex_lock(&peer->lock);
 	work = otte_chain_take_pinned(&peer->queue, pinned);
+	if (!work)
+		work = otte_chain_take_pinned(&peer->left, pinned);
 	DL_FOREACH2(peer->running, each, own.next) {
 		if (each->native != pinned)
 			continue;

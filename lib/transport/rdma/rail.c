@@ -373,6 +373,9 @@ void otte_rdma_rail_blame(struct otte_rdma_peer *peer, const struct otte_rdma_pa
 	struct otte_rdma_probe *probe = find_probe(peer, pair->nic, pair->remote_nic);
 	struct otte_rail_ticket ticket;
 
+	/* Given up here, by a deadline: it may be slow, or dead. A probe says which. */
+	if (code == -ECANCELED)
+		peer->trusted[pair->nic] &= ~(1ull << pair->remote_nic);
 	if (probe && (!probe->pair || probe->pair == pair)) {
 		conclude(probe, code);
 		return;

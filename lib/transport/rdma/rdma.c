@@ -381,6 +381,7 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 	rdma->base.ops = &otte_rdma_transport;
 	rdma->env = *env;
 	rdma->lines.loop = &rdma->loop;
+	rdma->lines.silence_ns = rdma->env.config->control_timeout_ns;
 	pthread_mutex_init(&rdma->lock, NULL);
 	pthread_mutex_init(&rdma->turn, NULL);
 	ret = otte_loop_init(&rdma->loop);

@@ -290,6 +290,7 @@ struct otte_rdma_peer {
 
 	pthread_mutex_t lock;
 	struct otte_work *queue;       /* not begun, or between two pieces */
+	struct otte_work *left;        /* in the queue of a line that was lost */
 	struct otte_work *running;     /* in a transfer */
 	bool told_open;                /* a line is to be opened over `fd`, with `hello` */
 	bool told_stop, told_close;
@@ -491,6 +492,7 @@ struct otte_rdma_slice {
 	unsigned int nic, remote_nic;
 	struct otte_device_lease lease;
 	uint32_t tries;                /* its payload was lost so often */
+	uint32_t turns;                /* from rail to rail, since it was asked for last */
 	bool moved;                    /* to another rail */
 	uint64_t busy_ns, again_ns;    /* since when its range is busy; not asked for before */
 };

@@ -281,7 +281,7 @@ static void abandon(struct otte_rdma_transfer *transfer, int code)
 
 	if (transfer->state == OTTE_RDMA_TRANSFER_POSTED && is_charged(transfer) && code == -ETIMEDOUT) {
 		otte_fail(-ETIMEDOUT, "a request that is overdue");
-		transfer->pair->failed(transfer->pair, -ETIMEDOUT);
+		transfer->pair->failed(transfer->pair, -ECANCELED); /* which blames no rail */
 	}
 	/* What has failed ends with its pair. */
 	if (transfer->state > OTTE_RDMA_TRANSFER_POSTED || is_charged(transfer) || transfer->code)

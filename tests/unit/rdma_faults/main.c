@@ -10,5 +10,6 @@ int main(void)
 	failed += run_route_tests();
 	failed += run_matrix_tests();
 	failed += run_fork_tests();
+	failed += run_peer_tests();
 	return failed;
 }

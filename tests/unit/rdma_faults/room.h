@@ -100,5 +100,6 @@ int run_lane_tests(void);
 int run_route_tests(void);
 int run_matrix_tests(void);
 int run_fork_tests(void);
+int run_peer_tests(void);
 
 #endif
