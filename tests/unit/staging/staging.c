@@ -688,6 +688,25 @@ static void a_staged_source_lets_no_nic_in(void **state)
 	pair_close(&pair);
 }
 
+static void use_lease(struct otte_config *config)
+{
+	use_rdma(config);
+	config->rdma_lease = OTTE_LEASE_RANGE - OTTE_LEASE_OFF;
+}
+
+static void nor_does_it_lease(void **state)
+{
+	struct pair first, pair;
+
+	(void)state;
+	pair_open(&first, SIZE, use_staged);
+	pair_close_requester(&first);
+	pair_join(&pair, &first, use_lease);
+	assert_int_equal(move(&pair, OTTE_READ, 0, 64).code, -EOPNOTSUPP);
+	assert_int_equal(pair_stats(pair.source).rdma_grants, 0);
+	pair_close(&pair);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, with_nics, nothing_is_left)
@@ -708,6 +727,7 @@ int main(void)
 		TEST(what_is_not_registered_directly_is_not_staged),
 		TEST(what_is_staged_is_granted_and_not_leased),
 		TEST(a_staged_source_lets_no_nic_in),
+		TEST(nor_does_it_lease),
 	};
 
 	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
