@@ -751,8 +751,10 @@ int main(int argc, char **argv)
 		return checked();
 	}
 	move_whole();
-	move_by_lease();
-	stop_holder();
+	if (!staged) { /* it leases nothing */
+		move_by_lease();
+		stop_holder();
+	}
 	kill_requesters();
 	kill_source(OTTE_READ);
 	kill_source(OTTE_WRITE);

@@ -70,10 +70,10 @@ static void leave(struct otte_rdma_lease *lease)
 	say(lease, OTTE_RDMA_MSG_RETURN);
 }
 
-/* Whether a request would have one. */
+/* Whether a request would have one. What is staged is granted, slice by slice. */
 static bool wants(const struct otte_work *work)
 {
-	return work->lease > OTTE_LEASE_OFF && !work->own.unleased;
+	return work->lease > OTTE_LEASE_OFF && !work->own.unleased && work->published && work->published->buffer;
 }
 
 /* What is left of a work lies in it. */
@@ -790,7 +790,7 @@ bool otte_rdma_lease_exchange(struct otte_rdma_peer *peer, struct otte_work *wor
 	bool over = false, more;
 
 	otte_rdma_work_init(work);
-	if (!wants(work) || !work->published || peer->state != OTTE_RDMA_PEER_READY || !otte_rdma_take_turn(rdma))
+	if (!wants(work) || peer->state != OTTE_RDMA_PEER_READY || !otte_rdma_take_turn(rdma))
 		return false;
 	use = begin_alone(peer, work, &over);
 	if (use) {

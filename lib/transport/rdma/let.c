@@ -229,7 +229,7 @@ static int check_use(const struct otte_rdma_let *let)
 
 	if (ops_of(let)->guarded(let->use))
 		return otte_fail(-EOPNOTSUPP, "memory that may be replaced is not leased");
-	if (!published || !published->buffer->remote ||
+	if (!published || !published->buffer || !published->buffer->remote ||
 	    published->buffer->by_nic[let->pair->pair.nic].parent.state != OTTE_RDMA_MR_LIVE)
 		return otte_fail(-EOPNOTSUPP, "no NIC knows region %lu", (unsigned long)let->ask.region);
 	return 0;

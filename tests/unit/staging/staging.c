@@ -648,6 +648,29 @@ static void what_is_not_registered_directly_is_not_staged(void **state)
 
 /* ---- The source's side ---- */
 
+static void use_staged_and_lease(struct otte_config *config)
+{
+	use_staged(config);
+	config->rdma_lease = OTTE_LEASE_RANGE - OTTE_LEASE_OFF;
+}
+
+/* By one window many requests would move in place. */
+static void what_is_staged_is_granted_and_not_leased(void **state)
+{
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	open_with(&pair, use_staged_and_lease);
+	for (i = 0; i < 3; i++) {
+		fill(&pair, OTTE_READ, (uint8_t)i);
+		assert_int_equal(move(&pair, OTTE_READ, GUARD, 4096).code, 0);
+		assert_arrived(&pair, OTTE_READ, 4096);
+	}
+	assert_int_equal(pair_stats(pair.source).rdma_grants, 3);
+	pair_close(&pair);
+}
+
 static void a_staged_source_lets_no_nic_in(void **state)
 {
 	struct otte_request request;
@@ -662,6 +685,25 @@ static void a_staged_source_lets_no_nic_in(void **state)
 	assert_int_equal(task.code, 0);
 	assert_int_equal(task.transport, OTTE_TRANSPORT_TCP);
 	assert_int_equal(known(nics[0]), 0);
+	pair_close(&pair);
+}
+
+static void use_lease(struct otte_config *config)
+{
+	use_rdma(config);
+	config->rdma_lease = OTTE_LEASE_RANGE - OTTE_LEASE_OFF;
+}
+
+static void nor_does_it_lease(void **state)
+{
+	struct pair first, pair;
+
+	(void)state;
+	pair_open(&first, SIZE, use_staged);
+	pair_close_requester(&first);
+	pair_join(&pair, &first, use_lease);
+	assert_int_equal(move(&pair, OTTE_READ, 0, 64).code, -EOPNOTSUPP);
+	assert_int_equal(pair_stats(pair.source).rdma_grants, 0);
 	pair_close(&pair);
 }
 
@@ -683,7 +725,9 @@ int main(void)
 		TEST(a_pool_that_is_not_registered_is_an_error),
 		TEST(a_second_nic_that_fails_undoes_the_first),
 		TEST(what_is_not_registered_directly_is_not_staged),
+		TEST(what_is_staged_is_granted_and_not_leased),
 		TEST(a_staged_source_lets_no_nic_in),
+		TEST(nor_does_it_lease),
 	};
 
 	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
