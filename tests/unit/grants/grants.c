@@ -1059,9 +1059,10 @@ static void keep_windows_without_a_pair(void)
 	MUST(comes(has_six_loans, &first));
 	cannot_free_windows(1000);
 	otte_control_client_stop(&pair.segment->peer->control, -ECONNRESET);
+	/* Until the pair is closed nothing is bound, or it would be moved and given back. */
+	MUST(comes(is_retained, &first));
 	sim_progress_set(SIM_INLINE, 0);
 	MUST(otte_batch_wait(pair.batch, 20 * SECOND) == 0);
-	MUST(comes(is_retained, &first));
 	MUST(comes(is_unconnected, &first));
 	/* The source looks at all it has in each round of this. */
 	MUST(run(&first, OTTE_READ, SIZE / 2, 4096).code == 0);
