@@ -181,6 +181,7 @@ static const struct otte_source_ops source_ops = {
 	.refused = otte_source_refused,
 	.still = otte_source_still,
 	.guarded = otte_source_guarded,
+	.lasts = otte_source_lasts,
 	.end = otte_source_end,
 	.retain = otte_source_retain,
 	.lane_closed = otte_source_lane_closed,

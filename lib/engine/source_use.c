@@ -316,6 +316,12 @@ const struct otte_region_watch *otte_source_guarded(const struct otte_source_use
 	return watch->mask && use->region->mem->kind == OTTE_MEM_ADOPTED ? watch : NULL;
 }
 
+/* A file may be truncated, and nothing tells of it. */
+bool otte_source_lasts(const struct otte_source_use *use)
+{
+	return !otte_source_guarded(use) && use->region->mem->kind != OTTE_MEM_FILE;
+}
+
 int otte_source_still(const struct otte_source_use *use)
 {
 	return otte_region_check_fresh(use->region);

@@ -172,15 +172,15 @@ static int spare_window(struct otte_rdma_lent *lent)
  * With a key that nobody had. The context gives out first what it got last, and has no others that are idle; one
  * whose keys are used up stays there.
  */
-static int take_window(struct otte_rdma_lent *lent)
+int otte_rdma_source_take_window(struct otte_rdma_source_pair *pair, struct otte_rdma_window **window)
 {
-	struct otte_rdma_window *spare = lent->pair->spares;
+	struct otte_rdma_window *spare = pair->spares;
 
 	if (spare) {
-		lent->pair->spares = spare->next;
+		pair->spares = spare->next;
 		otte_rdma_window_put(spare); /* which was released */
 	}
-	return otte_rdma_window_take(lent->pair->pair.qp->context, &lent->window);
+	return otte_rdma_window_take(pair->pair.qp->context, window);
 }
 
 static int drop_window(struct otte_rdma *rdma, struct otte_rdma_window *window, uint64_t bytes)
@@ -373,7 +373,7 @@ static int prepare(struct otte_rdma_lent *lent)
 	if (ret)
 		goto release;
 	lent->id = ++lent->source->rdma->last_grant;
-	ret = take_window(lent);
+	ret = otte_rdma_source_take_window(lent->pair, &lent->window);
 	if (ret)
 		goto end_use;
 	fill_receipt(lent);

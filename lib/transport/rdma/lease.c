@@ -73,7 +73,8 @@ static void leave(struct otte_rdma_lease *lease)
 /* Whether a request would have one. What is staged is granted, slice by slice. */
 static bool wants(const struct otte_work *work)
 {
-	return work->lease > OTTE_LEASE_OFF && !work->own.unleased && work->published && work->published->buffer;
+	return work->lease > OTTE_LEASE_OFF && !work->own.unleased && !work->own.moved && work->published &&
+	       work->published->buffer;
 }
 
 /* What is left of a work lies in it. */
@@ -357,18 +358,21 @@ static struct otte_rdma_use *make_use(struct otte_rdma_lease *lease, struct otte
 	return use;
 }
 
-/* Under peer->lock: the first one, if it is to go by a lease; and that, if there is one. */
-static struct otte_work *look_at_first(const struct otte_rdma_peer *peer, struct otte_rdma_lease **lease)
+/*
+ * Others put works into the queue, and take them away, whenever they like: what is found out about the first one holds
+ * as long as that is the first.
+ */
+static const struct otte_work *look_at_first(struct otte_rdma_peer *peer)
 {
-	struct otte_work *work = peer->queue;
+	const struct otte_work *first;
 
-	if (!work || !wants(work))
-		return NULL;
-	*lease = find(peer, work);
-	return work;
+	pthread_mutex_lock(&peer->lock);
+	first = peer->queue;
+	pthread_mutex_unlock(&peer->lock);
+	return first;
 }
 
-static int begin_held(struct otte_rdma_peer *peer, uint64_t now_ns)
+static int begin_held(struct otte_rdma_peer *peer, const struct otte_work *first, uint64_t now_ns)
 {
 	struct otte_rdma_lease *lease = NULL;
 	struct otte_rdma_use *use = NULL;
@@ -376,8 +380,12 @@ static int begin_held(struct otte_rdma_peer *peer, uint64_t now_ns)
 	int ret = -ENOENT;
 
 	pthread_mutex_lock(&peer->lock);
-	work = look_at_first(peer, &lease);
-	if (lease && lease->state == OTTE_RDMA_LEASE_ASKED) {
+	work = peer->queue;
+	if (work == first && wants(work))
+		lease = find(peer, work);
+	if (work != first) {
+		ret = 0;
+	} else if (lease && lease->state == OTTE_RDMA_LEASE_ASKED) {
 		ret = 1;
 	} else if (lease && !is_over(lease, now_ns) && is_known(work, lease->pair->nic)) {
 		ret = 1;
@@ -472,13 +480,12 @@ static int choose_pair(struct otte_rdma_peer *peer, const struct otte_rdma_wante
 }
 
 /* Under peer->lock: what the first one would have leased, if that is not there, nor asked for. */
-static bool plan(const struct otte_rdma_peer *peer, struct otte_rdma_plan *wish, struct otte_rdma_lease *like,
-		 struct otte_rdma_ask *ask)
+static bool plan(const struct otte_rdma_peer *peer, const struct otte_work *first, struct otte_rdma_plan *wish,
+		 struct otte_rdma_lease *like, struct otte_rdma_ask *ask)
 {
-	struct otte_rdma_lease *there = NULL;
-	struct otte_work *work = look_at_first(peer, &there);
+	struct otte_work *work = peer->queue;
 
-	if (!work || there)
+	if (work != first || !wants(work) || find(peer, work))
 		return false;
 	otte_rdma_plan(peer, work, wish);
 	fill_range(like, work);
@@ -513,7 +520,7 @@ static bool make(struct otte_rdma_peer *peer, const struct otte_rdma_lease *like
 }
 
 /* The first of the queue waits: for a lease that is asked for, or for a pair to ask for one on. */
-static bool ask_for_first(struct otte_rdma_peer *peer, uint64_t now_ns)
+static bool ask_for_first(struct otte_rdma_peer *peer, const struct otte_work *first, uint64_t now_ns)
 {
 	struct otte_rdma_lease like = { .state = OTTE_RDMA_LEASE_ASKED };
 	struct otte_rdma_plan wish = {};
@@ -523,7 +530,7 @@ static bool ask_for_first(struct otte_rdma_peer *peer, uint64_t now_ns)
 	int ret;
 
 	pthread_mutex_lock(&peer->lock);
-	wanted = plan(peer, &wish, &like, &ask);
+	wanted = plan(peer, first, &wish, &like, &ask);
 	pthread_mutex_unlock(&peer->lock);
 	if (!wanted)
 		return false;
@@ -535,11 +542,15 @@ static bool ask_for_first(struct otte_rdma_peer *peer, uint64_t now_ns)
 	return ret > 0 || (!ret && make(peer, &like, pair, &ask));
 }
 
-int otte_rdma_lease_begin(struct otte_rdma_peer *peer, uint64_t now_ns)
+int otte_rdma_lease_begin(struct otte_rdma_peer *peer, uint64_t now_ns, const struct otte_work **first)
 {
-	int ret = begin_held(peer, now_ns);
+	int ret;
 
-	return ret == -ENOENT && ask_for_first(peer, now_ns) ? 1 : ret;
+	*first = look_at_first(peer);
+	if (!*first)
+		return 1;
+	ret = begin_held(peer, *first, now_ns);
+	return ret == -ENOENT && ask_for_first(peer, *first, now_ns) ? 1 : ret;
 }
 
 static struct otte_rdma_lease *find_asked(struct otte_rdma_peer *peer, uint64_t ask)
@@ -765,12 +776,18 @@ static struct otte_rdma_use *begin_alone(struct otte_rdma_peer *peer, struct ott
 }
 
 /* Looks at its completion queue, and lets others have the CPU that may be at work for it. */
-static void wait_alone(struct otte_rdma_cq_lane *lane, const bool *over)
+static void wait_alone(struct otte_rdma *rdma, struct otte_rdma_cq_lane *lane, const bool *over)
 {
 	uint64_t until_ns = otte_now_ns() + ALONE_NS;
+	int cqes = 0;
 
-	while (!*over && otte_rdma_lane_poll(lane, 16) >= 0 && !*over && otte_now_ns() < until_ns)
-		sched_yield();
+	while (!*over && cqes >= 0 && otte_now_ns() < until_ns) {
+		cqes = otte_rdma_lane_poll(lane, 16);
+		if (cqes > 0)
+			atomic_fetch_add(&rdma->cqes, (uint64_t)cqes);
+		if (!*over)
+			sched_yield();
+	}
 }
 
 /* The thread goes on. */
@@ -787,23 +804,26 @@ bool otte_rdma_lease_exchange(struct otte_rdma_peer *peer, struct otte_work *wor
 {
 	struct otte_rdma *rdma = peer->rdma; /* the work may be over, and the peer gone, at once */
 	struct otte_rdma_use *use;
-	bool over = false, more;
+	bool over = false, begun, more;
 
 	otte_rdma_work_init(work);
 	if (!wants(work) || peer->state != OTTE_RDMA_PEER_READY || !otte_rdma_take_turn(rdma))
 		return false;
 	use = begin_alone(peer, work, &over);
-	if (use) {
+	begun = use; /* which may be freed with the next call */
+	if (begun) {
 		struct otte_rdma_cq_lane *lane = use->pair->qp->lane;
 
 		start(use);
-		wait_alone(lane, &over);
+		wait_alone(rdma, lane, &over);
 		if (!over)
 			forget_waiter(peer, &over);
 	}
-	more = (use && !over) || rdma->lines.unsent;
-	otte_rdma_end_turn(rdma);
+	/* A pair that has failed meanwhile is closing, and its line may be of no use. */
+	more = (begun && !over) || rdma->lines.unsent || rdma->closing || peer->broken;
+	/* Before others may have the turn: who has seen the batch end may end the engine then. */
 	if (more)
 		otte_rdma_wake(rdma);
-	return use;
+	otte_rdma_end_turn(rdma);
+	return begun;
 }

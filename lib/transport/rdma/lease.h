@@ -75,10 +75,10 @@ struct otte_rdma_use {
 };
 
 /*
- * The first work of the peer's queue: 0: under way, by a lease; 1: it waits for one that was asked for, for a pair,
- * or for room; -ENOENT: it goes by none.
+ * The first work of the peer's queue: 0: under way, by a lease, or not the first any more; 1: it waits for one that
+ * was asked for, for a pair, or for room, or there is none; -ENOENT: it goes by none, if it is still *first.
  */
-int otte_rdma_lease_begin(struct otte_rdma_peer *peer, uint64_t now_ns);
+int otte_rdma_lease_begin(struct otte_rdma_peer *peer, uint64_t now_ns, const struct otte_work **first);
 int otte_rdma_lease_given(struct otte_rdma_peer *peer, const struct otte_rdma_leased *leased);
 /* False: no lease was asked for by that name. */
 bool otte_rdma_lease_refused(struct otte_rdma_peer *peer, const struct otte_rdma_answer *answer);

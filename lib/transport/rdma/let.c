@@ -53,11 +53,15 @@ static void end_use(struct otte_rdma_let *let, enum otte_evidence evidence)
 /* With the next look again, where it cannot be recorded. */
 static void retain(struct otte_rdma_let *let)
 {
+	bool first = !let->stays;
+
 	let->stays = true;
 	if (!let->use || let->retained)
 		return;
 	let->retained = !ops_of(let)->retain(let->use);
 	let->source->rdma->unrecorded |= !let->retained;
+	if (!let->retained && first)
+		otte_log(OTTE_LOG_ERROR, "a range that a NIC may still reach: %s", otte_error_text());
 }
 
 static void say(struct otte_rdma_let *let, uint16_t type)
@@ -222,12 +226,22 @@ static int open_window(struct otte_rdma_let *let)
 	return ret;
 }
 
+/* On rxe a new one each time, as it is freed each time; give_window_back() says why. */
+static int take_window(struct otte_rdma_let *let)
+{
+	struct otte_rdma_context *context = let->pair->pair.qp->context;
+
+	if (context->rxe)
+		return otte_rdma_window_take(context, &let->window);
+	return otte_rdma_source_take_window(let->pair, &let->window);
+}
+
 /* What nobody sees is to need nobody's look afterwards. */
 static int check_use(const struct otte_rdma_let *let)
 {
 	const struct otte_published *published = ops_of(let)->published(let->use);
 
-	if (ops_of(let)->guarded(let->use))
+	if (!ops_of(let)->lasts(let->use))
 		return otte_fail(-EOPNOTSUPP, "memory that may be replaced is not leased");
 	if (!published || !published->buffer || !published->buffer->remote ||
 	    published->buffer->by_nic[let->pair->pair.nic].parent.state != OTTE_RDMA_MR_LIVE)
@@ -254,7 +268,7 @@ static int begin_use(struct otte_rdma_let *let)
 		return ret;
 	ret = check_use(let);
 	if (!ret)
-		ret = otte_rdma_window_take(let->pair->pair.qp->context, &let->window);
+		ret = take_window(let);
 	if (ret)
 		end_use(let, OTTE_EVIDENCE_NEVER_EXPOSED);
 	return ret;
@@ -267,6 +281,25 @@ static int check_share(const struct otte_rdma_source *source)
 	if (leases < most && otte_rdma_share(source->leases, most - leases, LEASES_TIMES))
 		return 0;
 	return otte_fail(-EDQUOT, "rdma.leases (%u) is full, or the peer's share of it", most);
+}
+
+static bool conflict(const struct otte_rdma_ask *ask, const struct otte_rdma_ask *other)
+{
+	return ask->region == other->region && ask->epoch == other->epoch &&
+	       (ask->op == OTTE_WRITE || other->op == OTTE_WRITE) &&
+	       ask->offset < other->offset + other->length &&
+	       other->offset < ask->offset + ask->length;
+}
+
+/* Leases that are had again at once would keep who waits for one of them from its turn. */
+static int check_waiting(const struct otte_rdma *rdma, const struct otte_rdma_ask *ask)
+{
+	const struct otte_rdma_lent *lent;
+
+	DL_FOREACH2(rdma->waiting, lent, wait_next)
+		if (conflict(&lent->ask, ask))
+			return otte_fail(-EBUSY, "another peer waits for the range");
+	return 0;
 }
 
 static void refuse(struct otte_rdma_source *source, const struct otte_rdma_ask *ask, int code)
@@ -286,8 +319,8 @@ static int let_it(struct otte_rdma_source_pair *pair, const struct otte_rdma_ask
 	int ret;
 
 	ret = check_share(source);
-	if (!ret && otte_rdma_let_in_way(source->rdma, ask))
-		ret = otte_fail(-EBUSY, "another lease is in the way");
+	if (!ret)
+		ret = check_waiting(source->rdma, ask);
 	if (ret)
 		return ret;
 	let = calloc(1, sizeof(*let));
@@ -297,6 +330,9 @@ static int let_it(struct otte_rdma_source_pair *pair, const struct otte_rdma_ask
 	let->pair = pair;
 	let->ask = *ask;
 	ret = begin_use(let);
+	/* Asked for by who may have the range: whose lease is in the way is to give it back. */
+	if (ret == -EBUSY)
+		otte_rdma_let_in_way(source->rdma, ask);
 	if (ret) {
 		free(let);
 		return ret;
@@ -369,15 +405,10 @@ void otte_rdma_let_returned(struct otte_rdma_source *source, const struct otte_r
 
 static void want(struct otte_rdma_let *let)
 {
-	if (!let->recalled_ns)
-		let->recalled_ns = otte_now_ns();
+	if (let->recalled_ns)
+		return;
+	let->recalled_ns = otte_now_ns();
 	let->source->rdma->busy = true;
-}
-
-static bool is_in_way(const struct otte_rdma_let *let, const struct otte_rdma_ask *ask)
-{
-	return let->ask.region == ask->region && (let->ask.op == OTTE_WRITE || ask->op == OTTE_WRITE) &&
-	       let->ask.offset < ask->offset + ask->length && ask->offset < let->ask.offset + let->ask.length;
 }
 
 bool otte_rdma_let_in_way(struct otte_rdma *rdma, const struct otte_rdma_ask *ask)
@@ -391,7 +422,8 @@ bool otte_rdma_let_in_way(struct otte_rdma *rdma, const struct otte_rdma_ask *as
 	pthread_mutex_lock(&rdma->lock);
 	DL_FOREACH(rdma->sources, source) {
 		DL_FOREACH(source->lets, let) {
-			if (let->state == OTTE_RDMA_LET_RETAINED || !is_in_way(let, ask))
+			/* What stays will not go, whoever wants it. */
+			if (let->stays || !conflict(&let->ask, ask))
 				continue;
 			want(let);
 			found = true;
@@ -415,6 +447,12 @@ static bool is_late(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
 	return now_ns - min_u64(now_ns, since_ns) > limit_ns;
 }
 
+/* Half of what an ASK waits for it (grant.c), so that who asks for the range gets it. */
+static uint64_t recall_ns(const struct otte_config *config)
+{
+	return config->control_timeout_ns / 4;
+}
+
 /* At once where its memory is not what was registered, or the peer has not renewed it. */
 static int look_at_leased(struct otte_rdma_let *let, uint64_t now_ns)
 {
@@ -424,7 +462,7 @@ static int look_at_leased(struct otte_rdma_let *let, uint64_t now_ns)
 		say(let, OTTE_RDMA_MSG_RECALL);
 	let->told |= !!let->recalled_ns;
 	if (ops_of(let)->still(let->use) || is_late(let->since_ns, config->rdma_lease_idle_ns, now_ns) ||
-	    (let->recalled_ns && is_late(let->recalled_ns, config->control_timeout_ns, now_ns)))
+	    (let->recalled_ns && is_late(let->recalled_ns, recall_ns(config), now_ns)))
 		return begin_end(let);
 	return 0;
 }

@@ -255,7 +255,8 @@ static uint64_t prefix(const struct otte_rdma_parent *parent)
 
 /*
  * Between two stretches the work is in the queue again, and before all others but those of a higher
- * priority. It is in one list or the other whenever somebody wants its end; who did so before is heard here.
+ * priority. It is in one list or the other whenever somebody wants its end; who did so before is
+ * heard here. What was begun by grants goes on by grants: a lease moves a work from its beginning.
  */
 static int let_go(struct otte_rdma_peer *peer, struct otte_work *work, bool goes_on)
 {
@@ -264,8 +265,10 @@ static int let_go(struct otte_rdma_peer *peer, struct otte_work *work, bool goes
 	pthread_mutex_lock(&peer->lock);
 	DL_DELETE2(peer->running, work, own.prev, own.next);
 	code = atomic_load(&work->own.abandon);
-	if (goes_on && !code)
+	if (goes_on && !code) {
+		work->own.unleased = true;
 		otte_rdma_waiting_return(&peer->queue, work);
+	}
 	pthread_mutex_unlock(&peer->lock);
 	return code;
 }

@@ -263,19 +263,20 @@ static void line_ready(struct otte_watch *watch, uint32_t events)
 static int begin_first(struct otte_rdma_peer *peer, uint64_t now_ns)
 {
 	struct otte_rdma_plan plan = {};
+	const struct otte_work *first;
 	struct otte_work *work;
 	int ret;
 
-	ret = otte_rdma_lease_begin(peer, now_ns);
+	ret = otte_rdma_lease_begin(peer, now_ns, &first);
 	if (ret != -ENOENT)
 		return ret;
 	pthread_mutex_lock(&peer->lock);
 	work = peer->queue;
-	if (work)
+	if (work == first)
 		otte_rdma_plan(peer, work, &plan);
 	pthread_mutex_unlock(&peer->lock);
-	if (!work)
-		return 1;
+	if (work != first)
+		return 0;
 	ret = otte_rdma_parent_begin(peer, work, &plan, now_ns);
 	if (ret >= 0)
 		return ret;

@@ -724,6 +724,8 @@ struct otte_rdma_lent {
 	uint8_t nonce[16];
 };
 
+/* A spare one of the pair, or a new one. */
+int otte_rdma_source_take_window(struct otte_rdma_source_pair *pair, struct otte_rdma_window **window);
 int otte_rdma_lent_ask(struct otte_rdma_source_pair *pair, const struct otte_rdma_ask *ask);
 void otte_rdma_lent_acknowledged(struct otte_rdma_source *source, const struct otte_rdma_answer *answer);
 void otte_rdma_lent_cancelled(struct otte_rdma_source *source, const struct otte_rdma_answer *answer);

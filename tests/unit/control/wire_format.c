@@ -13,7 +13,7 @@
 #include "base/util.h"
 #include "control/wire.h"
 
-#define BUFFER 512
+#define BUFFER 1024
 
 enum accept {
 	FREE,          /* any value */
