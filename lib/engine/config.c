@@ -167,7 +167,7 @@ static const struct otte_config_key keys[] = {
 	U64("rdma.mr_bytes", rdma_mr_bytes, 4 * KIB, BYTES_MAX, 64 * MIB, "bytes of these"),
 	WORD("rdma.lease", rdma_lease, lease_words, 0, "what requests that name none lease"),
 	U32("rdma.leases", rdma_leases, 0, 4096, 64, "ranges that peers may lease at a time, and we of one peer"),
-	MS("rdma.lease_idle_ms", rdma_lease_idle_ns, 10, HOUR_MS, 10000,
+	MS("rdma.lease_idle_ms", rdma_lease_idle_ns, 100, HOUR_MS, 10000,
 	   "longest time that a lease stands without being used"),
 	MS("rdma.grant_ms", rdma_grant_ns, 1, HOUR_MS, 60000, "longest time that a peer keeps one of rdma.grants"),
 	WORD("rdma.host_memory", rdma_host_memory, host_memory_words, OTTE_HOST_MEMORY_DIRECT,

@@ -11,10 +11,10 @@
  * (rdma.lease_idle_ms), and the requester renews what it uses and returns what it does not. The source alone
  * ends it, at any time, by an invalidation of its own, whose CQE is the evidence. What the peer has under way
  * then is refused by the NIC, and costs it the queue pair, so it is asked to return it before, and has
- * control.timeout for that.
+ * a quarter of control.timeout for that.
  *
- * What the source can say of its memory only after the bytes have moved (otte_source_ops.guarded) is not leased: nobody
- * would ask it. Everything here is the thread's, as in rdma.h.
+ * Memory that may be replaced or taken away without the engine's knowing (otte_source_ops.lasts) is
+ * not leased. Everything here is the thread's, as in rdma.h.
  */
 #ifndef OTTE_TRANSPORT_RDMA_LEASE_H
 #define OTTE_TRANSPORT_RDMA_LEASE_H

@@ -236,7 +236,7 @@ static void every_json_key_reaches_its_field(void **state)
 	assert_int_equal(c.rdma_qp_retries, 1);
 	assert_int_equal(c.rdma_lease, 2);
 	assert_int_equal(c.rdma_leases, 13);
-	assert_int_equal(c.rdma_lease_idle_ns, 14 * NSEC_PER_MSEC);
+	assert_int_equal(c.rdma_lease_idle_ns, 114 * NSEC_PER_MSEC);
 	assert_int_equal(c.rdma_grant_ns, 18 * NSEC_PER_MSEC);
 	assert_int_equal(c.rdma_destruction_ns, 12 * NSEC_PER_MSEC);
 	assert_int_equal(c.rdma_rail_topology, OTTE_RAIL_DIRECT);
