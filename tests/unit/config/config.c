@@ -162,7 +162,7 @@ static void every_json_key_reaches_its_field(void **state)
 		"\"rdma\":{\"enabled\":true,\"device\":\"mlx5_0\",\"port\":2,\"gid_index\":3,"
 		"\"endpoints\":4,\"pairs\":7,\"grants\":5,\"send_wrs\":6,\"cqes\":27,\"mrs\":8,"
 		"\"mr_bytes\":4100,\"key_indices\":10,\"qp_timeout\":11,\"qp_retries\":1,\"lease\":\"region\","
-		"\"leases\":13,\"lease_idle_ms\":14,\"grant_ms\":18,\"destruction_ms\":12,"
+		"\"leases\":13,\"lease_idle_ms\":114,\"grant_ms\":18,\"destruction_ms\":12,"
 		"\"rail_topology\":\"direct\",\"max_rail_pairs\":13,\"rail_error_threshold\":14,"
 		"\"rail_error_window_ms\":15,\"rail_cooldown_ms\":16,\"rail_probe_interval_ms\":0,"
 		"\"smart_selection\":false,\"link_rate_mbps\":18,\"log_slice_affinity\":true,"
