@@ -8,6 +8,7 @@
  *
  * Locks, outermost first; a lock further down may be taken while one above is held, never the reverse:
  *
+ *   (transport: rdma.turn, that of its thread; others only try for it, with no lock held)
  *   batch.submit_lock          one submission at a time (batch.h)
  *   close_lock                 one closer at a time
  *   register_lock              the order of region ids
@@ -20,7 +21,8 @@
  *   otte_peer.lock             state, window, live tasks
  *   (transport: tcp_peer.lock, rx_lock, lane lock)
  *   batch.lock                 results; held while a request is moved inside its call (direct.c)
- *   (transport: local_peer.lock; otte_control_client.lock)
+ *   (transport: local_peer.lock; otte_control_client.lock; otte_rdma_cq_lane.lock, otte_rdma_qp.lock,
+ *   otte_rdma_context.lock)
  *   awaited_lock (then the ledger)
  *   region_lock, memory_lock > access maps, region_wait_lock, notify_lock, progress.lock, gate.lock, ledger,
  *   otte_devices.lock (sched/devices.h), and the transport's tcp.lock, tcp_express.lock,

@@ -78,11 +78,6 @@ void otte_rdma_slice_failed(struct otte_rdma_slice *slice, int code)
 	fail(slice->parent, code, true);
 }
 
-void otte_rdma_slice_dropped(struct otte_rdma_slice *slice, int code)
-{
-	otte_rdma_slice_failed(slice, code);
-}
-
 void otte_rdma_slice_unproven(struct otte_rdma_slice *slice)
 {
 	slice->parent->unproven++;

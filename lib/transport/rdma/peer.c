@@ -11,8 +11,6 @@
  * `lock`; the thread does it with its next look.
  */
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

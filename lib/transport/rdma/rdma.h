@@ -23,14 +23,14 @@
  *
  * One thread, "otte-rdma", does everything but registration and what needs no NIC: it hears the lines, polls the
  * lanes of all contexts, and makes and destroys queue pairs. So all of these objects are its own, and what others
- * want of it they leave in a few fields under a lock and wake it. One thread for all NICs is what there is to
- * begin with. It has the turn (rdma.turn) whenever it is awake; who takes it in its sleep is the thread until he gives
+ * want of it they leave in a few fields under a lock and wake it. There is one
+ * thread for all NICs. It has the turn (rdma.turn) whenever it is awake; who takes it in its sleep is the thread until he gives
  * it back, as who waits for a lone request by a lease does (lease.c). Beside it the monitor's thread hears what devices
  * tell; see routes.c.
  *
  * Locks: rdma.turn, of all that is the thread's, before all others; rdma.lock, of the lists of peers and
- * sources; otte_rdma_peer.lock, of what the peer was told. Neither of the two is held when anybody is called;
- * the first may be held when the second is taken.
+ * sources and of what others leave there (recalls; a source's fd and told_drop); otte_rdma_peer.lock, of what
+ * the peer was told. Under neither of the two is any other taken but a loop's, and nobody of the engine called.
  */
 #ifndef OTTE_TRANSPORT_RDMA_RDMA_H
 #define OTTE_TRANSPORT_RDMA_RDMA_H
@@ -534,7 +534,6 @@ void otte_rdma_slice_done(struct otte_rdma_slice *slice);
 void otte_rdma_slice_refused(struct otte_rdma_slice *slice, int code);
 /* Its payload was in vain, as the source says; or nobody wants it any more. */
 void otte_rdma_slice_failed(struct otte_rdma_slice *slice, int code);
-void otte_rdma_slice_dropped(struct otte_rdma_slice *slice, int code);
 /* Its pair is of no use any more, and nothing of it moves. */
 void otte_rdma_slice_lost(struct otte_rdma_slice *slice, const struct otte_rdma_endpoint *endpoint, bool posted);
 /* Its pair stays, and may go on moving it. */

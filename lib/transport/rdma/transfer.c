@@ -289,7 +289,7 @@ static void abandon(struct otte_rdma_transfer *transfer, int code)
 	if (transfer->state == OTTE_RDMA_TRANSFER_ASKED)
 		otte_rdma_peer_say(transfer->peer, &cancel);
 	transfer->unused = transfer->state != OTTE_RDMA_TRANSFER_POSTED;
-	otte_rdma_slice_dropped(let_go(transfer), code);
+	otte_rdma_slice_failed(let_go(transfer), code);
 }
 
 static const char *missing(const struct otte_rdma_transfer *transfer)
