@@ -47,10 +47,10 @@ struct otte_work {
 	uint32_t retries;        /* of a READ that is proven drained */
 	uint32_t wanted;         /* enum otte_transport_kind that the caller named; ANY */
 	bool firm;               /* `local` cannot go away: it is memory of the engine's own */
+	bool alone;              /* started by who submitted it, and nothing came with it */
 	struct otte_published *published; /* of the region that `local` is in; NULL: nothing was prepared */
 	/* Of `local`, whose freshness was looked at before start(): to look again by who has let it wait since. */
 	const struct otte_region_watch *watch;
-	bool alone;              /* started by who submitted it, and nothing came with it */
 	void (*done)(struct otte_work *work);
 
 	/*

@@ -359,10 +359,11 @@ static uint32_t most_slices(const struct otte_rdma_peer *peer, uint8_t op)
 /* None is longer, be it the last one; of whole base blocks, where they may be so long. */
 static struct otte_slice_geometry cut_evenly(uint64_t bytes, uint64_t longest, uint64_t count)
 {
-	uint64_t share = (bytes + count - 1) / count;
+	/* Of something there is at least one. */
+	uint64_t share = (bytes + max_u64(count, 1) - 1) / max_u64(count, 1);
 	uint64_t blocks = (share + OTTE_SLICE_BASE_BYTES - 1) / OTTE_SLICE_BASE_BYTES;
 	struct otte_slice_geometry geometry = {
-		.block_bytes = min_u64(longest, blocks * OTTE_SLICE_BASE_BYTES),
+		.block_bytes = max_u64(min_u64(longest, blocks * OTTE_SLICE_BASE_BYTES), 1),
 	};
 
 	geometry.count = (uint32_t)((bytes + geometry.block_bytes - 1) / geometry.block_bytes);

@@ -212,7 +212,7 @@ int otte_rdma_chunk_fill(struct otte_rdma_chunk *chunk, const uint8_t *from, uin
 			 bool firm)
 {
 	if (!firm)
-		return copy(process_vm_readv, chunk->at, (uint8_t *)(uintptr_t)from, bytes);
+		return copy(process_vm_readv, chunk->at, (uint8_t *)from, bytes);
 	memcpy(chunk->at, from, bytes);
 	return 0;
 }
