@@ -18,7 +18,7 @@
 #define MEDIUM 1
 #define LOW 2
 
-static struct otte_work works[64];
+static struct otte_work *works;
 
 static struct otte_work *work(unsigned int index, uint8_t priority)
 {
@@ -139,6 +139,20 @@ static void no_stream_keeps_one_waiting(void **state)
 	assert_int_equal(turns, 8);
 }
 
+static int have_works(void **state)
+{
+	(void)state;
+	works = calloc(64, sizeof(*works));
+	return !works;
+}
+
+static int have_none(void **state)
+{
+	(void)state;
+	free(works);
+	return 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -151,5 +165,5 @@ int main(void)
 		cmocka_unit_test(no_stream_keeps_one_waiting),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, have_works, have_none);
 }
