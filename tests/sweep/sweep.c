@@ -21,6 +21,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "engine/memory.h"
+#include "engine/region.h"
 #include "fault.h"
 #include "unit/lend/module.h"
 #include "world.h"
@@ -732,11 +734,24 @@ static void after_unregister_lent(struct stage *stage, int ret)
 	OK(otte_mem_release(stage->mem));
 }
 
+/* What a fault has cut off holds its range for as long as it takes to be sure of its end. */
+static bool nobody_uses_spare(const struct world *world)
+{
+	const struct otte_region *spare = world->spare;
+	struct otte_access access;
+
+	if (otte_access_begin(&spare->mem->access, &access, spare->offset, spare->length, true))
+		return false;
+	otte_access_end(&spare->mem->access, &access);
+	return true;
+}
+
 /* Another requester, which is lent nothing yet. */
 static void ready_to_borrow(struct stage *stage)
 {
 	struct otte_region_desc desc = { .length = AREA };
 
+	HOLDS(SOON(nobody_uses_spare(&stage->world)), "it stays in use");
 	world_config(&stage->config);
 	use_borrowing(&stage->config);
 	stage->config.listen_address[0] = '\0';
