@@ -174,7 +174,9 @@ unsigned module_loans(bool kept)
 /* The call that is to fail does. */
 static int try(const char *call)
 {
-	return script.fails && script.fails(call) ? otte_fail(-ENOMEM, "%s: no memory", call) : 0;
+	bool (*fails)(const char *call) = script.fails; /* tests set it while engines run */
+
+	return fails && fails(call) ? otte_fail(-ENOMEM, "%s: no memory", call) : 0;
 }
 
 /* ---- Clients ---- */
@@ -249,6 +251,7 @@ static int region_watch(struct otte_ledger_client *client, uint64_t id, struct o
 
 static int loan_offer(struct otte_ledger_client *lender, const struct otte_loan_terms *terms, uint64_t *id)
 {
+	void (*offered)(void *arg, uint64_t loan, bool table);
 	struct region *region = find_region(terms->region);
 	struct otte_loan_terms plain = *terms;
 	struct loan *loan;
@@ -284,8 +287,9 @@ static int loan_offer(struct otte_ledger_client *lender, const struct otte_loan_
 	};
 unlock:
 	pthread_mutex_unlock(&lock);
-	if (!ret && terms->borrower.client && script.offered)
-		script.offered(script.offered_arg, *id, region->table);
+	offered = script.offered;
+	if (!ret && terms->borrower.client && offered)
+		offered(script.offered_arg, *id, region->table);
 	return ret;
 }
 
@@ -312,14 +316,16 @@ static int loan_copy(struct otte_ledger_client *borrower, uint64_t id, uint64_t 
 {
 	const struct loan *loan = find_loan(id);
 	int ret = try("loan_copy");
+	void (*before)(void *arg);
 	uint8_t *lent;
 
 	if (ret)
 		return ret;
 	if (loan && loan->region->table && loan->borrower == real->client_id(borrower) && !length)
 		return is_over(loan) ? otte_fail(-EKEYREVOKED, "the table was released") : 0;
-	if (script.before)
-		script.before(script.arg);
+	before = script.before;
+	if (before)
+		before(script.arg);
 	if (length)
 		atomic_fetch_add(&script.copied, 1);
 	else

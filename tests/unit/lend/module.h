@@ -13,8 +13,8 @@
 /* What the module does next, and what it was asked. */
 struct script {
 	/* Before each copy; `copied` are those that moved bytes, `looked` those that moved none. */
-	void (*before)(void *arg);
-	void *arg;
+	void (*_Atomic before)(void *arg);
+	void *_Atomic arg;
 	_Atomic unsigned copied, looked, mapped, mapped_tables;
 	_Atomic unsigned in_vain; /* loans to be ended that were unknown: a look at all */
 	_Atomic bool refuses; /* offers, for want of quota */
@@ -29,10 +29,10 @@ struct script {
 	_Atomic bool refuses_lenders; /* no place for one more that is welcome */
 	_Atomic bool keeps_rights; /* lenders can revoke what they lend to be mapped, too */
 	/* An offer to a local client, of a table of uses or of memory, is there for its borrower to accept. */
-	void (*offered)(void *arg, uint64_t loan, bool table);
-	void *offered_arg;
+	void (*_Atomic offered)(void *arg, uint64_t loan, bool table);
+	void *_Atomic offered_arg;
 	/* Whether a call fails, for want of memory. May be NULL. */
-	bool (*fails)(const char *call);
+	bool (*_Atomic fails)(const char *call);
 };
 
 extern struct script script;
