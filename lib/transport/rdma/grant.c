@@ -465,18 +465,13 @@ void otte_rdma_lents_go_on(struct otte_rdma *rdma)
 
 /* ---- What has had its time ---- */
 
-static bool is_late(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
-{
-	return now_ns - min_u64(now_ns, since_ns) > limit_ns;
-}
-
 /* It goes another way, or asks again. */
 static void look_whether_in_vain(struct otte_rdma_lent *lent, uint64_t now_ns)
 {
 	uint64_t limit_ns = lent->source->rdma->env.config->control_timeout_ns / 2;
 
 	lent->source->rdma->timed = true;
-	if (is_late(lent->since_ns, limit_ns, now_ns))
+	if (otte_rdma_is_late(lent->since_ns, limit_ns, now_ns))
 		refuse(lent, -EAGAIN);
 }
 
@@ -486,11 +481,13 @@ static int check_limits(const struct otte_rdma_lent *lent, uint64_t now_ns)
 	const struct otte_config *config = lent->source->rdma->env.config;
 
 	lent->source->rdma->timed = true;
-	if (lent->state == OTTE_RDMA_LENT_BINDING && is_late(lent->since_ns, config->control_timeout_ns, now_ns))
+	if (lent->state == OTTE_RDMA_LENT_BINDING &&
+	    otte_rdma_is_late(lent->since_ns, config->control_timeout_ns, now_ns))
 		return otte_fail(-ETIMEDOUT, "nothing is heard of a bind (control.timeout_ms)");
-	if (lent->state == OTTE_RDMA_LENT_GRANTED && is_late(lent->since_ns, config->rdma_grant_ns, now_ns))
+	if (lent->state == OTTE_RDMA_LENT_GRANTED &&
+	    otte_rdma_is_late(lent->since_ns, config->rdma_grant_ns, now_ns))
 		return otte_fail(-ETIMEDOUT, "a grant is not given back (rdma.grant_ms)");
-	if (lent->recalled_ns && is_late(lent->recalled_ns, config->control_timeout_ns, now_ns))
+	if (lent->recalled_ns && otte_rdma_is_late(lent->recalled_ns, config->control_timeout_ns, now_ns))
 		return otte_fail(-ETIMEDOUT, "a grant that is wanted back is not (control.timeout_ms)");
 	return 0;
 }

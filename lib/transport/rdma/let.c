@@ -442,11 +442,6 @@ void otte_rdma_lets_recall(struct otte_rdma_source *source, const struct otte_rd
 			want(let);
 }
 
-static bool is_late(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
-{
-	return now_ns - min_u64(now_ns, since_ns) > limit_ns;
-}
-
 /* Half of what an ASK waits for it (grant.c), so that who asks for the range gets it. */
 static uint64_t recall_ns(const struct otte_config *config)
 {
@@ -461,8 +456,9 @@ static int look_at_leased(struct otte_rdma_let *let, uint64_t now_ns)
 	if (let->recalled_ns && !let->told)
 		say(let, OTTE_RDMA_MSG_RECALL);
 	let->told |= !!let->recalled_ns;
-	if (ops_of(let)->still(let->use) || is_late(let->since_ns, config->rdma_lease_idle_ns, now_ns) ||
-	    (let->recalled_ns && is_late(let->recalled_ns, recall_ns(config), now_ns)))
+	if (ops_of(let)->still(let->use) ||
+	    otte_rdma_is_late(let->since_ns, config->rdma_lease_idle_ns, now_ns) ||
+	    (let->recalled_ns && otte_rdma_is_late(let->recalled_ns, recall_ns(config), now_ns)))
 		return begin_end(let);
 	return 0;
 }
@@ -477,7 +473,7 @@ static int look(struct otte_rdma_let *let, uint64_t now_ns)
 		return look_at_leased(let, now_ns);
 	if (let->state == OTTE_RDMA_LET_EXPECTING)
 		return open_window(let);
-	if (is_late(let->since_ns, config->control_timeout_ns, now_ns))
+	if (otte_rdma_is_late(let->since_ns, config->control_timeout_ns, now_ns))
 		return otte_fail(-ETIMEDOUT, "nothing is heard of a %s (control.timeout_ms)",
 				 let->state == OTTE_RDMA_LET_BINDING ? "bind" : "lease's invalidation");
 	if (let->state == OTTE_RDMA_LET_ENDING && !let->posted)

@@ -251,7 +251,7 @@ static uint64_t prefix(const struct otte_rdma_parent *parent)
 /*
  * Between two stretches the work is in the queue again, and before all others but those of a higher
  * priority. It is in one list or the other whenever somebody wants its end; who did so before is
- * heard here. What was begun by grants goes on by grants: a lease moves a work from its beginning.
+ * heard here. What has moved goes on by grants (lease.c): a lease moves a work from its beginning.
  */
 static int let_go(struct otte_rdma_peer *peer, struct otte_work *work, bool goes_on)
 {
@@ -260,10 +260,8 @@ static int let_go(struct otte_rdma_peer *peer, struct otte_work *work, bool goes
 	pthread_mutex_lock(&peer->lock);
 	DL_DELETE2(peer->running, work, own.prev, own.next);
 	code = atomic_load(&work->own.abandon);
-	if (goes_on && !code) {
-		work->own.unleased = true;
+	if (goes_on && !code)
 		otte_rdma_waiting_return(&peer->queue, work);
-	}
 	pthread_mutex_unlock(&peer->lock);
 	return code;
 }

@@ -723,6 +723,11 @@ struct otte_rdma_lent {
 	uint8_t nonce[16];
 };
 
+/* For longer than the limit; whoever has read the clock first may have come last. */
+static inline bool otte_rdma_is_late(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
+{
+	return now_ns - min_u64(now_ns, since_ns) > limit_ns;
+}
 /* A spare one of the pair, or a new one. */
 int otte_rdma_source_take_window(struct otte_rdma_source_pair *pair, struct otte_rdma_window **window);
 int otte_rdma_lent_ask(struct otte_rdma_source_pair *pair, const struct otte_rdma_ask *ask);
