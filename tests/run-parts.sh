@@ -19,7 +19,7 @@ mkdir -p "$logs"
 
 # What of a part failed, in a few lines: they stand at the very end, which is what is kept of a long log.
 failure='(^|[[:space:]]|\[ *)(not ok|FAIL|FAILED|ERROR)([]: ]|$)|Failure!|Sanitizer:'
-failure+='|[ ,][1-9][0-9]* failed|error:'
+failure+='|[ ,][1-9][0-9]* failed|error:|Could not run test'
 tell() {
     grep -aE "$failure" "$logs/$1.log" | tail -n 15 | cut -c 1-300 | sed "s/^/  $1: /"
 }

@@ -18,6 +18,8 @@ for program in "$@"; do
     pp=$(count OK <<<"$out") ff=$(count FAILED <<<"$out") ss=$(count SKIPPED <<<"$out")
     if [ "$rc" -ne 0 ] || [ "$ff" -ne 0 ]; then
         [ "$ff" -ne 0 ] || ff=1
+        # What failed first may stand far above the report of a sanitizer that followed from it.
+        grep -aE '^Could not run test|^\[ +(LINE|ERROR) +\]' <<<"$out" | head -n 20
         printf '%s\n' "$out" | tail -n 60
     fi
     printf '%s: %d passed, %d failed, %d skipped (exit status %d)\n' \
