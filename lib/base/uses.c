@@ -104,14 +104,18 @@ static int claim(struct otte_uses *uses, uint32_t owner)
 	return OTTE_USES_NONE;
 }
 
+/*
+ * Who read the word of the use before, which was not over yet, and then our range, has seen no end of
+ * that use but by our having claimed its slot: so the range releases, for touches() to acquire.
+ */
 static void publish(struct otte_uses *uses, int use, uint32_t owner, uint64_t start, uint64_t end,
 		    bool write)
 {
 	struct otte_uses_slot *slot = &uses->slots[slot_of(use)];
 	uint64_t word = atomic_load_explicit(&slot->word, memory_order_relaxed);
 
-	atomic_store_explicit(&slot->start, start, memory_order_relaxed);
-	atomic_store_explicit(&slot->end, end, memory_order_relaxed);
+	atomic_store_explicit(&slot->start, start, memory_order_release);
+	atomic_store_explicit(&slot->end, end, memory_order_release);
 	atomic_store(&slot->word, with(word, owner, write ? WRITES : READS));
 }
 
