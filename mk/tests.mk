@@ -130,7 +130,7 @@ budget-ledger-kernel := 5
 unit-programs: $(UNIT_BIN)
 
 check-part-unit: $(UNIT_BIN)
-	@tests/run-programs.sh $(UNIT_BIN)
+	@JOBS=2 tests/run-programs.sh $(UNIT_BIN)
 
 check-part-ledger-kernel: $(B)/unit/ledger $(B)/unit/attest $(B)/otte
 check-part-ledger-kernel: $(addprefix $(B)/guest/,borrow dump unmap domain containers)
