@@ -5,7 +5,7 @@
  *
  *   lease      one that we hold of a peer; lease.c
  *   use        a request on its way by a lease: its payloads, nothing else; lease.c
- *   let        one that a peer holds of us: a use with its loan, a window; let.c
+ *   let        one that a peer holds of us: an exposure; let.h
  *
  * The source does not see what is done with it, so it says how long it stands without being renewed
  * (rdma.lease_idle_ms), and the requester renews what it uses and returns what it does not. The source alone
@@ -95,51 +95,5 @@ void otte_rdma_leases_forget(struct otte_rdma_peer *peer);
  * started.
  */
 bool otte_rdma_lease_exchange(struct otte_rdma_peer *peer, struct otte_work *work);
-
-/* ---- let.c ---- */
-
-/*
- *   EXPECTING --the bind is posted--> BINDING --its CQE--> LEASED --RETURN, not renewed, wanted back--> ENDING
- *                                                                                                          |
- *   any --its pair has closed--> REVOKED --> gone                  gone <--the CQE of its invalidation-----'
- *                 `--its window stays--> RETAINED
- */
-enum otte_rdma_let_state {
-	OTTE_RDMA_LET_EXPECTING = 0,
-	OTTE_RDMA_LET_BINDING,
-	OTTE_RDMA_LET_LEASED,
-	OTTE_RDMA_LET_ENDING,
-	OTTE_RDMA_LET_RETAINED,
-};
-
-struct otte_rdma_let {
-	struct otte_rdma_let *prev, *next;  /* source->lets */
-	struct otte_rdma_source *source;
-	struct otte_rdma_source_pair *pair; /* RETAINED: NULL */
-	enum otte_rdma_let_state state;
-	struct otte_rdma_ask ask;
-	uint64_t id;
-	struct otte_source_use *use;
-	uint8_t *address;
-	struct otte_rdma_window *window;    /* NULL: none, or not ours any more */
-	bool window_kept;                   /* it could not be freed */
-	bool stays, retained;               /* as far as anybody can say; and is recorded so */
-	bool posted;                        /* ENDING: its invalidation */
-	bool told;                          /* that it is wanted back */
-	uint64_t since_ns;                  /* BINDING, ENDING; LEASED: it was renewed */
-	uint64_t recalled_ns;               /* it is wanted back since; 0: it is not */
-	struct otte_rdma_work bind, invalidation;
-};
-
-int otte_rdma_let_ask(struct otte_rdma_source_pair *pair, const struct otte_rdma_ask *ask);
-void otte_rdma_let_renewed(struct otte_rdma_source *source, const struct otte_rdma_leasing *leasing);
-void otte_rdma_let_returned(struct otte_rdma_source *source, const struct otte_rdma_leasing *leasing);
-/* Whether a lease stands in the way of what is asked for: then it is wanted back. */
-bool otte_rdma_let_in_way(struct otte_rdma *rdma, const struct otte_rdma_ask *ask);
-/* As those of grants. */
-void otte_rdma_lets_look(struct otte_rdma_source *source, uint64_t now_ns);
-void otte_rdma_lets_recall(struct otte_rdma_source *source, const struct otte_rdma_recalls *recalls);
-void otte_rdma_lets_revoke(struct otte_rdma_source_pair *pair);
-void otte_rdma_lets_unpair(struct otte_rdma_source_pair *pair, bool gone);
 
 #endif

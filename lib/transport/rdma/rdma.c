@@ -14,6 +14,7 @@
 #include "base/thread.h"
 #include "control/auth.h"
 #include "transport/chain.h"
+#include "transport/rdma/grant.h"
 #include "transport/rdma/lease.h"
 #include "transport/rdma/monitor.h"
 

@@ -19,7 +19,9 @@
  *   stage      where its payload is for our NICs: in place, or a chunk of a pool; payload.c, staging.c
  *   source     one that asks us: its line, its pairs; source.c
  *   poller     a NIC: its context and its lanes; nic_lanes.c
- *   lent       a range that a peer may reach: a use with its loan, a window, a receipt; grant.c
+ *   exposure   a range that a peer may reach: a use with its loan, a window; exposure.c
+ *   lent       as a grant: for one payload, until its receipt; grant.c
+ *   let        as a lease: for as long as we let it; let.c
  *
  * One thread, "otte-rdma", does everything but registration and what needs no NIC: it hears the
  * lines, polls the lanes of all contexts, and makes and destroys queue pairs. So all of these
@@ -175,6 +177,11 @@ struct otte_rdma {
 static inline bool otte_rdma_share(uint32_t held, uint32_t free, uint32_t times)
 {
 	return free && (!held || held < (uint64_t)times * (free - 1));
+}
+/* For longer than the limit; whoever has read the clock first may have come last. */
+static inline bool otte_rdma_is_late(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
+{
+	return now_ns - min_u64(now_ns, since_ns) > limit_ns;
 }
 /* To do what is the thread's, soon to be ended: it waits. False: not now. */
 bool otte_rdma_take_turn(struct otte_rdma *rdma);
@@ -625,7 +632,7 @@ void otte_rdma_transfers_unpair(struct otte_rdma_peer *peer, const struct otte_r
 /* What could not be posted, what was cancelled, and what the peer should have answered: that ends its line. */
 void otte_rdma_transfers_go_on(struct otte_rdma_peer *peer, uint64_t now_ns);
 
-/* ---- source.c, grant.c ---- */
+/* ---- source.c ---- */
 
 struct otte_rdma_source {
 	struct otte_rdma_source *prev, *next; /* rdma->sources */
@@ -677,77 +684,5 @@ void otte_rdma_source_paths_changed(struct otte_rdma_source *source, unsigned in
 void otte_rdma_source_say(struct otte_rdma_source *source, const struct otte_rdma_message *message);
 /* Closed, and everything that was granted on it is taken back. */
 void otte_rdma_source_fail_pair(struct otte_rdma_source_pair *pair, int code, const char *why);
-
-/*
- *   WAITING --a place--> EXPECTING --the bind is posted--> BINDING --its CQE--> GRANTED --receipt--> RETURNED
- *      |                                                                                               | ACK
- *      `--refused, cancelled--> gone                  any but WAITING --its pair has closed--> REVOKED --> gone
- *                                                                                `--its window stays--> RETAINED
- *
- * Who WAITS for half of control.timeout is refused. A BINDING that is not heard of for control.timeout has its pair
- * closed; so has what is GRANTED for rdma.grant_ms, or for control.timeout after its region was wanted back.
- *
- * RETAINED: nothing is to be said of it, and its pair may be gone; but its window, or the MR that this had, stays, and
- * so does it. Where the pair itself stays it keeps its state: the receipt may still come.
- */
-enum otte_rdma_lent_state {
-	OTTE_RDMA_LENT_WAITING = 0,
-	OTTE_RDMA_LENT_EXPECTING,
-	OTTE_RDMA_LENT_BINDING,
-	OTTE_RDMA_LENT_GRANTED,
-	OTTE_RDMA_LENT_RETURNED,
-	OTTE_RDMA_LENT_RETAINED,
-};
-
-/* In struct otte_rdma_grant, protocol.h, is what the peer hears of it. */
-struct otte_rdma_lent {
-	struct otte_rdma_lent *prev, *next;            /* source->lents */
-	struct otte_rdma_lent *wait_prev, *wait_next;  /* rdma->waiting */
-	struct otte_rdma_source *source;
-	struct otte_rdma_source_pair *pair;            /* RETAINED: NULL */
-	enum otte_rdma_lent_state state;
-	struct otte_rdma_ask ask;
-	uint64_t id;
-	struct otte_source_use *use;                   /* NULL: none, or ended */
-	uint8_t *address;
-	struct otte_rdma_window *window;               /* NULL: none, or not ours any more */
-	bool window_kept;                              /* it could not be freed */
-	bool stays;                                    /* as far as anybody can say */
-	bool stuck;                                    /* and its place with it */
-	bool retained;                                 /* the use is recorded so */
-	bool answered;                                 /* counted in `unanswered` no more */
-	struct otte_rdma_receipt receipt;
-	struct otte_rdma_work bind;
-	uint64_t since_ns;                             /* WAITING, BINDING, GRANTED */
-	uint64_t recalled_ns;                          /* its region is wanted back since; 0: it is not */
-	uint8_t nonce[16];
-};
-
-/* For longer than the limit; whoever has read the clock first may have come last. */
-static inline bool otte_rdma_is_late(uint64_t since_ns, uint64_t limit_ns, uint64_t now_ns)
-{
-	return now_ns - min_u64(now_ns, since_ns) > limit_ns;
-}
-/* A spare one of the pair, or a new one. */
-int otte_rdma_source_take_window(struct otte_rdma_source_pair *pair, struct otte_rdma_window **window);
-int otte_rdma_lent_ask(struct otte_rdma_source_pair *pair, const struct otte_rdma_ask *ask);
-void otte_rdma_lent_acknowledged(struct otte_rdma_source *source, const struct otte_rdma_answer *answer);
-void otte_rdma_lent_cancelled(struct otte_rdma_source *source, const struct otte_rdma_answer *answer);
-/* Places for those that wait. */
-void otte_rdma_lents_go_on(struct otte_rdma *rdma);
-/* What stays, where that could not be recorded. */
-void otte_rdma_lents_retain(struct otte_rdma_source *source);
-/*
- * Binds that had no room, and what has had its time. A grant whose receipt does not come is ended by closing its pair,
- * as is a bind that is not heard of; who waits for a place is refused.
- */
-void otte_rdma_lents_look(struct otte_rdma_source *source, uint64_t now_ns);
-/* These regions are wanted back. */
-void otte_rdma_lents_recall(struct otte_rdma_source *source, const struct otte_rdma_recalls *recalls);
-/* The line is lost: what nothing reaches needs no answer any more. */
-void otte_rdma_lents_forget(struct otte_rdma_source *source);
-/* The pair is CLOSING; then gone, or it stays. */
-void otte_rdma_lents_revoke(struct otte_rdma_source_pair *pair);
-void otte_rdma_lents_unpair(struct otte_rdma_source_pair *pair, bool gone);
 
 #endif

@@ -16,7 +16,8 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/log_limit.h"
-#include "transport/rdma/lease.h"
+#include "transport/rdma/grant.h"
+#include "transport/rdma/let.h"
 
 /* One line is heard so often before the others have their turn. */
 #define ROUND_MESSAGES 64
@@ -75,6 +76,8 @@ void otte_rdma_source_fail_pair(struct otte_rdma_source_pair *pair, int code, co
 		return;
 	otte_rdma_pair_close(&pair->pair, code, why);
 	otte_rdma_source_say(pair->source, &message);
+	if (pair->pair.stopped)
+		otte_rdma_exposures_drop_spares(pair);
 	otte_rdma_lents_revoke(pair);
 	otte_rdma_lets_revoke(pair);
 }
@@ -104,6 +107,8 @@ static void pair_closed(struct otte_rdma_pair *base, bool gone)
 {
 	struct otte_rdma_source_pair *pair = container_of(base, struct otte_rdma_source_pair, pair);
 
+	if (gone)
+		otte_rdma_exposures_drop_spares(pair);
 	otte_rdma_lents_unpair(pair, gone);
 	otte_rdma_lets_unpair(pair, gone);
 	if (!gone)
