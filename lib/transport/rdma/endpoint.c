@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "transport/rdma/lease.h"
+#include "transport/rdma/use.h"
 
 /* A pair has so many transfers, of two WRs each, before another is made. */
 #define PAIR_LOAD(config) max_u64(1, (config)->rdma_send_wrs / 2)
@@ -161,6 +162,7 @@ static void close_pair(struct otte_rdma_endpoint *endpoint, struct otte_rdma_pai
 		otte_rdma_peer_say(peer, &message);
 	otte_rdma_transfers_lose(peer, pair, code);
 	otte_rdma_leases_lose(peer, pair);
+	otte_rdma_uses_lose(peer, pair);
 }
 
 void otte_rdma_endpoints_close(struct otte_rdma_peer *peer, int code)
@@ -219,7 +221,7 @@ static void pair_closed(struct otte_rdma_pair *pair, bool gone)
 	struct otte_rdma_endpoint *endpoint = pair->owner;
 
 	otte_rdma_transfers_unpair(endpoint->peer, pair, gone);
-	otte_rdma_leases_unpair(endpoint->peer, pair, gone);
+	otte_rdma_uses_unpair(endpoint->peer, pair, gone);
 }
 
 /* ---- Making them ---- */

@@ -26,6 +26,7 @@
 #include "transport/chain.h"
 #include "transport/rdma/lease.h"
 #include "transport/rdma/rdma.h"
+#include "transport/rdma/use.h"
 #include "transport/rdma/waiting.h"
 
 /* One line is heard so often before the others have their turn. */
@@ -366,6 +367,7 @@ bool otte_rdma_peer_look(struct otte_rdma_peer *peer, uint64_t now_ns)
 	otte_rdma_endpoints_give_up(peer, now_ns);
 	otte_rdma_transfers_go_on(peer, now_ns);
 	otte_rdma_leases_go_on(peer, now_ns);
+	otte_rdma_uses_go_on(peer, now_ns);
 	otte_rdma_probes_go_on(peer, now_ns);
 	while (!peer->broken && peer->state == OTTE_RDMA_PEER_READY && begin_first(peer, now_ns) == 0)
 		peer->rdma->busy = true;

@@ -14,6 +14,7 @@
 #include "base/thread.h"
 #include "control/auth.h"
 #include "transport/chain.h"
+#include "transport/rdma/alone.h"
 #include "transport/rdma/grant.h"
 #include "transport/rdma/lease.h"
 #include "transport/rdma/monitor.h"
@@ -455,7 +456,7 @@ static bool exchange(struct otte_transport_peer *base, struct otte_work *work)
 
 	if (otte_rdma_peer_passes(peer, work))
 		return base->next->ops->exchange(base->next, work);
-	return otte_rdma_lease_exchange(peer, work);
+	return otte_rdma_alone_exchange(peer, work);
 }
 
 static int accept_lane(struct otte_transport *transport, void *peer, int fd, enum otte_lane_kind kind)

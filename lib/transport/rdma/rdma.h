@@ -22,13 +22,14 @@
  *   exposure   a range that a peer may reach: a use with its loan, a window; exposure.c
  *   lent       as a grant: for one payload, until its receipt; grant.c
  *   let        as a lease: for as long as we let it; let.c
+ *   lease      one that we hold of a peer, and the uses of it; lease.c, use.c, alone.c
  *
  * One thread, "otte-rdma", does everything but registration and what needs no NIC: it hears the
  * lines, polls the lanes of all contexts, and makes and destroys queue pairs. So all of these
  * objects are its own, and what others want of it they leave in a few fields under a lock and wake
  * it. There is one thread for all NICs. It has the turn (rdma.turn) whenever it is awake; who takes
  * it in its sleep is the thread until he gives it back, as who waits for a lone request by a lease
- * does (lease.c). Beside it the monitor's thread hears what devices tell; see routes.c.
+ * does (alone.c). Beside it the monitor's thread hears what devices tell; see routes.c.
  *
  * Locks: rdma.turn, of all that is the thread's, before all others; rdma.lock, of the lists of peers and
  * sources and of what others leave there (recalls; a source's fd and told_drop); otte_rdma_peer.lock, of what

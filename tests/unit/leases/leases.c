@@ -18,6 +18,7 @@
 #include "engine/engine.h"
 #include "engine/segment.h"
 #include "transport/rdma/lease.h"
+#include "transport/rdma/use.h"
 #include "unit/limits/nics.h"
 #include "seen.h"
 
