@@ -7,6 +7,9 @@
 
 #include "base/clock.h"
 #include "transport/rdma/lease.h"
+#include "transport/rdma/pair.h"
+#include "transport/rdma/peer.h"
+#include "transport/rdma/rdma.h"
 #include "transport/rdma/use.h"
 
 /* Who waits for a lone request looks for its end himself for so long; then the thread does. */

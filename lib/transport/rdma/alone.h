@@ -6,7 +6,11 @@
 #ifndef OTTE_TRANSPORT_RDMA_ALONE_H
 #define OTTE_TRANSPORT_RDMA_ALONE_H
 
-#include "transport/rdma/rdma.h"
+#include <stdbool.h>
+
+#include "transport/transport.h"
+
+struct otte_rdma_peer;
 
 /*
  * A work that is alone, by who submits it: started, and waited for a moment. False: nothing has

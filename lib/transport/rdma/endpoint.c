@@ -13,7 +13,13 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "transport/rdma/endpoint.h"
 #include "transport/rdma/lease.h"
+#include "transport/rdma/pair.h"
+#include "transport/rdma/peer.h"
+#include "transport/rdma/rdma.h"
+#include "transport/rdma/routes.h"
+#include "transport/rdma/transfer.h"
 #include "transport/rdma/use.h"
 
 /* A pair has so many transfers, of two WRs each, before another is made. */

@@ -7,6 +7,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/log_limit.h"
+#include "transport/rdma/pair.h"
+#include "transport/rdma/rdma.h"
+#include "transport/rdma/source.h"
 
 void otte_rdma_exposure_init(struct otte_rdma_exposure *exposure,
 			     const struct otte_rdma_exposure_use *as,

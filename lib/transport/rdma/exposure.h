@@ -23,6 +23,8 @@
 
 #include "ledger/ledger.h"
 #include "transport/rdma/rdma.h"
+#include "transport/rdma/source.h"
+#include "transport/rdma/window.h"
 
 struct otte_rdma_exposure;
 

@@ -10,7 +10,11 @@
 #include "base/log.h"
 #include "base/log_limit.h"
 #include "control/auth.h"
+#include "transport/rdma/exposure.h"
 #include "transport/rdma/let.h"
+#include "transport/rdma/pair.h"
+#include "transport/rdma/rdma.h"
+#include "transport/rdma/source.h"
 
 /* One source has at most so many times what it leaves to others. */
 #define PLACES_TIMES 3

@@ -24,6 +24,7 @@
 #define OTTE_TRANSPORT_RDMA_GRANT_H
 
 #include "transport/rdma/exposure.h"
+#include "transport/rdma/receive_queue.h"
 
 enum otte_rdma_lent_state {
 	OTTE_RDMA_LENT_WAITING = 0,

@@ -9,6 +9,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "transport/rdma/endpoint.h"
+#include "transport/rdma/pair.h"
+#include "transport/rdma/parent.h"
+#include "transport/rdma/peer.h"
+#include "transport/rdma/rail.h"
+#include "transport/rdma/rdma.h"
 #include "transport/rdma/use.h"
 
 /* Those that are to be renewed sooner are looked at often. */

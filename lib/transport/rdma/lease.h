@@ -30,7 +30,14 @@
 #ifndef OTTE_TRANSPORT_RDMA_LEASE_H
 #define OTTE_TRANSPORT_RDMA_LEASE_H
 
-#include "transport/rdma/rdma.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "transport/rdma/protocol.h"
+#include "transport/transport.h"
+
+struct otte_rdma_pair;
+struct otte_rdma_peer;
 
 enum otte_rdma_lease_state {
 	OTTE_RDMA_LEASE_ASKED = 0,

@@ -7,7 +7,11 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "transport/rdma/exposure.h"
 #include "transport/rdma/grant.h"
+#include "transport/rdma/pair.h"
+#include "transport/rdma/rdma.h"
+#include "transport/rdma/source.h"
 
 /* One source has at most so many times what it leaves to others. */
 #define LEASES_TIMES 3

@@ -12,7 +12,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "transport/rdma/nic_lanes.h"
 #include "transport/rdma/rdma.h"
+#include "transport/rdma/routes.h"
 
 /* CQEs of one lane before the others have their turn. */
 #define POLL_BUDGET 256

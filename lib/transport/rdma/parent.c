@@ -23,7 +23,14 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "sched/slice.h"
+#include "transport/rdma/endpoint.h"
+#include "transport/rdma/pair.h"
+#include "transport/rdma/parent.h"
+#include "transport/rdma/payload.h"
+#include "transport/rdma/peer.h"
+#include "transport/rdma/rail.h"
 #include "transport/rdma/rdma.h"
+#include "transport/rdma/transfer.h"
 #include "transport/rdma/waiting.h"
 
 #define SLICES_PER_RAIL 4

@@ -11,6 +11,8 @@
 
 #include "base/error.h"
 #include "ledger/ledger.h"
+#include "transport/rdma/parent.h"
+#include "transport/rdma/payload.h"
 #include "transport/rdma/rdma.h"
 
 static bool is_staged(const struct otte_rdma *rdma)

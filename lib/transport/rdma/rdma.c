@@ -15,9 +15,17 @@
 #include "control/auth.h"
 #include "transport/chain.h"
 #include "transport/rdma/alone.h"
+#include "transport/rdma/endpoint.h"
 #include "transport/rdma/grant.h"
 #include "transport/rdma/lease.h"
 #include "transport/rdma/monitor.h"
+#include "transport/rdma/nic_lanes.h"
+#include "transport/rdma/pair.h"
+#include "transport/rdma/payload.h"
+#include "transport/rdma/peer.h"
+#include "transport/rdma/rail.h"
+#include "transport/rdma/routes.h"
+#include "transport/rdma/source.h"
 
 /* The thread looks up this often while something has a limit, and while there is nothing to do. */
 #define TICK_MS 20

@@ -20,7 +20,12 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "transport/rdma/monitor.h"
+#include "transport/rdma/nic_lanes.h"
+#include "transport/rdma/peer.h"
+#include "transport/rdma/rail.h"
 #include "transport/rdma/rdma.h"
+#include "transport/rdma/routes.h"
+#include "transport/rdma/source.h"
 
 /* ---- What the monitor tells, in its thread ---- */
 

@@ -16,8 +16,14 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/log_limit.h"
+#include "transport/rdma/exposure.h"
 #include "transport/rdma/grant.h"
 #include "transport/rdma/let.h"
+#include "transport/rdma/nic_lanes.h"
+#include "transport/rdma/pair.h"
+#include "transport/rdma/rdma.h"
+#include "transport/rdma/routes.h"
+#include "transport/rdma/source.h"
 
 /* One line is heard so often before the others have their turn. */
 #define ROUND_MESSAGES 64

@@ -7,7 +7,11 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "transport/rdma/endpoint.h"
 #include "transport/rdma/lease.h"
+#include "transport/rdma/pair.h"
+#include "transport/rdma/peer.h"
+#include "transport/rdma/rdma.h"
 #include "transport/rdma/waiting.h"
 
 /* ---- Its end ---- */

@@ -17,9 +17,15 @@
 #ifndef OTTE_TRANSPORT_RDMA_USE_H
 #define OTTE_TRANSPORT_RDMA_USE_H
 
-#include "transport/rdma/rdma.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "transport/rdma/work.h"
+#include "transport/transport.h"
 
 struct otte_rdma_lease;
+struct otte_rdma_pair;
+struct otte_rdma_peer;
 
 /* Payloads of one request that are under way at a time, of OTTE_RDMA_PIECE_BYTES each. */
 #define OTTE_RDMA_USE_PIECES 4

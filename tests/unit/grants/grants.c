@@ -21,7 +21,8 @@
 #include "engine/engine.h"
 #include "engine/segment.h"
 #include "sim/verbs/sim.h"
-#include "transport/rdma/rdma.h"
+#include "transport/rdma/peer.h"
+#include "transport/rdma/source.h"
 #include "unit/engine/pair.h"
 #include "seen.h"
 

@@ -18,6 +18,9 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "engine/segment.h"
+#include "transport/rdma/peer.h"
+#include "transport/rdma/source.h"
+#include "transport/rdma/transfer.h"
 #include "nics.h"
 #include "seen.h"
 

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "engine/segment.h"
+#include "transport/rdma/peer.h"
 
 #define WAIT_US 1000
 #define WAIT_TURNS 10000

@@ -5,6 +5,7 @@
 
 #include "sim/verbs/sim.h"
 #include "transport/rdma/line.h"
+#include "transport/rdma/protocol.h"
 #include "transport/rdma/rdma.h"
 #include "unit/engine/pair.h"
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,7 +20,6 @@
 #include "base/error.h"
 #include "base/util.h"
 #include "sim/verbs/sim.h"
-#include "transport/rdma/rdma.h"
 #include "unit/engine/pair.h"
 #include "seen.h"
 

@@ -5,6 +5,8 @@
 
 #include "room.h"
 
+#include "transport/rdma/cq_lane.h"
+
 static void with_libibverbs_of(int status, unsigned inits)
 {
 	struct pair pair;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Lanes that take no more queue pairs, and those that live on them meanwhile. */
 #include "base/clock.h"
+#include "transport/rdma/nic_lanes.h"
 #include "room.h"
 
 /* A new queue pair, of whose bind nothing is heard, or nothing that could be; then it goes. */

@@ -4,7 +4,11 @@
 
 #include "base/clock.h"
 #include "engine/batch.h"
+#include "transport/rdma/endpoint.h"
 #include "transport/rdma/line.h"
+#include "transport/rdma/parent.h"
+#include "transport/rdma/peer.h"
+#include "transport/rdma/rdma.h"
 
 static _Atomic bool forge_close, swallow_answers, forge_ask;
 static _Atomic unsigned connects, asks, swallowed;

@@ -5,6 +5,7 @@
 
 #include "engine/batch.h"
 #include "engine/segment.h"
+#include "transport/rdma/routes.h"
 
 #define WAIT_US 1000
 #define WAIT_TURNS 10000

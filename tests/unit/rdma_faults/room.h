@@ -22,7 +22,8 @@
 #include "base/util.h"
 #include "engine/engine.h"
 #include "sim/verbs/sim.h"
-#include "transport/rdma/rdma.h"
+#include "transport/rdma/pair.h"
+#include "transport/rdma/qp.h"
 #include "unit/engine/pair.h"
 
 #define SIZE (1u << 20)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Ports that go down, come back, or are others; and what devices tell besides. */
 #include "base/clock.h"
+#include "transport/rdma/cq_lane.h"
+#include "transport/rdma/routes.h"
 #include "room.h"
 
 static void set_port(struct sim_device *device, enum ibv_port_state state)

@@ -20,7 +20,7 @@
 #include "base/error.h"
 #include "base/util.h"
 #include "sim/verbs/sim.h"
-#include "transport/rdma/rdma.h"
+#include "transport/rdma/budget.h"
 #include "unit/engine/pair.h"
 #include "seen.h"
 
