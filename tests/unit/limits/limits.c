@@ -18,11 +18,15 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "engine/segment.h"
+#include "stranger.h"
 #include "transport/rdma/peer.h"
+#include "transport/rdma/rdma.h"
 #include "transport/rdma/source.h"
 #include "transport/rdma/transfer.h"
-#include "nics.h"
+#include "unit/engine/nics.h"
 #include "seen.h"
+
+#define SIZE (1u << 20)
 
 /* What the source does not say; and whom it has granted something, in this order. */
 static _Atomic unsigned unsaid;
@@ -71,7 +75,7 @@ static int honest(void **state)
 
 static void use_short_limits(struct otte_config *config)
 {
-	use_rdma(config);
+	use_nics_at_once(config);
 	config->rdma_destruction_ns = 100000000;
 	config->control_timeout_ns = SECOND;
 	config->default_deadline_ns = 0;
@@ -266,7 +270,7 @@ static void nobody_waits_for_ever(void **state)
 
 static void use_two_places(struct otte_config *config)
 {
-	use_rdma(config);
+	use_nics_at_once(config);
 	config->rdma_grants = 2;
 }
 
@@ -418,7 +422,7 @@ static void what_a_pair_is_to_be_is_checked(void **state)
 	struct pair pair;
 
 	(void)state;
-	nics[0]->ports[0].attr.active_mtu = IBV_MTU_1024;
+	nics[SOURCE][0]->ports[0].attr.active_mtu = IBV_MTU_1024;
 	pair_open(&pair, SIZE, use_no_reconnects);
 	assert_true(comes(has_its_lane, &pair));
 	stranger_open(&stranger, &pair);
@@ -441,14 +445,14 @@ static void what_a_pair_is_to_be_is_checked(void **state)
 
 static void use_few_sends(struct otte_config *config)
 {
-	use_rdma(config);
+	use_nics_at_once(config);
 	config->rdma_send_wrs = 4;
 	config->rdma_pairs = 1;
 }
 
 static void use_many_sends(struct otte_config *config)
 {
-	use_rdma(config);
+	use_nics_at_once(config);
 	config->rdma_send_wrs = 64;
 	config->rdma_pairs = 1;
 }
@@ -469,8 +473,8 @@ static void who_has_no_room_registers_once(void **state)
 	unsigned i;
 
 	(void)state;
-	sim_device_be_rxe(nics[0]);
-	sim_device_be_rxe(nics[1]);
+	sim_device_be_rxe(nics[SOURCE][0]);
+	sim_device_be_rxe(nics[REQUESTER][0]);
 	pair_open(&first, SIZE, use_few_sends);
 	pair_join(&pair, &first, use_many_sends);
 	sim_progress_set(SIM_STEPPED, 0);
