@@ -39,8 +39,9 @@ struct otte_rdma_endpoint *otte_rdma_endpoint_find(const struct otte_rdma_peer *
 	struct otte_rdma_endpoint *endpoint;
 
 	DL_FOREACH(peer->endpoints, endpoint)
-	if (endpoint->nic == nic && endpoint->remote_nic == remote_nic && endpoint->op == op)
-		return endpoint;
+		if (endpoint->nic == nic && endpoint->remote_nic == remote_nic &&
+		    endpoint->op == op)
+			return endpoint;
 	return NULL;
 }
 
@@ -80,7 +81,7 @@ void otte_rdma_endpoints_free(struct otte_rdma_peer *peer)
 	struct otte_rdma_endpoint *endpoint, *next;
 
 	DL_FOREACH_SAFE(peer->endpoints, endpoint, next)
-	free(endpoint);
+		free(endpoint);
 	peer->endpoints = NULL;
 }
 
@@ -100,8 +101,8 @@ static bool any_of_peer_is(const struct otte_rdma_peer *peer, unsigned int state
 	const struct otte_rdma_endpoint *endpoint;
 
 	DL_FOREACH(peer->endpoints, endpoint)
-	if (any_is(endpoint, states))
-		return true;
+		if (any_is(endpoint, states))
+			return true;
 	return false;
 }
 
@@ -176,9 +177,10 @@ void otte_rdma_endpoints_close(struct otte_rdma_peer *peer, int code)
 	struct otte_rdma_endpoint *endpoint;
 	unsigned int i;
 
-	DL_FOREACH(peer->endpoints, endpoint)
-	for (i = 0; i < OTTE_RDMA_WIDTH; i++)
-		close_pair(endpoint, &endpoint->pairs[i], code);
+	DL_FOREACH(peer->endpoints, endpoint) {
+		for (i = 0; i < OTTE_RDMA_WIDTH; i++)
+			close_pair(endpoint, &endpoint->pairs[i], code);
+	}
 }
 
 void otte_rdma_endpoints_fence(struct otte_rdma_peer *peer, unsigned int nic)
@@ -186,8 +188,7 @@ void otte_rdma_endpoints_fence(struct otte_rdma_peer *peer, unsigned int nic)
 	struct otte_rdma_endpoint *endpoint;
 	unsigned int i;
 
-	DL_FOREACH(peer->endpoints, endpoint)
-	{
+	DL_FOREACH(peer->endpoints, endpoint) {
 		if (endpoint->nic != nic)
 			continue;
 		for (i = 0; i < OTTE_RDMA_WIDTH; i++)
@@ -201,8 +202,7 @@ void otte_rdma_endpoints_try_again(struct otte_rdma_peer *peer)
 {
 	struct otte_rdma_endpoint *endpoint;
 
-	DL_FOREACH(peer->endpoints, endpoint)
-	{
+	DL_FOREACH(peer->endpoints, endpoint) {
 		endpoint->again_ns = 0;
 		endpoint->failures = 0;
 	}
@@ -272,7 +272,7 @@ static uint64_t load_of(const struct otte_rdma_peer *peer, const struct otte_rdm
 	uint64_t load = 0;
 
 	DL_FOREACH(peer->transfers, transfer)
-	load += transfer->pair == pair && transfer->state < OTTE_RDMA_TRANSFER_OVER;
+		load += transfer->pair == pair && transfer->state < OTTE_RDMA_TRANSFER_OVER;
 	return load;
 }
 
@@ -338,11 +338,12 @@ static struct otte_rdma_pair *find_pair(const struct otte_rdma_peer *peer, uint6
 	struct otte_rdma_endpoint *endpoint;
 	unsigned int i;
 
-	DL_FOREACH(peer->endpoints, endpoint)
-	for (i = 0; i < OTTE_RDMA_WIDTH; i++)
-		if (endpoint->pairs[i].state != OTTE_RDMA_PAIR_EMPTY &&
-		    endpoint->pairs[i].connection == connection)
-			return &endpoint->pairs[i];
+	DL_FOREACH(peer->endpoints, endpoint) {
+		for (i = 0; i < OTTE_RDMA_WIDTH; i++)
+			if (endpoint->pairs[i].state != OTTE_RDMA_PAIR_EMPTY &&
+			    endpoint->pairs[i].connection == connection)
+				return &endpoint->pairs[i];
+	}
 	return NULL;
 }
 
@@ -389,8 +390,7 @@ void otte_rdma_endpoints_give_up(struct otte_rdma_peer *peer, uint64_t now_ns)
 	struct otte_rdma_endpoint *endpoint;
 	unsigned int i;
 
-	DL_FOREACH(peer->endpoints, endpoint)
-	{
+	DL_FOREACH(peer->endpoints, endpoint) {
 		for (i = 0; i < OTTE_RDMA_WIDTH; i++) {
 			struct otte_rdma_pair *pair = &endpoint->pairs[i];
 

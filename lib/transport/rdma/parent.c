@@ -597,8 +597,7 @@ void otte_rdma_parents_go_on(struct otte_rdma_peer *peer, uint64_t now_ns)
 	struct otte_rdma_parent *parent, *next;
 	int abandon;
 
-	DL_FOREACH_SAFE(peer->parents, parent, next)
-	{
+	DL_FOREACH_SAFE(peer->parents, parent, next) {
 		abandon = atomic_load(&parent->work->own.abandon);
 		if (abandon && (parent->waiting || parent->under_way))
 			fail(parent, abandon, true);
@@ -614,5 +613,5 @@ void otte_rdma_parents_fail(struct otte_rdma_peer *peer, int code, bool settled)
 	struct otte_rdma_parent *parent;
 
 	DL_FOREACH(peer->parents, parent)
-	fail(parent, code, settled);
+		fail(parent, code, settled);
 }

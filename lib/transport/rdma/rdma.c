@@ -125,7 +125,8 @@ static bool is_over(struct otte_rdma *rdma, uint64_t now_ns, uint64_t *stop_ns)
 static int sleep_ms(struct otte_rdma *rdma)
 {
 	struct otte_rdma_peer *peer;
-	bool soon = rdma->closing || rdma->unrecorded || rdma->timed || rdma->soon || atomic_load(&rdma->stop);
+	bool soon = rdma->closing || rdma->unrecorded || rdma->timed || rdma->soon ||
+		    atomic_load(&rdma->stop);
 
 	soon |= otte_rdma_lanes_are_deaf(rdma);
 	pthread_mutex_lock(&rdma->lock);
@@ -467,7 +468,8 @@ static bool exchange(struct otte_transport_peer *base, struct otte_work *work)
 	return otte_rdma_alone_exchange(peer, work);
 }
 
-static int accept_lane(struct otte_transport *transport, void *peer, int fd, enum otte_lane_kind kind)
+static int accept_lane(struct otte_transport *transport, void *peer, int fd,
+		       enum otte_lane_kind kind)
 {
 	struct otte_rdma *rdma = to_rdma(transport);
 
