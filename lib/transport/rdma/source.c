@@ -31,8 +31,6 @@
 #define PAIRS_MAX (16 * OTTE_RDMA_WIDTH)
 /* One peer has no more of rdma.endpoints than it leaves to others and to us. */
 #define ENDPOINTS_TIMES 1
-/* Lanes of one session: that which is open, and those that are still to be gone. */
-#define LANES_MAX 2
 
 static void lose(struct otte_rdma_source *source)
 {
@@ -375,7 +373,7 @@ static int replace(struct otte_rdma *rdma, const void *peer)
 
 	DL_FOREACH(rdma->sources, source)
 		lanes += source->peer == peer;
-	if (lanes > LANES_MAX)
+	if (lanes > OTTE_RDMA_LANES_MAX)
 		return otte_fail(-EBUSY, "the session has %u lanes for RDMA already", lanes - 1);
 	DL_FOREACH(rdma->sources, source)
 		if (source->peer == peer)

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "engine/segment.h"
+#include "engine/source_peer.h"
 #include "stranger.h"
 #include "transport/rdma/peer.h"
 #include "transport/rdma/rdma.h"
@@ -344,6 +345,40 @@ static void use_no_reconnects(struct otte_config *config)
 	config->reconnect_min_ns = config->reconnect_max_ns = 3600 * SECOND;
 }
 
+static void use_all_lanes(struct otte_config *config)
+{
+	use_no_reconnects(config);
+	config->tcp_lanes = OTTE_SOURCE_LANES_MAX;
+}
+
+static bool has_all_lanes(void *arg)
+{
+	struct pair *pair = arg;
+	bool all;
+
+	pthread_mutex_lock(&pair->source->source_lock);
+	all = atomic_load(&pair->source->source_peers->lanes) == OTTE_SOURCE_LANES_MAX + 1;
+	pthread_mutex_unlock(&pair->source->source_lock);
+	return all;
+}
+
+/* Its other lanes are all there, and so is the one whose place it takes. */
+static void a_lane_that_takes_the_place_of_another_has_one(void **state)
+{
+	static struct stranger stranger;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_all_lanes);
+	assert_true(comes(has_its_lane, &pair));
+	assert_true(comes(has_all_lanes, &pair));
+	stranger_open(&stranger, &pair);
+	assert_false(stranger.lost);
+	assert_int_equal(stranger.theirs.count, 1);
+	stranger_close(&stranger);
+	pair_close(&pair);
+}
+
 static void a_session_has_one_lane(void **state)
 {
 	static struct stranger strangers[4];
@@ -508,6 +543,7 @@ int main(void)
 		LIMIT(places_go_round),
 		LIMIT(without_grant_the_line_is_lost),
 		LIMIT(a_session_has_one_lane),
+		LIMIT(a_lane_that_takes_the_place_of_another_has_one),
 		LIMIT(a_peer_leaves_queue_pairs_to_others),
 		LIMIT(few_queue_pairs_are_shared_as_well),
 		LIMIT(what_a_pair_is_to_be_is_checked),
