@@ -369,6 +369,8 @@ static void a_write_ends_with_its_rail(void **state)
 	/* Its share, and nothing of the other one's. */
 	assert_int_equal(carried(OTTE_WRITE, 0) - before, 1u << 19);
 	assert_int_equal(pair_stats(pair.requester).rdma_slices_moved, 0);
+	/* Until the source has taken back what was granted there the range is busy. */
+	assert_true(comes(is_drained, &pair));
 	/* What comes now goes where nothing has failed. */
 	task = move(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 1u << 20, 9);
 	assert_int_equal(task.code, 0);
@@ -427,6 +429,11 @@ static void use_long_retries(struct otte_config *config)
 	config->rdma_qp_retries = 7;
 }
 
+static bool something_is_posted(void *arg)
+{
+	return sim_counts(arg).wrs > 0;
+}
+
 /* Whose packets are lost, and then its port: nobody waits for the packets. */
 static struct otte_task lose_port(struct pair *pair, uint8_t op)
 {
@@ -442,6 +449,7 @@ static struct otte_task lose_port(struct pair *pair, uint8_t op)
 	memset(op == OTTE_READ ? pair->local_bytes : pair->remote_bytes, UNTOUCHED, pair->size);
 	OK(otte_batch_reset(pair->batch));
 	OK(otte_batch_submit(pair->batch, &request, 1));
+	assert_true(comes(something_is_posted, ours[1]));
 	usleep(50 * WAIT_US);
 	OK(otte_batch_task(pair->batch, 0, &task));
 	assert_int_equal(task.state, OTTE_TASK_DISPATCHED);
@@ -486,9 +494,16 @@ static bool has_all_loans(void *arg)
 	return pair_stats(pair->source).loans == 8;
 }
 
+static bool have_moved(void *arg)
+{
+	struct pair *pair = arg;
+
+	return pair_stats(pair->requester).rdma_slices_moved == 4;
+}
+
 /*
- * Its grants are on their way when the port goes: nothing was posted, and the ranges are asked for again, which
- * are busy until the source has taken them back.
+ * Its grants are on their way when the port goes: nothing was posted, and the ranges are asked for
+ * again, which are busy until the source has taken them back.
  */
 static void what_is_only_granted_moves_when_it_is_free(void **state)
 {
@@ -507,6 +522,7 @@ static void what_is_only_granted_moves_when_it_is_free(void **state)
 	OK(otte_batch_submit(pair.batch, &request, 1));
 	assert_true(comes(has_all_loans, &pair));
 	sim_port_set(ours[1], 1, IBV_PORT_DOWN);
+	assert_true(comes(have_moved, &pair));
 	usleep(20 * WAIT_US);
 	sim_progress_set(SIM_INLINE, 0);
 	OK(otte_batch_wait(pair.batch, 20 * SECOND));
@@ -639,6 +655,7 @@ static void what_has_failed_once_carries_no_request(void **state)
 	sim_link_set(ours[1], theirs[1], false);
 	assert_int_equal(run_over(&pair, OTTE_WRITE, OTTE_TRANSPORT_ANY, 0, 1u << 20).code,
 			 -ECONNRESET);
+	assert_true(comes(is_drained, &pair));
 	for (i = 0; i < 10; i++) {
 		usleep(10 * WAIT_US);
 		task = move(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 1u << 20, (uint8_t)i);
