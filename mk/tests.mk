@@ -64,25 +64,27 @@ $(B)/fake/libibverbs.so.1: tests/unit/rdma/library/libibverbs.c
 # libibverbs over simulated devices, tests/sim/verbs/sim.h. A program over it: UNIT_WITH_name := $(VERBS_SIM).
 VERBS_SIM := $(patsubst %.c,%.o,$(sort $(wildcard tests/sim/verbs/*.c)))
 UNIT_WITH_verbs_sim := $(VERBS_SIM)
-# Two engines over it.
-UNIT_WITH_grants := $(VERBS_SIM) tests/unit/engine/pair.o
+# Two hosts with NICs of it, on which engines run. A program over them wraps otte_verbs_open, too.
+VERBS_ROOM := $(VERBS_SIM) $(addprefix tests/unit/engine/,nics.o pair.o)
+UNIT_WITH_engine := $(VERBS_SIM)
+UNIT_WITH_grants := $(VERBS_ROOM)
 LDFLAGS_unit_grants := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_source_say otte_source_retain \
 	otte_rdma_peer_start)
 # What a source does about peers that keep what they get.
-UNIT_WITH_limits := $(VERBS_SIM) tests/unit/engine/pair.o
+UNIT_WITH_limits := $(VERBS_ROOM)
 LDFLAGS_unit_limits := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_source_say \
 	otte_rdma_transfer_granted)
 # Leases: what is said, and with which evidence they end.
-UNIT_WITH_leases := $(VERBS_SIM) tests/unit/engine/pair.o tests/unit/limits/nics.o
+UNIT_WITH_leases := $(VERBS_ROOM)
 LDFLAGS_unit_leases := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_source_say otte_rdma_peer_say \
 	otte_rdma_fill_paths otte_source_end_lent)
-UNIT_WITH_multirail := $(VERBS_SIM) tests/unit/engine/pair.o
+UNIT_WITH_multirail := $(VERBS_ROOM)
 LDFLAGS_unit_multirail := -Wl,--wrap=otte_verbs_open
-UNIT_WITH_staging := $(VERBS_SIM) tests/unit/engine/pair.o
+UNIT_WITH_staging := $(VERBS_ROOM)
 LDFLAGS_unit_staging := -Wl,--wrap=otte_verbs_open
 UNIT_WITH_rdma := $(VERBS_SIM)
 # The same, which break; and the queue pairs that they make, and what they say.
-UNIT_WITH_rdma_faults := $(VERBS_SIM) tests/unit/engine/pair.o
+UNIT_WITH_rdma_faults := $(VERBS_ROOM)
 LDFLAGS_unit_rdma_faults := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_pair_join \
 	otte_rdma_fill_paths otte_rdma_line_say otte_rails_admit otte_rdma_endpoints_close \
 	otte_rdma_parent_begin)

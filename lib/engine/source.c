@@ -157,9 +157,9 @@ int otte_source_lane(void *arg, struct otte_session *session, int fd, enum otte_
 	struct otte_engine *engine = arg;
 	const struct otte_transport_ops *ops = engine->transport->ops;
 	struct source_peer *peer = session->user;
-	/* One more where the peer may be of this host, and where NICs are to be used. */
+	/* One more where the peer may be of this host, and those of RDMA where NICs are to be used. */
 	unsigned max = OTTE_SOURCE_LANES_MAX + (engine->config.local_trusted || peer->client) +
-		       (session->can & OTTE_CAN_RDMA ? 1 : 0);
+		       (session->can & OTTE_CAN_RDMA ? OTTE_RDMA_LANES_MAX : 0);
 	int ret;
 
 	if (atomic_fetch_add(&peer->lanes, 1) >= max) {

@@ -25,6 +25,9 @@
 /* Threads that serve peers, at most. */
 #define OTTE_WORKERS_MAX 16
 
+/* Lanes of RDMA frames of a session: that which is open, and one that is still to be gone. */
+#define OTTE_RDMA_LANES_MAX 2
+
 struct otte_ledger_client;
 struct otte_transport;
 struct otte_transport_peer;

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "transport/rdma/rdma.h"
+#include "transport/rdma/protocol.h"
+#include "transport/rdma/routes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

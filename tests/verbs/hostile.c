@@ -6,7 +6,10 @@
 #include <stdio.h>
 
 #include "base/util.h"
+#include "transport/rdma/peer.h"
 #include "transport/rdma/rdma.h"
+#include "transport/rdma/transfer.h"
+#include "transport/rdma/window.h"
 
 #include "parties.h"
 

@@ -105,7 +105,10 @@ int otte_rdma_lane_poll(struct otte_rdma_cq_lane *lane, uint32_t budget);
 
 /* With events only. Both CQs: the next CQE makes fd() readable. Not 0, with a text: FAULTED. */
 int otte_rdma_lane_arm(struct otte_rdma_cq_lane *lane);
-/* The same for what is posted by now: who posts later looks for the end of it himself, or has it armed again. */
+/*
+ * The same for what is posted by now: who posts later looks for the end of it himself, or has it
+ * armed again.
+ */
 int otte_rdma_lane_arm_posted(struct otte_rdma_cq_lane *lane);
 int otte_rdma_lane_fd(const struct otte_rdma_cq_lane *lane);
 /* Takes the events that are there, and acknowledges each once. Not 0, with a text: FAULTED. */

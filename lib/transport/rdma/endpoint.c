@@ -13,7 +13,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "transport/rdma/endpoint.h"
 #include "transport/rdma/lease.h"
+#include "transport/rdma/pair.h"
+#include "transport/rdma/peer.h"
+#include "transport/rdma/rdma.h"
+#include "transport/rdma/routes.h"
+#include "transport/rdma/transfer.h"
+#include "transport/rdma/use.h"
 
 /* A pair has so many transfers, of two WRs each, before another is made. */
 #define PAIR_LOAD(config) max_u64(1, (config)->rdma_send_wrs / 2)
@@ -32,8 +39,9 @@ struct otte_rdma_endpoint *otte_rdma_endpoint_find(const struct otte_rdma_peer *
 	struct otte_rdma_endpoint *endpoint;
 
 	DL_FOREACH(peer->endpoints, endpoint)
-	if (endpoint->nic == nic && endpoint->remote_nic == remote_nic && endpoint->op == op)
-		return endpoint;
+		if (endpoint->nic == nic && endpoint->remote_nic == remote_nic &&
+		    endpoint->op == op)
+			return endpoint;
 	return NULL;
 }
 
@@ -73,7 +81,7 @@ void otte_rdma_endpoints_free(struct otte_rdma_peer *peer)
 	struct otte_rdma_endpoint *endpoint, *next;
 
 	DL_FOREACH_SAFE(peer->endpoints, endpoint, next)
-	free(endpoint);
+		free(endpoint);
 	peer->endpoints = NULL;
 }
 
@@ -93,8 +101,8 @@ static bool any_of_peer_is(const struct otte_rdma_peer *peer, unsigned int state
 	const struct otte_rdma_endpoint *endpoint;
 
 	DL_FOREACH(peer->endpoints, endpoint)
-	if (any_is(endpoint, states))
-		return true;
+		if (any_is(endpoint, states))
+			return true;
 	return false;
 }
 
@@ -161,6 +169,7 @@ static void close_pair(struct otte_rdma_endpoint *endpoint, struct otte_rdma_pai
 		otte_rdma_peer_say(peer, &message);
 	otte_rdma_transfers_lose(peer, pair, code);
 	otte_rdma_leases_lose(peer, pair);
+	otte_rdma_uses_lose(peer, pair);
 }
 
 void otte_rdma_endpoints_close(struct otte_rdma_peer *peer, int code)
@@ -168,9 +177,10 @@ void otte_rdma_endpoints_close(struct otte_rdma_peer *peer, int code)
 	struct otte_rdma_endpoint *endpoint;
 	unsigned int i;
 
-	DL_FOREACH(peer->endpoints, endpoint)
-	for (i = 0; i < OTTE_RDMA_WIDTH; i++)
-		close_pair(endpoint, &endpoint->pairs[i], code);
+	DL_FOREACH(peer->endpoints, endpoint) {
+		for (i = 0; i < OTTE_RDMA_WIDTH; i++)
+			close_pair(endpoint, &endpoint->pairs[i], code);
+	}
 }
 
 void otte_rdma_endpoints_fence(struct otte_rdma_peer *peer, unsigned int nic)
@@ -178,8 +188,7 @@ void otte_rdma_endpoints_fence(struct otte_rdma_peer *peer, unsigned int nic)
 	struct otte_rdma_endpoint *endpoint;
 	unsigned int i;
 
-	DL_FOREACH(peer->endpoints, endpoint)
-	{
+	DL_FOREACH(peer->endpoints, endpoint) {
 		if (endpoint->nic != nic)
 			continue;
 		for (i = 0; i < OTTE_RDMA_WIDTH; i++)
@@ -193,8 +202,7 @@ void otte_rdma_endpoints_try_again(struct otte_rdma_peer *peer)
 {
 	struct otte_rdma_endpoint *endpoint;
 
-	DL_FOREACH(peer->endpoints, endpoint)
-	{
+	DL_FOREACH(peer->endpoints, endpoint) {
 		endpoint->again_ns = 0;
 		endpoint->failures = 0;
 	}
@@ -219,7 +227,7 @@ static void pair_closed(struct otte_rdma_pair *pair, bool gone)
 	struct otte_rdma_endpoint *endpoint = pair->owner;
 
 	otte_rdma_transfers_unpair(endpoint->peer, pair, gone);
-	otte_rdma_leases_unpair(endpoint->peer, pair, gone);
+	otte_rdma_uses_unpair(endpoint->peer, pair, gone);
 }
 
 /* ---- Making them ---- */
@@ -264,7 +272,7 @@ static uint64_t load_of(const struct otte_rdma_peer *peer, const struct otte_rdm
 	uint64_t load = 0;
 
 	DL_FOREACH(peer->transfers, transfer)
-	load += transfer->pair == pair && transfer->state < OTTE_RDMA_TRANSFER_OVER;
+		load += transfer->pair == pair && transfer->state < OTTE_RDMA_TRANSFER_OVER;
 	return load;
 }
 
@@ -330,11 +338,12 @@ static struct otte_rdma_pair *find_pair(const struct otte_rdma_peer *peer, uint6
 	struct otte_rdma_endpoint *endpoint;
 	unsigned int i;
 
-	DL_FOREACH(peer->endpoints, endpoint)
-	for (i = 0; i < OTTE_RDMA_WIDTH; i++)
-		if (endpoint->pairs[i].state != OTTE_RDMA_PAIR_EMPTY &&
-		    endpoint->pairs[i].connection == connection)
-			return &endpoint->pairs[i];
+	DL_FOREACH(peer->endpoints, endpoint) {
+		for (i = 0; i < OTTE_RDMA_WIDTH; i++)
+			if (endpoint->pairs[i].state != OTTE_RDMA_PAIR_EMPTY &&
+			    endpoint->pairs[i].connection == connection)
+				return &endpoint->pairs[i];
+	}
 	return NULL;
 }
 
@@ -381,8 +390,7 @@ void otte_rdma_endpoints_give_up(struct otte_rdma_peer *peer, uint64_t now_ns)
 	struct otte_rdma_endpoint *endpoint;
 	unsigned int i;
 
-	DL_FOREACH(peer->endpoints, endpoint)
-	{
+	DL_FOREACH(peer->endpoints, endpoint) {
 		for (i = 0; i < OTTE_RDMA_WIDTH; i++) {
 			struct otte_rdma_pair *pair = &endpoint->pairs[i];
 

@@ -1,33 +1,44 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Windows that stand: granted once for a range, and used by many requests, with no message and nothing that the source
- * does for each.
+ * Leases that we hold of a peer. A lease is a window that stands: granted once for a range, and
+ * used by many requests, with no message and nothing that the source does for each.
  *
- *   lease      one that we hold of a peer; lease.c
- *   use        a request on its way by a lease: its payloads, nothing else; lease.c
- *   let        one that a peer holds of us: a use with its loan, a window; let.c
+ *   lease      one that we hold; lease.c
+ *   use        a request on its way by a lease; use.h
+ *   alone      a request that its submitter posts and polls himself; alone.h
+ *   let        one that a peer holds of us; let.h
  *
  * The source does not see what is done with it, so it says how long it stands without being renewed
- * (rdma.lease_idle_ms), and the requester renews what it uses and returns what it does not. The source alone
- * ends it, at any time, by an invalidation of its own, whose CQE is the evidence. What the peer has under way
- * then is refused by the NIC, and costs it the queue pair, so it is asked to return it before, and has
- * a quarter of control.timeout for that.
+ * (rdma.lease_idle_ms), and the requester renews what it uses and returns what it does not. The
+ * source alone ends it, at any time, by an invalidation of its own, whose CQE is the evidence. What
+ * the peer has under way then is refused by the NIC, and costs it the queue pair, so it is asked to
+ * return it before, and has a quarter of control.timeout for that.
  *
  * Memory that may be replaced or taken away without the engine's knowing (otte_source_ops.lasts) is
- * not leased. Everything here is the thread's, as in rdma.h.
+ * not leased.
+ *
+ * A request that would have a lease waits at the head of the peer's queue until that is answered,
+ * and then has a use of it. A queue pair that closes takes its leases with it.
+ *
+ *   ASKED --LEASED--> HELD --RECALL, not used any more--> LEAVING --its uses are over--> RETURNED
+ *     |                 |                                                         ENDED |
+ *     |                 `--ENDED, or its pair closes--> gone <--------------------------'
+ *     `--REFUSED--> NONE: for a while nothing in this range is asked for
+ *
+ * No lock: the thread's, "otte-rdma".
  */
 #ifndef OTTE_TRANSPORT_RDMA_LEASE_H
 #define OTTE_TRANSPORT_RDMA_LEASE_H
 
-#include "transport/rdma/rdma.h"
+#include <stdbool.h>
+#include <stdint.h>
 
-/* ---- lease.c ---- */
+#include "transport/rdma/protocol.h"
+#include "transport/transport.h"
 
-/*
- *   ASKED --LEASED--> HELD --RECALL, not used any more--> LEAVING --its uses are over--> RETURNED --ENDED--> gone
- *     |                 `--ENDED, or its pair closes--> gone
- *     `--REFUSED--> NONE: for a while nothing in this range is asked for
- */
+struct otte_rdma_pair;
+struct otte_rdma_peer;
+
 enum otte_rdma_lease_state {
 	OTTE_RDMA_LEASE_ASKED = 0,
 	OTTE_RDMA_LEASE_HELD,
@@ -53,93 +64,35 @@ struct otte_rdma_lease {
 	uint64_t requests, bytes;            /* that the source has not heard of */
 };
 
-/* Payloads of one request that are under way at a time, of OTTE_RDMA_PIECE_BYTES each. */
-#define OTTE_RDMA_USE_PIECES 4
-
-struct otte_rdma_use {
-	struct otte_rdma_use *prev, *next; /* peer->uses */
-	struct otte_rdma_peer *peer;
-	struct otte_rdma_pair *pair;
-	struct otte_rdma_lease *lease;     /* NULL: it is gone */
-	struct otte_work *work;            /* NULL: told; what is left is a retained pair's */
-	uint64_t posted;                   /* bytes of it */
-	int code;                          /* of the first WR that failed */
-	bool lost;                         /* its pair is closed */
-	bool *over;                        /* somebody's who waits, to be set when it is; NULL: nobody does */
-	uint64_t seen_ns;                  /* in which round it was looked at */
-	struct otte_rdma_piece {
-		struct otte_rdma_work work;
-		struct otte_rdma_use *use;
-		uint64_t bytes;            /* 0: not under way */
-	} pieces[OTTE_RDMA_USE_PIECES];
-};
-
 /*
- * The first work of the peer's queue: 0: under way, by a lease, or not the first any more; 1: it waits for one that
- * was asked for, for a pair, or for room, or there is none; -ENOENT: it goes by none, if it is still *first.
+ * The first work of the peer's queue: 0: under way, by a lease, or not the first any more; 1: it
+ * waits for one that was asked for, for a pair, or for room, or there is none; -ENOENT: it goes by
+ * none, if it is still *first.
  */
-int otte_rdma_lease_begin(struct otte_rdma_peer *peer, uint64_t now_ns, const struct otte_work **first);
+int otte_rdma_lease_begin(struct otte_rdma_peer *peer, uint64_t now_ns,
+			  const struct otte_work **first);
 int otte_rdma_lease_given(struct otte_rdma_peer *peer, const struct otte_rdma_leased *leased);
 /* False: no lease was asked for by that name. */
 bool otte_rdma_lease_refused(struct otte_rdma_peer *peer, const struct otte_rdma_answer *answer);
 void otte_rdma_lease_recalled(struct otte_rdma_peer *peer, const struct otte_rdma_leasing *leasing);
 void otte_rdma_lease_ended(struct otte_rdma_peer *peer, const struct otte_rdma_leasing *leasing);
-/* As transfers. */
+/* Those of a pair that was closed. */
 void otte_rdma_leases_lose(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair);
-void otte_rdma_leases_unpair(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair, bool gone);
+/* What is renewed, given back, and what the peer should have answered: that ends its line. */
 void otte_rdma_leases_go_on(struct otte_rdma_peer *peer, uint64_t now_ns);
 /* The peer is gone. */
 void otte_rdma_leases_forget(struct otte_rdma_peer *peer);
-/*
- * A work that is alone, by who submits it: started, and waited for a moment. False: nothing has happened, it is to be
- * started.
- */
-bool otte_rdma_lease_exchange(struct otte_rdma_peer *peer, struct otte_work *work);
 
-/* ---- let.c ---- */
+/* ---- For its uses ---- */
 
-/*
- *   EXPECTING --the bind is posted--> BINDING --its CQE--> LEASED --RETURN, not renewed, wanted back--> ENDING
- *                                                                                                          |
- *   any --its pair has closed--> REVOKED --> gone                  gone <--the CQE of its invalidation-----'
- *                 `--its window stays--> RETAINED
- */
-enum otte_rdma_let_state {
-	OTTE_RDMA_LET_EXPECTING = 0,
-	OTTE_RDMA_LET_BINDING,
-	OTTE_RDMA_LET_LEASED,
-	OTTE_RDMA_LET_ENDING,
-	OTTE_RDMA_LET_RETAINED,
-};
-
-struct otte_rdma_let {
-	struct otte_rdma_let *prev, *next;  /* source->lets */
-	struct otte_rdma_source *source;
-	struct otte_rdma_source_pair *pair; /* RETAINED: NULL */
-	enum otte_rdma_let_state state;
-	struct otte_rdma_ask ask;
-	uint64_t id;
-	struct otte_source_use *use;
-	uint8_t *address;
-	struct otte_rdma_window *window;    /* NULL: none, or not ours any more */
-	bool window_kept;                   /* it could not be freed */
-	bool stays, retained;               /* as far as anybody can say; and is recorded so */
-	bool posted;                        /* ENDING: its invalidation */
-	bool told;                          /* that it is wanted back */
-	uint64_t since_ns;                  /* BINDING, ENDING; LEASED: it was renewed */
-	uint64_t recalled_ns;               /* it is wanted back since; 0: it is not */
-	struct otte_rdma_work bind, invalidation;
-};
-
-int otte_rdma_let_ask(struct otte_rdma_source_pair *pair, const struct otte_rdma_ask *ask);
-void otte_rdma_let_renewed(struct otte_rdma_source *source, const struct otte_rdma_leasing *leasing);
-void otte_rdma_let_returned(struct otte_rdma_source *source, const struct otte_rdma_leasing *leasing);
-/* Whether a lease stands in the way of what is asked for: then it is wanted back. */
-bool otte_rdma_let_in_way(struct otte_rdma *rdma, const struct otte_rdma_ask *ask);
-/* As those of grants. */
-void otte_rdma_lets_look(struct otte_rdma_source *source, uint64_t now_ns);
-void otte_rdma_lets_recall(struct otte_rdma_source *source, const struct otte_rdma_recalls *recalls);
-void otte_rdma_lets_revoke(struct otte_rdma_source_pair *pair);
-void otte_rdma_lets_unpair(struct otte_rdma_source_pair *pair, bool gone);
+/* Whether a request would have one. What is staged is granted, slice by slice. */
+bool otte_rdma_lease_is_wanted(const struct otte_work *work);
+/* One that is held and covers a work, whose memory its NIC knows; or NULL. */
+struct otte_rdma_lease *otte_rdma_lease_find(const struct otte_rdma_peer *peer,
+					     const struct otte_work *work, uint64_t now_ns);
+/* A use of it begins; a request has moved by it; and a use is over. */
+void otte_rdma_lease_use(struct otte_rdma_lease *lease);
+void otte_rdma_lease_count(struct otte_rdma_lease *lease, uint64_t bytes);
+void otte_rdma_lease_put(struct otte_rdma_lease *lease);
 
 #endif

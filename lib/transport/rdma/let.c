@@ -1,30 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/*
- * A range of ours that a peer's NIC may reach for as long as we let it.
- *
- * As a grant (grant.c) it has a loan of exactly its range, and a window of exactly that, in one direction, to one queue
- * pair. It is over (REVOKED) when our invalidation of its key has completed; or with its queue pair, as a grant is. The
- * peer's word that it has done is no evidence, and only has us begin.
- */
+#include "transport/rdma/let.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/log.h"
-#include "base/log_limit.h"
-#include "ledger/ledger.h"
-#include "transport/rdma/lease.h"
+#include "transport/rdma/exposure.h"
+#include "transport/rdma/grant.h"
+#include "transport/rdma/pair.h"
+#include "transport/rdma/rdma.h"
+#include "transport/rdma/source.h"
 
 /* One source has at most so many times what it leaves to others. */
 #define LEASES_TIMES 3
 /* Those that are to be renewed sooner are looked at often. */
 #define SHORT_IDLE_NS (4 * NSEC_PER_SEC)
 
-static const struct otte_source_ops *ops_of(const struct otte_rdma_let *let)
+static struct otte_rdma_let *to_let(struct otte_rdma_exposure *exposure)
 {
-	return &let->source->rdma->env.source;
+	return container_of(exposure, struct otte_rdma_let, base);
 }
 
 static const struct otte_config *config_of(const struct otte_rdma_source *source)
@@ -34,124 +30,52 @@ static const struct otte_config *config_of(const struct otte_rdma_source *source
 
 static void free_let(struct otte_rdma_let *let)
 {
-	let->source->leases--;
-	let->source->rdma->leases--;
-	let->source->rdma->busy = true;
-	DL_DELETE(let->source->lets, let);
+	struct otte_rdma_source *source = let->base.source;
+
+	source->leases--;
+	source->rdma->leases--;
+	source->rdma->busy = true;
+	DL_DELETE(source->lets, let);
 	free(let);
 }
 
-static void end_use(struct otte_rdma_let *let, enum otte_evidence evidence)
+/* What stays needs no pair. */
+static void end_let(struct otte_rdma_let *let, bool settled)
 {
-	struct otte_source_use *use = let->use;
-
-	let->use = NULL;
-	if (use)
-		ops_of(let)->end_lent(use, false, evidence);
-}
-
-/* With the next look again, where it cannot be recorded. */
-static void retain(struct otte_rdma_let *let)
-{
-	bool first = !let->stays;
-
-	let->stays = true;
-	if (!let->use || let->retained)
+	if (settled) {
+		free_let(let);
 		return;
-	let->retained = !ops_of(let)->retain(let->use);
-	let->source->rdma->unrecorded |= !let->retained;
-	if (!let->retained && first)
-		otte_log(OTTE_LOG_ERROR, "a range that a NIC may still reach: %s", otte_error_text());
+	}
+	let->state = OTTE_RDMA_LET_RETAINED;
+	let->base.pair = NULL;
 }
 
 static void say(struct otte_rdma_let *let, uint16_t type)
 {
-	struct otte_rdma_message message = { .type = type, .leasing.lease = let->id };
+	struct otte_rdma_message message = { .type = type, .leasing.lease = let->base.id };
 
-	otte_rdma_source_say(let->source, &message);
-}
-
-static void fail_pair(struct otte_rdma_let *let, int code)
-{
-	if (otte_log_second_admits(&let->source->rdma->failed_ns, otte_now_ns()))
-		otte_log(OTTE_LOG_WARNING, "queue pair of a peer's NIC %u: %s", let->pair->pair.remote_nic,
-			 otte_error_text());
-	otte_rdma_source_fail_pair(let->pair, code, otte_error_text());
-}
-
-/* ---- Its window ---- */
-
-static void window_stays(struct otte_rdma_let *let)
-{
-	let->window_kept = true;
-	otte_log(OTTE_LOG_ERROR, "a memory window stays: %s", otte_error_text());
-	otte_rdma_lost(let->source->rdma, let->ask.length, "rdma: a memory window that could not be freed");
-}
-
-/* Its queue pair is in ERR or gone. */
-static void free_window(struct otte_rdma_let *let)
-{
-	struct otte_rdma_window *window = let->window;
-
-	let->window = NULL;
-	if (window && otte_rdma_window_free(window))
-		window_stays(let);
-}
-
-/* Nothing is bound to it. What was invalidated from here is not used again on rxe, which crashes at the next time. */
-static void give_window_back(struct otte_rdma_let *let)
-{
-	struct otte_rdma_window *window = let->window;
-
-	if (window->context->rxe) {
-		free_window(let);
-		return;
-	}
-	let->window = NULL;
-	if (otte_rdma_window_release(window)) {
-		window_stays(let);
-		return;
-	}
-	window->next = let->pair->spares;
-	let->pair->spares = window;
+	otte_rdma_source_say(let->base.source, &message);
 }
 
 /* ---- Its end ---- */
 
-static void invalidated(struct otte_rdma_work *work, const struct otte_rdma_outcome *outcome)
+static void invalidated(struct otte_rdma_exposure *exposure, int code)
 {
-	struct otte_rdma_let *let = container_of(work, struct otte_rdma_let, invalidation);
-	int ret;
+	struct otte_rdma_let *let = to_let(exposure);
 
-	let->source->rdma->busy = true;
-	if (!let->window)
-		return; /* freed, as its queue pair is about to be destroyed */
-	ret = otte_rdma_window_invalidated(let->window, outcome);
-	if (let->pair->pair.state != OTTE_RDMA_PAIR_JOINED)
-		return;
-	if (ret) {
-		fail_pair(let, ret);
+	if (code) {
+		otte_rdma_exposure_fail_pair(exposure, code);
 		return;
 	}
-	give_window_back(let);
 	say(let, OTTE_RDMA_MSG_ENDED);
-	if (let->window_kept) {
-		retain(let);
-		let->state = OTTE_RDMA_LET_RETAINED;
-		let->pair = NULL;
-		return;
-	}
-	end_use(let, OTTE_EVIDENCE_REVOKED);
-	free_let(let);
+	end_let(let, otte_rdma_exposure_settle(exposure, false, OTTE_EVIDENCE_REVOKED));
 }
 
 /* Where there is no room, with the next look. */
 static int invalidate(struct otte_rdma_let *let)
 {
-	int ret;
+	int ret = otte_rdma_exposure_invalidate(&let->base);
 
-	let->invalidation.done = invalidated;
-	ret = otte_rdma_window_invalidate(let->window, let->pair->pair.qp, &let->invalidation);
 	if (ret == -EAGAIN)
 		return 0;
 	let->posted = true;
@@ -161,7 +85,7 @@ static int invalidate(struct otte_rdma_let *let)
 static int begin_end(struct otte_rdma_let *let)
 {
 	let->state = OTTE_RDMA_LET_ENDING;
-	let->since_ns = otte_now_ns();
+	let->base.since_ns = otte_now_ns();
 	return invalidate(let);
 }
 
@@ -169,108 +93,67 @@ static int begin_end(struct otte_rdma_let *let)
 
 static void say_leased(struct otte_rdma_let *let)
 {
+	const struct otte_rdma_exposure *exposure = &let->base;
+	uint64_t idle_ns = config_of(exposure->source)->rdma_lease_idle_ns;
 	const struct otte_rdma_message message = {
 		.type = OTTE_RDMA_MSG_LEASED,
 		.leased = {
-			.ask = let->ask.ask,
-			.lease = let->id,
-			.address = (uint64_t)(uintptr_t)let->address,
-			.key = let->window->key,
-			.qpn = let->pair->pair.qp->end.qpn,
-			.idle_ms = (uint32_t)(config_of(let->source)->rdma_lease_idle_ns / NSEC_PER_MSEC),
+			.ask = exposure->ask.ask,
+			.lease = exposure->id,
+			.address = (uint64_t)(uintptr_t)exposure->address,
+			.key = exposure->window->key,
+			.qpn = exposure->pair->pair.qp->end.qpn,
+			.idle_ms = (uint32_t)(idle_ns / NSEC_PER_MSEC),
 		},
 	};
 
-	otte_rdma_source_say(let->source, &message);
+	otte_rdma_source_say(exposure->source, &message);
 }
 
-static void bound(struct otte_rdma_work *work, const struct otte_rdma_outcome *outcome)
+static void bound(struct otte_rdma_exposure *exposure, int code)
 {
-	struct otte_rdma_let *let = container_of(work, struct otte_rdma_let, bind);
-	int ret;
+	struct otte_rdma_let *let = to_let(exposure);
 
-	let->source->rdma->busy = true;
-	if (!let->window)
-		return;
-	ret = otte_rdma_window_bound(let->window, outcome);
-	if (let->pair->pair.state != OTTE_RDMA_PAIR_JOINED)
-		return;
-	if (ret) {
-		fail_pair(let, ret);
+	if (code) {
+		otte_rdma_exposure_fail_pair(exposure, code);
 		return;
 	}
 	let->state = OTTE_RDMA_LET_LEASED;
-	let->since_ns = otte_now_ns();
-	atomic_fetch_add(&let->source->rdma->leases_given, 1);
+	exposure->since_ns = otte_now_ns();
+	atomic_fetch_add(&exposure->source->rdma->leases_given, 1);
 	say_leased(let);
 }
 
 /* 0, or no room in the send queue now. */
 static int open_window(struct otte_rdma_let *let)
 {
-	const struct otte_rdma_buffer *buffer = ops_of(let)->published(let->use)->buffer;
-	const struct otte_rdma_window_range range = {
-		.parent = &buffer->by_nic[let->pair->pair.nic].parent,
-		.address = (uint64_t)(uintptr_t)let->address,
-		.bytes = let->ask.length,
-		.direction = let->ask.op,
-	};
-	int ret;
+	int ret = otte_rdma_exposure_bind(&let->base);
 
-	let->bind.done = bound;
-	ret = otte_rdma_window_bind(let->window, let->pair->pair.qp, &range, &let->bind);
 	if (ret == -EAGAIN)
 		return 0;
 	let->state = OTTE_RDMA_LET_BINDING;
-	let->since_ns = otte_now_ns();
 	return ret;
 }
 
-/* On rxe a new one each time, as it is freed each time; give_window_back() says why. */
-static int take_window(struct otte_rdma_let *let)
-{
-	struct otte_rdma_context *context = let->pair->pair.qp->context;
-
-	if (context->rxe)
-		return otte_rdma_window_take(context, &let->window);
-	return otte_rdma_source_take_window(let->pair, &let->window);
-}
-
 /* What nobody sees is to need nobody's look afterwards. */
-static int check_use(const struct otte_rdma_let *let)
+static int check_lasts(const struct otte_rdma_exposure *exposure)
 {
-	const struct otte_published *published = ops_of(let)->published(let->use);
-
-	if (!ops_of(let)->lasts(let->use))
-		return otte_fail(-EOPNOTSUPP, "memory that may be replaced is not leased");
-	if (!published || !published->buffer || !published->buffer->remote ||
-	    published->buffer->by_nic[let->pair->pair.nic].parent.state != OTTE_RDMA_MR_LIVE)
-		return otte_fail(-EOPNOTSUPP, "no NIC knows region %lu", (unsigned long)let->ask.region);
-	return 0;
+	if (otte_rdma_exposure_ops(exposure)->lasts(exposure->use))
+		return 0;
+	return otte_fail(-EOPNOTSUPP, "memory that may be replaced is not leased");
 }
 
-static int begin_use(struct otte_rdma_let *let)
+static int expose(struct otte_rdma_exposure *exposure)
 {
-	const struct otte_lane_request request = {
-		.op = let->ask.op,
-		.priority = let->ask.priority,
-		.intent = let->ask.intent,
-		.id = let->ask.ask,
-		.epoch = let->ask.epoch,
-		.region = let->ask.region,
-		.offset = let->ask.offset,
-		.length = let->ask.length,
-	};
-	int ret;
+	int ret = otte_rdma_exposure_begin(exposure);
 
-	ret = ops_of(let)->begin_lent(let->source->peer, &request, &let->use, &let->address);
 	if (ret)
 		return ret;
-	ret = check_use(let);
+	ret = check_lasts(exposure);
 	if (!ret)
-		ret = take_window(let);
+		ret = otte_rdma_exposure_take_window(exposure);
 	if (ret)
-		end_use(let, OTTE_EVIDENCE_NEVER_EXPOSED);
+		otte_rdma_exposure_cancel(exposure);
 	return ret;
 }
 
@@ -297,23 +180,17 @@ static int check_waiting(const struct otte_rdma *rdma, const struct otte_rdma_as
 	const struct otte_rdma_lent *lent;
 
 	DL_FOREACH2(rdma->waiting, lent, wait_next)
-		if (conflict(&lent->ask, ask))
+		if (conflict(&lent->base.ask, ask))
 			return otte_fail(-EBUSY, "another peer waits for the range");
 	return 0;
 }
 
-static void refuse(struct otte_rdma_source *source, const struct otte_rdma_ask *ask, int code)
-{
-	const struct otte_rdma_message message = {
-		.type = OTTE_RDMA_MSG_REFUSED,
-		.answer = { .ask = ask->ask, .status = code },
-	};
-
-	otte_rdma_source_say(source, &message);
-}
-
 static int let_it(struct otte_rdma_source_pair *pair, const struct otte_rdma_ask *ask)
 {
+	static const struct otte_rdma_exposure_use as_lease = {
+		.bound = bound,
+		.invalidated = invalidated,
+	};
 	struct otte_rdma_source *source = pair->source;
 	struct otte_rdma_let *let;
 	int ret;
@@ -326,10 +203,8 @@ static int let_it(struct otte_rdma_source_pair *pair, const struct otte_rdma_ask
 	let = calloc(1, sizeof(*let));
 	if (!let)
 		return otte_fail(-ENOMEM, "no memory for a lease");
-	let->source = source;
-	let->pair = pair;
-	let->ask = *ask;
-	ret = begin_use(let);
+	otte_rdma_exposure_init(&let->base, &as_lease, pair, ask);
+	ret = expose(&let->base);
 	/* Asked for by who may have the range: whose lease is in the way is to give it back. */
 	if (ret == -EBUSY)
 		otte_rdma_let_in_way(source->rdma, ask);
@@ -337,13 +212,13 @@ static int let_it(struct otte_rdma_source_pair *pair, const struct otte_rdma_ask
 		free(let);
 		return ret;
 	}
-	let->id = ++source->rdma->last_grant;
+	let->base.id = ++source->rdma->last_grant;
 	source->leases++;
 	source->rdma->leases++;
 	DL_APPEND(source->lets, let);
 	ret = open_window(let);
 	if (ret)
-		fail_pair(let, ret);
+		otte_rdma_exposure_fail_pair(&let->base, ret);
 	return 0;
 }
 
@@ -352,10 +227,11 @@ int otte_rdma_let_ask(struct otte_rdma_source_pair *pair, const struct otte_rdma
 	int ret;
 
 	if (ask->op != pair->pair.op)
-		return otte_fail(-EPROTO, "op %u is to be leased on a queue pair for %u", ask->op, pair->pair.op);
+		return otte_fail(-EPROTO, "op %u is to be leased on a queue pair for %u", ask->op,
+				 pair->pair.op);
 	ret = let_it(pair, ask);
 	if (ret)
-		refuse(pair->source, ask, ret);
+		otte_rdma_exposure_refuse(pair->source, ask, ret);
 	return 0;
 }
 
@@ -366,49 +242,51 @@ static struct otte_rdma_let *find(struct otte_rdma_source *source, uint64_t id)
 	struct otte_rdma_let *let;
 
 	DL_FOREACH(source->lets, let)
-		if (let->id == id && let->state == OTTE_RDMA_LET_LEASED)
+		if (let->base.id == id && let->state == OTTE_RDMA_LET_LEASED)
 			return let;
 	return NULL;
 }
 
 static void count(struct otte_rdma_let *let, const struct otte_rdma_leasing *leasing)
 {
-	bool read = let->ask.op == OTTE_READ;
+	bool read = let->base.ask.op == OTTE_READ;
 
-	ops_of(let)->count(let->source->peer, leasing->requests, read ? leasing->bytes : 0, read ? 0 : leasing->bytes);
+	otte_rdma_exposure_ops(&let->base)->count(let->base.source->peer, leasing->requests,
+						  read ? leasing->bytes : 0,
+						  read ? 0 : leasing->bytes);
 }
 
-void otte_rdma_let_renewed(struct otte_rdma_source *source, const struct otte_rdma_leasing *leasing)
+void otte_rdma_let_renewed(struct otte_rdma_source *source,
+			   const struct otte_rdma_leasing *leasing)
 {
 	struct otte_rdma_let *let = find(source, leasing->lease);
 
 	if (!let)
 		return; /* it is over, as the peer has been told */
 	count(let, leasing);
-	let->since_ns = otte_now_ns();
+	let->base.since_ns = otte_now_ns();
 }
 
-void otte_rdma_let_returned(struct otte_rdma_source *source, const struct otte_rdma_leasing *leasing)
+void otte_rdma_let_returned(struct otte_rdma_source *source,
+			    const struct otte_rdma_leasing *leasing)
 {
 	struct otte_rdma_let *let = find(source, leasing->lease);
 	int ret;
 
-	if (!let || let->pair->pair.state != OTTE_RDMA_PAIR_JOINED)
+	if (!let || let->base.pair->pair.state != OTTE_RDMA_PAIR_JOINED)
 		return;
 	count(let, leasing);
 	ret = begin_end(let);
 	if (ret)
-		fail_pair(let, ret);
+		otte_rdma_exposure_fail_pair(&let->base, ret);
 }
 
 /* ---- Without the peer ---- */
 
 static void want(struct otte_rdma_let *let)
 {
-	if (let->recalled_ns)
-		return;
-	let->recalled_ns = otte_now_ns();
-	let->source->rdma->busy = true;
+	if (otte_rdma_exposure_want(&let->base))
+		let->base.source->rdma->busy = true;
 }
 
 bool otte_rdma_let_in_way(struct otte_rdma *rdma, const struct otte_rdma_ask *ask)
@@ -423,7 +301,7 @@ bool otte_rdma_let_in_way(struct otte_rdma *rdma, const struct otte_rdma_ask *as
 	DL_FOREACH(rdma->sources, source) {
 		DL_FOREACH(source->lets, let) {
 			/* What stays will not go, whoever wants it. */
-			if (let->stays || !conflict(&let->ask, ask))
+			if (let->base.stays || !conflict(&let->base.ask, ask))
 				continue;
 			want(let);
 			found = true;
@@ -433,12 +311,14 @@ bool otte_rdma_let_in_way(struct otte_rdma *rdma, const struct otte_rdma_ask *as
 	return found;
 }
 
-void otte_rdma_lets_recall(struct otte_rdma_source *source, const struct otte_rdma_recalls *recalls)
+void otte_rdma_lets_recall(struct otte_rdma_source *source,
+			   const struct otte_rdma_recalls *recalls)
 {
 	struct otte_rdma_let *let;
 
 	DL_FOREACH(source->lets, let)
-		if (let->state != OTTE_RDMA_LET_RETAINED && otte_rdma_recalls_name(recalls, let->ask.region))
+		if (let->state != OTTE_RDMA_LET_RETAINED &&
+		    otte_rdma_recalls_name(recalls, let->base.ask.region))
 			want(let);
 }
 
@@ -451,34 +331,36 @@ static uint64_t recall_ns(const struct otte_config *config)
 /* At once where its memory is not what was registered, or the peer has not renewed it. */
 static int look_at_leased(struct otte_rdma_let *let, uint64_t now_ns)
 {
-	const struct otte_config *config = config_of(let->source);
+	const struct otte_rdma_exposure *exposure = &let->base;
+	const struct otte_config *config = config_of(exposure->source);
+	uint64_t recalled_ns = exposure->recalled_ns;
 
-	if (let->recalled_ns && !let->told)
+	if (recalled_ns && !let->told)
 		say(let, OTTE_RDMA_MSG_RECALL);
-	let->told |= !!let->recalled_ns;
-	if (ops_of(let)->still(let->use) ||
-	    otte_rdma_is_late(let->since_ns, config->rdma_lease_idle_ns, now_ns) ||
-	    (let->recalled_ns && otte_rdma_is_late(let->recalled_ns, recall_ns(config), now_ns)))
+	let->told |= !!recalled_ns;
+	if (otte_rdma_exposure_ops(exposure)->still(exposure->use) ||
+	    otte_rdma_is_late(exposure->since_ns, config->rdma_lease_idle_ns, now_ns) ||
+	    (recalled_ns && otte_rdma_is_late(recalled_ns, recall_ns(config), now_ns)))
 		return begin_end(let);
 	return 0;
 }
 
 static int look(struct otte_rdma_let *let, uint64_t now_ns)
 {
-	const struct otte_config *config = config_of(let->source);
+	struct otte_rdma_source *source = let->base.source;
+	const char *what = let->state == OTTE_RDMA_LET_BINDING ? "bind" : "lease's invalidation";
+	int ret;
 
-	let->source->rdma->timed |= let->state != OTTE_RDMA_LET_LEASED || let->recalled_ns ||
-				    config->rdma_lease_idle_ns < SHORT_IDLE_NS;
+	source->rdma->timed |= let->state != OTTE_RDMA_LET_LEASED || let->base.recalled_ns ||
+			       config_of(source)->rdma_lease_idle_ns < SHORT_IDLE_NS;
 	if (let->state == OTTE_RDMA_LET_LEASED)
 		return look_at_leased(let, now_ns);
 	if (let->state == OTTE_RDMA_LET_EXPECTING)
 		return open_window(let);
-	if (otte_rdma_is_late(let->since_ns, config->control_timeout_ns, now_ns))
-		return otte_fail(-ETIMEDOUT, "nothing is heard of a %s (control.timeout_ms)",
-				 let->state == OTTE_RDMA_LET_BINDING ? "bind" : "lease's invalidation");
-	if (let->state == OTTE_RDMA_LET_ENDING && !let->posted)
-		return invalidate(let);
-	return 0;
+	ret = otte_rdma_exposure_check_posted(&let->base, what, now_ns);
+	if (!ret && let->state == OTTE_RDMA_LET_ENDING && !let->posted)
+		ret = invalidate(let);
+	return ret;
 }
 
 void otte_rdma_lets_look(struct otte_rdma_source *source, uint64_t now_ns)
@@ -487,16 +369,16 @@ void otte_rdma_lets_look(struct otte_rdma_source *source, uint64_t now_ns)
 	int ret = 0;
 
 	DL_FOREACH_SAFE(source->lets, let, next) {
-		if (let->stays)
-			retain(let);
-		if (!let->pair || let->pair->pair.state != OTTE_RDMA_PAIR_JOINED)
+		if (let->base.stays)
+			otte_rdma_exposure_retain(&let->base);
+		if (!let->base.pair || let->base.pair->pair.state != OTTE_RDMA_PAIR_JOINED)
 			continue;
 		ret = look(let, now_ns);
 		if (ret)
 			break;
 	}
 	if (ret)
-		fail_pair(let, ret);
+		otte_rdma_exposure_fail_pair(&let->base, ret);
 }
 
 void otte_rdma_lets_revoke(struct otte_rdma_source_pair *pair)
@@ -506,28 +388,20 @@ void otte_rdma_lets_revoke(struct otte_rdma_source_pair *pair)
 	if (!pair->pair.stopped)
 		return;
 	DL_FOREACH(pair->source->lets, let)
-		if (let->pair == pair)
-			free_window(let);
+		if (let->base.pair == pair)
+			otte_rdma_exposure_free_window(&let->base);
 }
 
 void otte_rdma_lets_unpair(struct otte_rdma_source_pair *pair, bool gone)
 {
 	struct otte_rdma_let *let, *next;
+	bool settled;
 
 	DL_FOREACH_SAFE(pair->source->lets, let, next) {
-		if (let->pair != pair)
+		if (let->base.pair != pair)
 			continue;
+		settled = otte_rdma_exposure_unpair(&let->base, gone);
 		if (gone)
-			free_window(let);
-		if (gone && !let->window_kept) {
-			end_use(let, OTTE_EVIDENCE_REVOKED);
-			free_let(let);
-			continue;
-		}
-		retain(let);
-		if (!gone)
-			continue;
-		let->state = OTTE_RDMA_LET_RETAINED;
-		let->pair = NULL;
+			end_let(let, settled);
 	}
 }

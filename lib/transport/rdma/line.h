@@ -40,7 +40,10 @@ struct otte_rdma_line {
 
 /* Takes over `fd`; watch.ready is set. Without an error only. */
 int otte_rdma_line_open(struct otte_rdma_line *line, struct otte_rdma_lines *lines, int fd);
-/* What was said goes out before, if there is room. The memory of the watch is to be retired, see loop.h. */
+/*
+ * What was said goes out before, if there is room. The memory of the watch is to be retired, see
+ * loop.h.
+ */
 void otte_rdma_line_close(struct otte_rdma_line *line);
 static inline bool otte_rdma_line_is_open(const struct otte_rdma_line *line)
 {

@@ -12,7 +12,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "transport/rdma/nic_lanes.h"
 #include "transport/rdma/rdma.h"
+#include "transport/rdma/routes.h"
 
 /* CQEs of one lane before the others have their turn. */
 #define POLL_BUDGET 256
@@ -155,8 +157,7 @@ static void poll_nic(struct otte_rdma_poller *poller)
 		if (!otte_rdma_lane_admits(poller->current->lane))
 			retire_current(poller);
 	}
-	DL_FOREACH_SAFE(poller->draining, lane, next)
-	{
+	DL_FOREACH_SAFE(poller->draining, lane, next) {
 		poll_one(lane);
 		reclaim(poller, lane);
 	}
@@ -187,7 +188,7 @@ void otte_rdma_lanes_arm(struct otte_rdma *rdma)
 		if (rdma->pollers[i].current)
 			arm(rdma->pollers[i].current);
 		DL_FOREACH(rdma->pollers[i].draining, lane)
-		arm(lane);
+			arm(lane);
 	}
 }
 
@@ -201,8 +202,8 @@ bool otte_rdma_lanes_are_deaf(const struct otte_rdma *rdma)
 		if (rdma->pollers[i].current && rdma->pollers[i].current->deaf)
 			return true;
 		DL_FOREACH(rdma->pollers[i].draining, lane)
-		if (lane->deaf)
-			return true;
+			if (lane->deaf)
+				return true;
 	}
 	return false;
 }
@@ -216,8 +217,7 @@ static int close_nic(struct otte_rdma_poller *poller)
 
 	if (poller->current)
 		retire_current(poller);
-	DL_FOREACH_SAFE(poller->draining, lane, next)
-	{
+	DL_FOREACH_SAFE(poller->draining, lane, next) {
 		DL_DELETE(poller->draining, lane);
 		if (drop(lane))
 			ret = -EUCLEAN;

@@ -5,7 +5,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "transport/rdma/nic_lanes.h"
+#include "transport/rdma/pair.h"
 #include "transport/rdma/rdma.h"
+#include "transport/rdma/routes.h"
 
 static void fenced(struct otte_rdma_qp *qp, void *arg)
 {

@@ -23,7 +23,14 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "sched/slice.h"
+#include "transport/rdma/endpoint.h"
+#include "transport/rdma/pair.h"
+#include "transport/rdma/parent.h"
+#include "transport/rdma/payload.h"
+#include "transport/rdma/peer.h"
+#include "transport/rdma/rail.h"
 #include "transport/rdma/rdma.h"
+#include "transport/rdma/transfer.h"
 #include "transport/rdma/waiting.h"
 
 #define SLICES_PER_RAIL 4
@@ -590,8 +597,7 @@ void otte_rdma_parents_go_on(struct otte_rdma_peer *peer, uint64_t now_ns)
 	struct otte_rdma_parent *parent, *next;
 	int abandon;
 
-	DL_FOREACH_SAFE(peer->parents, parent, next)
-	{
+	DL_FOREACH_SAFE(peer->parents, parent, next) {
 		abandon = atomic_load(&parent->work->own.abandon);
 		if (abandon && (parent->waiting || parent->under_way))
 			fail(parent, abandon, true);
@@ -607,5 +613,5 @@ void otte_rdma_parents_fail(struct otte_rdma_peer *peer, int code, bool settled)
 	struct otte_rdma_parent *parent;
 
 	DL_FOREACH(peer->parents, parent)
-	fail(parent, code, settled);
+		fail(parent, code, settled);
 }

@@ -5,12 +5,15 @@
  * before it is posted, and out of which when the source has said DONE (staged).
  *
  * A stage is taken before the slice is asked for, and given back by its transfer: when it has
- * ended, or when the queue pair is destroyed that it was posted to. Where that cannot be, it sticks.
+ * ended, or when the queue pair is destroyed that it was posted to. Where that cannot be, it
+ * sticks.
  */
 #include <errno.h>
 
 #include "base/error.h"
 #include "ledger/ledger.h"
+#include "transport/rdma/parent.h"
+#include "transport/rdma/payload.h"
 #include "transport/rdma/rdma.h"
 
 static bool is_staged(const struct otte_rdma *rdma)

@@ -4,11 +4,12 @@
  *
  *   DOWN -> HELLO -> PATHS -> READY -> DOWN ...
  *
- * DOWN is no failure: the other transport takes what comes meanwhile. The line is tried again while the control
- * connection is open. When it ends, so do all pairs that were made over it, and every request in them.
+ * DOWN is no failure: the other transport takes what comes meanwhile. The line is tried again while
+ * the control connection is open. When it ends, so do all pairs that were made over it, and every
+ * request in them.
  *
- * start(), cancel(), connect(), stop(), tick() and close() are called by anybody, and leave what they want under
- * `lock`; the thread does it with its next look.
+ * start(), cancel(), connect(), stop(), tick() and close() are called by anybody, and leave what
+ * they want under `lock`; the thread does it with its next look.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,8 +25,16 @@
 #include "base/log.h"
 #include "ledger/ledger.h"
 #include "transport/chain.h"
+#include "transport/rdma/endpoint.h"
 #include "transport/rdma/lease.h"
+#include "transport/rdma/pair.h"
+#include "transport/rdma/parent.h"
+#include "transport/rdma/peer.h"
+#include "transport/rdma/rail.h"
 #include "transport/rdma/rdma.h"
+#include "transport/rdma/routes.h"
+#include "transport/rdma/transfer.h"
+#include "transport/rdma/use.h"
 #include "transport/rdma/waiting.h"
 
 /* One line is heard so often before the others have their turn. */
@@ -120,7 +129,8 @@ static void lose(struct otte_rdma_peer *peer, int code, bool stopped, uint64_t n
 	if (stopped) /* until it is connected again */
 		peer->again_ns = now_ns;
 	else
-		peer->again_ns = now_ns + (was_ready ? config->reconnect_min_ns : config->reconnect_max_ns);
+		peer->again_ns =
+			now_ns + (was_ready ? config->reconnect_min_ns : config->reconnect_max_ns);
 	pthread_mutex_unlock(&peer->lock);
 	otte_rdma_parents_fail(peer, stopped ? code : -ECONNRESET, stopped);
 	otte_rdma_endpoints_close(peer, code);
@@ -154,7 +164,8 @@ void otte_rdma_peer_paths_changed(struct otte_rdma_peer *peer, unsigned int unus
 	otte_rdma_endpoints_try_again(peer);
 	if (peer->state == OTTE_RDMA_PEER_READY)
 		otte_rdma_peer_look_again(peer);
-	if (peer->broken || (peer->state != OTTE_RDMA_PEER_PATHS && peer->state != OTTE_RDMA_PEER_READY))
+	if (peer->broken ||
+	    (peer->state != OTTE_RDMA_PEER_PATHS && peer->state != OTTE_RDMA_PEER_READY))
 		return;
 	ret = say_paths(peer);
 	if (ret)
@@ -231,7 +242,8 @@ static int hear(struct otte_rdma_peer *peer, bool only_here)
 	ret = otte_rdma_line_hear(&peer->line, only_here, &message);
 	if (ret != 1)
 		return ret;
-	ret = peer->state == OTTE_RDMA_PEER_PATHS ? take_paths(peer, &message) : take_message(peer, &message);
+	ret = peer->state == OTTE_RDMA_PEER_PATHS ? take_paths(peer, &message) :
+						    take_message(peer, &message);
 	return ret ? ret : 1;
 }
 
@@ -332,7 +344,8 @@ static bool overdue(const struct otte_rdma_peer *peer, uint64_t now_ns)
 	/* HELLO comes before its line does, and that before its time. */
 	return otte_rdma_line_is_open(&peer->line) &&
 	       (peer->state == OTTE_RDMA_PEER_HELLO || peer->state == OTTE_RDMA_PEER_PATHS) &&
-	       now_ns - min_u64(now_ns, peer->since_ns) > peer->rdma->env.config->control_timeout_ns;
+	       now_ns - min_u64(now_ns, peer->since_ns) >
+		       peer->rdma->env.config->control_timeout_ns;
 }
 
 /* Nothing of it will change any more. */
@@ -340,7 +353,8 @@ static bool is_over(struct otte_rdma_peer *peer)
 {
 	struct otte_rdma_transfer *transfer;
 
-	if (peer->parents || peer->uses || otte_rdma_probes_are_under_way(peer) || !otte_rdma_endpoints_are_over(peer))
+	if (peer->parents || peer->uses || otte_rdma_probes_are_under_way(peer) ||
+	    !otte_rdma_endpoints_are_over(peer))
 		return false;
 	DL_FOREACH(peer->transfers, transfer)
 		if (transfer->pair->state != OTTE_RDMA_PAIR_RETAINED)
@@ -360,14 +374,17 @@ bool otte_rdma_peer_look(struct otte_rdma_peer *peer, uint64_t now_ns)
 	if (told.open)
 		open_line(peer, &told, now_ns);
 	if (!peer->broken && overdue(peer, now_ns)) {
-		otte_fail(-ETIMEDOUT, "the peer does not answer on its lane for RDMA (control.timeout_ms)");
+		otte_fail(-ETIMEDOUT,
+			  "the peer does not answer on its lane for RDMA (control.timeout_ms)");
 		otte_rdma_peer_break(peer, -ETIMEDOUT);
 	}
 	otte_rdma_endpoints_give_up(peer, now_ns);
 	otte_rdma_transfers_go_on(peer, now_ns);
 	otte_rdma_leases_go_on(peer, now_ns);
+	otte_rdma_uses_go_on(peer, now_ns);
 	otte_rdma_probes_go_on(peer, now_ns);
-	while (!peer->broken && peer->state == OTTE_RDMA_PEER_READY && begin_first(peer, now_ns) == 0)
+	while (!peer->broken && peer->state == OTTE_RDMA_PEER_READY &&
+	       begin_first(peer, now_ns) == 0)
 		peer->rdma->busy = true;
 	otte_rdma_parents_go_on(peer, now_ns);
 	if (peer->broken) {
@@ -396,7 +413,8 @@ static int connect_line(const struct otte_client_address *to, int *out)
 	fd = otte_fd_socket(to->address.ss_family, SOCK_STREAM);
 	if (fd < 0)
 		return otte_fail(-errno, "socket: %m");
-	if (connect(fd, (const struct sockaddr *)&to->address, to->length) < 0 && errno != EINPROGRESS) {
+	if (connect(fd, (const struct sockaddr *)&to->address, to->length) < 0 &&
+	    errno != EINPROGRESS) {
 		ret = otte_fail(-errno, "connect: %m");
 		otte_fd_close(fd);
 		return ret;
@@ -425,7 +443,8 @@ static void begin(struct otte_rdma_peer *peer)
 		return;
 	}
 	pthread_mutex_lock(&peer->lock);
-	if (peer->state == OTTE_RDMA_PEER_DOWN && !peer->stopped && !peer->told_open && !peer->told_stop) {
+	if (peer->state == OTTE_RDMA_PEER_DOWN && !peer->stopped && !peer->told_open &&
+	    !peer->told_stop) {
 		peer->fd = fd;
 		peer->hello = hello;
 		peer->identity = peer->control->welcome.identity;
@@ -549,7 +568,8 @@ static int enqueue(struct otte_rdma_peer *peer, struct otte_work *work)
 	int code = atomic_load(work->own.planner->mark(work->native));
 
 	if (!code)
-		otte_rdma_waiting_add(&peer->queue, work, otte_now_ns(), peer->rdma->env.config->aging_ns);
+		otte_rdma_waiting_add(&peer->queue, work, otte_now_ns(),
+				      peer->rdma->env.config->aging_ns);
 	return code;
 }
 
@@ -576,7 +596,8 @@ void otte_rdma_peer_start(struct otte_transport_peer *base, struct otte_work *wo
 	if (!work->published)
 		ret = otte_fail(-EOPNOTSUPP, "no NIC knows its local region");
 	else if (peer->state == OTTE_RDMA_PEER_DOWN || peer->told_stop)
-		ret = otte_fail(-ENOTCONN, "%s", *peer->why ? peer->why : "the peer is not reached over rdma");
+		ret = otte_fail(-ENOTCONN, "%s",
+				*peer->why ? peer->why : "the peer is not reached over rdma");
 	else
 		code = enqueue(peer, work);
 	pthread_mutex_unlock(&peer->lock);

@@ -17,7 +17,8 @@
 #define MTU_MAX 4096
 #define RD_ATOMIC_MAX 255 /* a byte in the attributes of a QP */
 
-_Static_assert(PATHS_BYTES + OTTE_NIC_IDS * ROW_BYTES <= OTTE_RDMA_FRAME_MAX, "each fits into a frame");
+_Static_assert(PATHS_BYTES + OTTE_NIC_IDS * ROW_BYTES <= OTTE_RDMA_FRAME_MAX,
+	       "each fits into a frame");
 
 static const struct kind {
 	const char *name;
@@ -55,8 +56,8 @@ static int check_mtu(const char *what, uint32_t bytes)
 {
 	if (bytes >= MTU_MIN && bytes <= MTU_MAX && !(bytes & (bytes - 1)))
 		return 0;
-	return otte_fail(-EPROTO, "%s: mtu_bytes is %" PRIu32 ", no power of two of %d to %d", what, bytes,
-			 MTU_MIN, MTU_MAX);
+	return otte_fail(-EPROTO, "%s: mtu_bytes is %" PRIu32 ", no power of two of %d to %d", what,
+			 bytes, MTU_MIN, MTU_MAX);
 }
 
 /* A status that says why not. */
@@ -107,7 +108,8 @@ static int check_connect(const struct otte_rdma_connect *connect)
 	if (!rc)
 		rc = otte_wire_not_zero("CONNECT", "requester_pd", connect->requester_pd);
 	if (!rc)
-		rc = otte_wire_at_most("CONNECT", "source_nic", connect->source_nic, OTTE_NIC_IDS - 1);
+		rc = otte_wire_at_most("CONNECT", "source_nic", connect->source_nic,
+				       OTTE_NIC_IDS - 1);
 	if (!rc)
 		rc = otte_wire_at_most("CONNECT", "requester_nic", connect->requester_nic,
 				       OTTE_NIC_IDS - 1);
@@ -141,7 +143,8 @@ static int check_connected(const struct otte_rdma_connected *connected)
 	if (!rc)
 		rc = check_mtu("CONNECTED", connected->mtu_bytes);
 	if (!rc)
-		rc = otte_wire_at_most("CONNECTED", "rd_atomic", connected->rd_atomic, RD_ATOMIC_MAX);
+		rc = otte_wire_at_most("CONNECTED", "rd_atomic", connected->rd_atomic,
+				       RD_ATOMIC_MAX);
 	return rc;
 }
 
@@ -221,7 +224,8 @@ static int check(const struct otte_rdma_message *message)
 	case OTTE_RDMA_MSG_RECALL:
 	case OTTE_RDMA_MSG_RETURN:
 	case OTTE_RDMA_MSG_ENDED:
-		return otte_wire_not_zero(kinds[message->type].name, "lease", message->leasing.lease);
+		return otte_wire_not_zero(kinds[message->type].name, "lease",
+					  message->leasing.lease);
 	case OTTE_RDMA_MSG_GRANT:
 		return check_grant(&message->grant);
 	case OTTE_RDMA_MSG_CLOSE:
@@ -341,7 +345,8 @@ static uint8_t *put_connected(uint8_t *at, const struct otte_rdma_connected *con
 	return put_le32(at, 0);
 }
 
-static void get_connected(const uint8_t *at, struct otte_rdma_connected *connected, uint64_t *reserved)
+static void get_connected(const uint8_t *at, struct otte_rdma_connected *connected,
+			  uint64_t *reserved)
 {
 	uint32_t status, reserved32;
 
@@ -412,7 +417,8 @@ static void get_grant(const uint8_t *at, struct otte_rdma_grant *grant)
 
 static bool has_grant(uint16_t type)
 {
-	return type == OTTE_RDMA_MSG_DONE || type == OTTE_RDMA_MSG_ACK || type == OTTE_RDMA_MSG_READY;
+	return type == OTTE_RDMA_MSG_DONE || type == OTTE_RDMA_MSG_ACK ||
+	       type == OTTE_RDMA_MSG_READY;
 }
 
 static bool has_status(uint16_t type)
@@ -624,10 +630,12 @@ int otte_rdma_message_decode(const uint8_t *in, size_t length, struct otte_rdma_
 		return otte_fail(-EPROTO, "a message of RDMA has %zu bytes", length);
 	get_le32(get_le16(get_le16(in, &got.type), &version), &reserved32);
 	if (version != OTTE_RDMA_VERSION)
-		return otte_fail(-EPROTONOSUPPORT, "the peer speaks version %u of RDMA, this library %u",
-				 version, OTTE_RDMA_VERSION);
+		return otte_fail(-EPROTONOSUPPORT,
+				 "the peer speaks version %u of RDMA, this library %u", version,
+				 OTTE_RDMA_VERSION);
 	if (got.type >= ARRAY_SIZE(kinds) || !kinds[got.type].name)
-		return otte_fail(-EPROTO, "a message of RDMA is of type %u, which is unknown", got.type);
+		return otte_fail(-EPROTO, "a message of RDMA is of type %u, which is unknown",
+				 got.type);
 	rc = check_length(in, length, got.type);
 	if (rc)
 		return rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What two engines say to each other of their NICs, on a lane of RDMA frames: one message in each frame,
- * little-endian, of fixed layout, and of one version that must match exactly. No state.
+ * What two engines say to each other of their NICs, on a lane of RDMA frames: one message in each
+ * frame, little-endian, of fixed layout, and of one version that must match exactly. No state.
  *
  *   requester                                source
  *   PATHS             >
@@ -14,27 +14,33 @@
  *                     <                      DONE, the loan is settled
  *   ACK               >                      forgets the grant
  *                     <                      READY, another may be asked for
- *   CANCEL            >                      REFUSED, if it still waits; else GRANT, to be given back unused
- *   CLOSE             >   <                  the pair is of no use any more: what was granted on it is over
- *   PATHS             >   <                  again, at any time after the first: the same grants, NICs, ports and PDs
- *                                            with other addresses and states; who hears it answers nothing
+ *   CANCEL            >                      REFUSED, if it still waits; else GRANT, to be returned
+ *   CLOSE             >   <                  the pair is of no use any more, nor what was granted
+ *                                            on it
+ *   PATHS             >   <                  again, at any time after the first: the same grants,
+ *                                            NICs, ports and PDs with other addresses and states;
+ *                                            who hears it answers nothing
  *
  *   LEASE             >                      takes a loan, binds a window that stands
  *                     <                      LEASED, or REFUSED
  *   payloads, over the NICs, and nothing else
  *   RENEW             >                      it is in use: from now on for the same time again
  *                     <                      RECALL, it is wanted back
- *   RETURN            >                      nothing of it is under way, nor will be: invalidates the window
- *                     <                      ENDED, nothing can be reached by it any more, returned or not
+ *   RETURN            >                      nothing of it is under way, nor will be: invalidates
+ *                                            the window
+ *                     <                      ENDED, nothing can be reached by it any more, returned
+ *                                            or not
  *
- * An ASK is answered once for good: by REFUSED, by READY, or by the CLOSE of its pair. So many may be unanswered
- * as the source's PATHS say. A LEASE is answered by REFUSED, by LEASED, or likewise; who says in its PATHS that
- * it gives none is asked for none. ASK and LEASE have their names in common. CANCEL does not end a grant: who
- * has its key may be about to invalidate it, and a window is not to be invalidated from both sides.
+ * An ASK is answered once for good: by REFUSED, by READY, or by the CLOSE of its pair. So many may
+ * be unanswered as the source's PATHS say. A LEASE is answered by REFUSED, by LEASED, or likewise;
+ * who says in its PATHS that it gives none is asked for none. ASK and LEASE have their names in
+ * common. CANCEL does not end a grant: who has its key may be about to invalidate it, and a window
+ * is not to be invalidated from both sides.
  *
  * Decoders accept exactly what encoders make, never read outside [in, in + length), and leave their
- * output as it was unless they return 0; else -EPROTO (-EPROTONOSUPPORT for another version) with a text
- * that names message, field and value. Whether what a message names is there is for its receiver to judge.
+ * output as it was unless they return 0; else -EPROTO (-EPROTONOSUPPORT for another version) with a
+ * text that names message, field and value. Whether what a message names is there is for its
+ * receiver to judge.
  */
 #ifndef OTTE_TRANSPORT_RDMA_PROTOCOL_H
 #define OTTE_TRANSPORT_RDMA_PROTOCOL_H
@@ -72,13 +78,14 @@ enum otte_rdma_message_type {
  * Each begins with type u16, version u16, reserved u32. Then
  *
  * PATHS:     grants u32, count u32, leases u32, reserved u32, and `count` rows: nic u8, port u8,
- *            gid_type u8, ethernet u8, active u8, reserved u8, lid u16, mtu_bytes u32, reserved u32,
- *            pd u64, gid u8[16]
- * CONNECT:   connection u64, source_pd u64, requester_pd u64, source_nic u8, requester_nic u8, op u8,
- *            reserved u8, qpn u32, psn u32, mtu_bytes u32, rd_atomic u32, reserved u32
- * CONNECTED: connection u64, status i32, qpn u32, psn u32, mtu_bytes u32, rd_atomic u32, reserved u32
- * ASK:       ask u64, connection u64, epoch u64, region u64, offset u64, length u64, op u8, priority u8,
- *            intent u8, reserved u8, reserved u32
+ *            gid_type u8, ethernet u8, active u8, reserved u8, lid u16, mtu_bytes u32,
+ *            reserved u32, pd u64, gid u8[16]
+ * CONNECT:   connection u64, source_pd u64, requester_pd u64, source_nic u8, requester_nic u8,
+ *            op u8, reserved u8, qpn u32, psn u32, mtu_bytes u32, rd_atomic u32, reserved u32
+ * CONNECTED: connection u64, status i32, qpn u32, psn u32, mtu_bytes u32, rd_atomic u32,
+ *            reserved u32
+ * ASK:       ask u64, connection u64, epoch u64, region u64, offset u64, length u64, op u8,
+ *            priority u8, intent u8, reserved u8, reserved u32
  * GRANT:     ask u64, grant u64, address u64, key u32, qpn u32, nonce u8[16]
  * REFUSED:   ask u64, status i32, reserved u32
  * DONE:      ask u64, grant u64, status i32, reserved u32
@@ -116,7 +123,7 @@ struct otte_rdma_paths {
 #define OTTE_RDMA_NUMBER_MAX 0xffffffu /* of a QP and of a packet: 24 bits */
 
 struct otte_rdma_connect {
-	uint64_t connection; /* the requester's name for the pair, never 0, never used again on a lane */
+	uint64_t connection; /* the requester's name for the pair, never 0, used once on a lane */
 	uint64_t source_pd, requester_pd;
 	uint8_t source_nic, requester_nic;
 	uint8_t op;          /* enum otte_op: what it is for */
@@ -155,7 +162,7 @@ struct otte_rdma_grant {
 struct otte_rdma_answer {
 	uint64_t ask;
 	uint64_t grant;      /* 0 in REFUSED and CANCEL */
-	int32_t status;      /* REFUSED: never 0; DONE: 0, or what has become of the bytes; else 0 */
+	int32_t status;      /* REFUSED: never 0; DONE: 0, or what became of the bytes; else 0 */
 };
 
 struct otte_rdma_leased {
@@ -194,7 +201,8 @@ struct otte_rdma_message {
 };
 
 /* The bytes written; -ENOSPC when `size` is short. OTTE_RDMA_FRAME_MAX is enough for each. */
-ssize_t otte_rdma_message_encode(const struct otte_rdma_message *message, uint8_t *out, size_t size);
+ssize_t otte_rdma_message_encode(const struct otte_rdma_message *message, uint8_t *out,
+				 size_t size);
 int otte_rdma_message_decode(const uint8_t *in, size_t length, struct otte_rdma_message *message);
 
 #endif

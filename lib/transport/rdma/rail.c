@@ -17,7 +17,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "transport/rdma/endpoint.h"
+#include "transport/rdma/pair.h"
+#include "transport/rdma/peer.h"
+#include "transport/rdma/rail.h"
 #include "transport/rdma/rdma.h"
+#include "transport/rdma/routes.h"
 
 /* ---- Life ---- */
 
@@ -247,9 +252,9 @@ static struct otte_rdma_probe *find_probe(const struct otte_rdma_peer *peer, uns
 	struct otte_rdma_probe *probe;
 
 	DL_FOREACH(peer->probes, probe)
-	if (probe->endpoint->nic == nic && probe->endpoint->remote_nic == remote_nic &&
-	    probe->state != OTTE_RDMA_PROBE_OVER)
-		return probe;
+		if (probe->endpoint->nic == nic && probe->endpoint->remote_nic == remote_nic &&
+		    probe->state != OTTE_RDMA_PROBE_OVER)
+			return probe;
 	return NULL;
 }
 
@@ -258,8 +263,8 @@ bool otte_rdma_probes_are_under_way(const struct otte_rdma_peer *peer)
 	const struct otte_rdma_probe *probe;
 
 	DL_FOREACH(peer->probes, probe)
-	if (probe->state != OTTE_RDMA_PROBE_OVER)
-		return true;
+		if (probe->state != OTTE_RDMA_PROBE_OVER)
+			return true;
 	return false;
 }
 
@@ -364,7 +369,7 @@ void otte_rdma_probes_go_on(struct otte_rdma_peer *peer, uint64_t now_ns)
 	struct otte_rdma_probe *probe, *next;
 
 	DL_FOREACH_SAFE(peer->probes, probe, next)
-	go_on_with(peer, probe, now_ns);
+		go_on_with(peer, probe, now_ns);
 }
 
 void otte_rdma_rail_blame(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair,

@@ -14,8 +14,18 @@
 #include "base/thread.h"
 #include "control/auth.h"
 #include "transport/chain.h"
+#include "transport/rdma/alone.h"
+#include "transport/rdma/endpoint.h"
+#include "transport/rdma/grant.h"
 #include "transport/rdma/lease.h"
 #include "transport/rdma/monitor.h"
+#include "transport/rdma/nic_lanes.h"
+#include "transport/rdma/pair.h"
+#include "transport/rdma/payload.h"
+#include "transport/rdma/peer.h"
+#include "transport/rdma/rail.h"
+#include "transport/rdma/routes.h"
+#include "transport/rdma/source.h"
 
 /* The thread looks up this often while something has a limit, and while there is nothing to do. */
 #define TICK_MS 20
@@ -115,7 +125,8 @@ static bool is_over(struct otte_rdma *rdma, uint64_t now_ns, uint64_t *stop_ns)
 static int sleep_ms(struct otte_rdma *rdma)
 {
 	struct otte_rdma_peer *peer;
-	bool soon = rdma->closing || rdma->unrecorded || rdma->timed || rdma->soon || atomic_load(&rdma->stop);
+	bool soon = rdma->closing || rdma->unrecorded || rdma->timed || rdma->soon ||
+		    atomic_load(&rdma->stop);
 
 	soon |= otte_rdma_lanes_are_deaf(rdma);
 	pthread_mutex_lock(&rdma->lock);
@@ -454,10 +465,11 @@ static bool exchange(struct otte_transport_peer *base, struct otte_work *work)
 
 	if (otte_rdma_peer_passes(peer, work))
 		return base->next->ops->exchange(base->next, work);
-	return otte_rdma_lease_exchange(peer, work);
+	return otte_rdma_alone_exchange(peer, work);
 }
 
-static int accept_lane(struct otte_transport *transport, void *peer, int fd, enum otte_lane_kind kind)
+static int accept_lane(struct otte_transport *transport, void *peer, int fd,
+		       enum otte_lane_kind kind)
 {
 	struct otte_rdma *rdma = to_rdma(transport);
 

@@ -20,7 +20,12 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "transport/rdma/monitor.h"
+#include "transport/rdma/nic_lanes.h"
+#include "transport/rdma/peer.h"
+#include "transport/rdma/rail.h"
 #include "transport/rdma/rdma.h"
+#include "transport/rdma/routes.h"
+#include "transport/rdma/source.h"
 
 /* ---- What the monitor tells, in its thread ---- */
 
@@ -227,7 +232,8 @@ int otte_rdma_paths_follow(const struct otte_rdma_paths *paths,
 {
 	uint32_t i;
 
-	if (paths->grants != earlier->grants || paths->leases != earlier->leases || paths->count != earlier->count)
+	if (paths->grants != earlier->grants || paths->leases != earlier->leases ||
+	    paths->count != earlier->count)
 		return otte_fail(-EPROTO, "PATHS of %u NICs, %u grants, after those of %u and %u",
 				 paths->count, paths->grants, earlier->count, earlier->grants);
 	for (i = 0; i < paths->count; i++)

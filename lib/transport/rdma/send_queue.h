@@ -48,7 +48,7 @@ struct otte_rdma_send {
 	const uint8_t *message; /* OTTE_RDMA_BINDING_BYTES, copied */
 	struct otte_rdma_work *work; /* told once if it may have been accepted; NULL: nobody */
 	bool fenced; /* not before READs that were posted earlier are in; FINISH always is */
-	bool empty; /* READ, WRITE: of no bytes: needs no key, touches nothing; whether it arrives */
+	bool empty; /* READ, WRITE of no bytes: needs no key, touches nothing; does it arrive? */
 };
 
 struct otte_rdma_send_queue {

@@ -4,8 +4,8 @@
  *
  *   accepted -> OPEN -> lost: pairs are closed, grants taken back -> gone
  *
- * The session's end drops it; so does whatever is wrong on the line. It is gone when nothing that was granted over it
- * is in reach any more: then the session's record may go.
+ * The session's end drops it; so does whatever is wrong on the line. It is gone when nothing that
+ * was granted over it is in reach any more: then the session's record may go.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +16,14 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/log_limit.h"
-#include "transport/rdma/lease.h"
+#include "transport/rdma/exposure.h"
+#include "transport/rdma/grant.h"
+#include "transport/rdma/let.h"
+#include "transport/rdma/nic_lanes.h"
+#include "transport/rdma/pair.h"
+#include "transport/rdma/rdma.h"
+#include "transport/rdma/routes.h"
+#include "transport/rdma/source.h"
 
 /* One line is heard so often before the others have their turn. */
 #define ROUND_MESSAGES 64
@@ -24,8 +31,6 @@
 #define PAIRS_MAX (16 * OTTE_RDMA_WIDTH)
 /* One peer has no more of rdma.endpoints than it leaves to others and to us. */
 #define ENDPOINTS_TIMES 1
-/* Lanes of one session: that which is open, and those that are still to be gone. */
-#define LANES_MAX 2
 
 static void lose(struct otte_rdma_source *source)
 {
@@ -45,7 +50,8 @@ static void cut_off(struct otte_rdma_source *source, int code)
 {
 	if (code == -EPROTO || code == -EPROTONOSUPPORT) {
 		atomic_fetch_add(&source->rdma->bad_frames, 1);
-		otte_log(OTTE_LOG_WARNING, "a peer's lane for RDMA is cut off: %s", otte_error_text());
+		otte_log(OTTE_LOG_WARNING, "a peer's lane for RDMA is cut off: %s",
+			 otte_error_text());
 	}
 	source->broken = true;
 	source->rdma->busy = true;
@@ -75,6 +81,8 @@ void otte_rdma_source_fail_pair(struct otte_rdma_source_pair *pair, int code, co
 		return;
 	otte_rdma_pair_close(&pair->pair, code, why);
 	otte_rdma_source_say(pair->source, &message);
+	if (pair->pair.stopped)
+		otte_rdma_exposures_drop_spares(pair);
 	otte_rdma_lents_revoke(pair);
 	otte_rdma_lets_revoke(pair);
 }
@@ -95,7 +103,8 @@ void otte_rdma_source_port_changed(struct otte_rdma_source *source, unsigned int
 static void pair_failed(struct otte_rdma_pair *pair, int code)
 {
 	if (otte_log_second_admits(&pair->rdma->failed_ns, otte_now_ns()))
-		otte_log(OTTE_LOG_WARNING, "queue pair of a peer's NIC %u: %s", pair->remote_nic, otte_error_text());
+		otte_log(OTTE_LOG_WARNING, "queue pair of a peer's NIC %u: %s", pair->remote_nic,
+			 otte_error_text());
 	otte_rdma_source_fail_pair(container_of(pair, struct otte_rdma_source_pair, pair), code,
 				   "it has failed");
 }
@@ -104,6 +113,8 @@ static void pair_closed(struct otte_rdma_pair *base, bool gone)
 {
 	struct otte_rdma_source_pair *pair = container_of(base, struct otte_rdma_source_pair, pair);
 
+	if (gone)
+		otte_rdma_exposures_drop_spares(pair);
 	otte_rdma_lents_unpair(pair, gone);
 	otte_rdma_lets_unpair(pair, gone);
 	if (!gone)
@@ -150,7 +161,9 @@ static int check_share(const struct otte_rdma_source *source)
 	if (held >= PAIRS_MAX)
 		return otte_fail(-EDQUOT, "a peer has %u queue pairs already", held);
 	if (qps < most && !otte_rdma_share(held, most - (uint32_t)qps, ENDPOINTS_TIMES))
-		return otte_fail(-EDQUOT, "a peer has its share of rdma.endpoints (%u): %u queue pairs", most, held);
+		return otte_fail(-EDQUOT,
+				 "a peer has its share of rdma.endpoints (%u): %u queue pairs",
+				 most, held);
 	return 0;
 }
 
@@ -169,7 +182,8 @@ static int check_connect(struct otte_rdma_source *source, const struct otte_rdma
 		return otte_fail(-ESTALE, "NIC %u of a peer is not the one of its PATHS",
 				 connect->requester_nic);
 	if (!poller->context || poller->pd != connect->source_pd)
-		return otte_fail(-ESTALE, "NIC %u is not the one that a peer knows", connect->source_nic);
+		return otte_fail(-ESTALE, "NIC %u is not the one that a peer knows",
+				 connect->source_nic);
 	return 0;
 }
 
@@ -213,7 +227,8 @@ static int make_pair(struct otte_rdma_source *source, const struct otte_rdma_con
 	answer->qpn = pair->pair.qp->end.qpn;
 	answer->psn = pair->pair.qp->end.psn;
 	/* Ours may be smaller than what its PATHS said then. */
-	answer->mtu_bytes = (uint32_t)min_u64(connect->mtu_bytes, pair->pair.qp->end.address.mtu_bytes);
+	answer->mtu_bytes =
+		(uint32_t)min_u64(connect->mtu_bytes, pair->pair.qp->end.address.mtu_bytes);
 	answer->rd_atomic = pair->pair.qp->end.max_dest_rd_atomic;
 	return 0;
 }
@@ -227,12 +242,16 @@ static int take_connect(struct otte_rdma_source *source, const struct otte_rdma_
 	int ret;
 
 	if (find_pair(source, connect->connection))
-		return otte_fail(-EPROTO, "connection %lu comes twice", (unsigned long)connect->connection);
+		return otte_fail(-EPROTO, "connection %lu comes twice",
+				 (unsigned long)connect->connection);
 	ret = make_pair(source, connect, &answer.connected);
 	if (ret && otte_log_second_admits(&source->rdma->failed_ns, otte_now_ns()))
 		otte_log(OTTE_LOG_WARNING, "no queue pair for a peer: %s", otte_error_text());
 	if (ret)
-		answer.connected = (struct otte_rdma_connected){ .connection = connect->connection, .status = ret };
+		answer.connected = (struct otte_rdma_connected){
+			.connection = connect->connection,
+			.status = ret,
+		};
 	otte_rdma_source_say(source, &answer);
 	return 0;
 }
@@ -267,7 +286,8 @@ void otte_rdma_source_paths_changed(struct otte_rdma_source *source, unsigned in
 static int take_paths(struct otte_rdma_source *source, const struct otte_rdma_message *message)
 {
 	if (message->type != OTTE_RDMA_MSG_PATHS)
-		return otte_fail(-EPROTO, "message %u of a requester before its PATHS", message->type);
+		return otte_fail(-EPROTO, "message %u of a requester before its PATHS",
+				 message->type);
 	source->paths = message->paths;
 	source->greeted = true;
 	say_paths(source);
@@ -353,7 +373,7 @@ static int replace(struct otte_rdma *rdma, const void *peer)
 
 	DL_FOREACH(rdma->sources, source)
 		lanes += source->peer == peer;
-	if (lanes > LANES_MAX)
+	if (lanes > OTTE_RDMA_LANES_MAX)
 		return otte_fail(-EBUSY, "the session has %u lanes for RDMA already", lanes - 1);
 	DL_FOREACH(rdma->sources, source)
 		if (source->peer == peer)

@@ -4,7 +4,7 @@
  * (rdma.host_memory = staged): one arena of rdma.staging_bytes, an MR of it on each NIC.
  *
  *   pool:  UNMADE --the first request--> MADE --close, all chunks are back--> gone
- *             ^  `--an MR fails, the others are released--'  `--one is out--> LOST: arena and MRs stay
+ *             ^  `--an MR fails, the others are released--'  `--one is out--> LOST: all stays
  *             `--and one of these is not--> LOST
  *   chunk: free --take--> out --give, no NIC can touch it any more--> free
  *                          `--stick: nobody can say so--> out for good, and charged

@@ -2,8 +2,9 @@
 /*
  * A slice on its way: asked for, granted, moved, given back.
  *
- * A slice leaves its transfer when nothing of ours can touch its range any more: every WR that was posted for it has
- * completed, or its QP is destroyed. What is left of the transfer is between us and the source.
+ * A slice leaves its transfer when nothing of ours can touch its range any more: every WR that was
+ * posted for it has completed, or its QP is destroyed. What is left of the transfer is between us
+ * and the source.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,7 +13,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "transport/rdma/endpoint.h"
+#include "transport/rdma/pair.h"
+#include "transport/rdma/parent.h"
+#include "transport/rdma/payload.h"
+#include "transport/rdma/peer.h"
+#include "transport/rdma/rail.h"
 #include "transport/rdma/rdma.h"
+#include "transport/rdma/transfer.h"
 
 static bool is_charged(const struct otte_rdma_transfer *transfer)
 {
@@ -22,8 +30,8 @@ static bool is_charged(const struct otte_rdma_transfer *transfer)
 /* ---- The end of one ---- */
 
 /*
- * The slice leaves the transfer; nobody cancels it by that any more. What was posted to a pair that is lost keeps its
- * stage until that is gone.
+ * The slice leaves the transfer; nobody cancels it by that any more. What was posted to a pair that
+ * is lost keeps its stage until that is gone.
  */
 static struct otte_rdma_slice *let_go(struct otte_rdma_transfer *transfer)
 {
@@ -40,8 +48,8 @@ static struct otte_rdma_slice *let_go(struct otte_rdma_transfer *transfer)
 static void vouch(struct otte_rdma_transfer *transfer)
 {
 	if (transfer->ticketed)
-		otte_rdma_rail_succeed(transfer->peer, transfer->pair->nic, transfer->pair->remote_nic,
-				       &transfer->ticket);
+		otte_rdma_rail_succeed(transfer->peer, transfer->pair->nic,
+				       transfer->pair->remote_nic, &transfer->ticket);
 	transfer->ticketed = false;
 	otte_rdma_endpoint_succeeded(transfer->pair->owner);
 }
@@ -89,7 +97,8 @@ static void look_whether_over(struct otte_rdma_transfer *transfer)
 	};
 
 	/* Of what has failed its pair tells the rest, whatever the source says. */
-	if (transfer->state != OTTE_RDMA_TRANSFER_POSTED || is_charged(transfer) || !transfer->done || transfer->code)
+	if (transfer->state != OTTE_RDMA_TRANSFER_POSTED || is_charged(transfer) ||
+	    !transfer->done || transfer->code)
 		return;
 	transfer->state = OTTE_RDMA_TRANSFER_OVER;
 	transfer->since_ns = otte_now_ns();
@@ -124,7 +133,8 @@ static void blame(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair
 	otte_rdma_rail_blame(peer, pair, blames, code);
 }
 
-void otte_rdma_transfers_lose(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair, int code)
+void otte_rdma_transfers_lose(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair,
+			      int code)
 {
 	struct otte_rdma_transfer *transfer, *next;
 
@@ -140,9 +150,9 @@ void otte_rdma_transfers_lose(struct otte_rdma_peer *peer, const struct otte_rdm
 }
 
 /*
- * The NIC may write into, or read, what it was told to for as long as there is the queue pair: a chunk stays, and the
- * request's own range is as free as where all has completed. In place, who waits for the request is told so, and its
- * range stays taken.
+ * The NIC may write into, or read, what it was told to for as long as there is the queue pair: a
+ * chunk stays, and the request's own range is as free as where all has completed. In place, who
+ * waits for the request is told so, and its range stays taken.
  */
 static void end_unproven(struct otte_rdma_transfer *transfer)
 {
@@ -155,14 +165,17 @@ static void end_unproven(struct otte_rdma_transfer *transfer)
 	if (!transfer->slice)
 		return;
 	if (transfer->payload_charged)
-		otte_device_lease_tell(&transfer->slice->lease, OTTE_DEVICE_DOUBTED, transfer->bytes, otte_now_ns());
+		otte_device_lease_tell(&transfer->slice->lease, OTTE_DEVICE_DOUBTED,
+				       transfer->bytes, otte_now_ns());
 	if (staged)
-		otte_rdma_slice_lost(let_go(transfer), transfer->pair->owner, transfer->payload_posted);
+		otte_rdma_slice_lost(let_go(transfer), transfer->pair->owner,
+				     transfer->payload_posted);
 	else
 		otte_rdma_slice_unproven(let_go(transfer));
 }
 
-void otte_rdma_transfers_unpair(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair, bool gone)
+void otte_rdma_transfers_unpair(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair,
+				bool gone)
 {
 	struct otte_rdma_transfer *transfer, *next;
 
@@ -191,12 +204,14 @@ static void completed(struct otte_rdma_transfer *transfer, const struct otte_rdm
 
 static void payload_done(struct otte_rdma_work *work, const struct otte_rdma_outcome *outcome)
 {
-	struct otte_rdma_transfer *transfer = container_of(work, struct otte_rdma_transfer, payload);
+	struct otte_rdma_transfer *transfer =
+		container_of(work, struct otte_rdma_transfer, payload);
 	enum otte_device_event event = outcome->code ? OTTE_DEVICE_DROPPED : OTTE_DEVICE_COMPLETED;
 
 	transfer->payload_charged = false;
 	if (transfer->slice)
-		otte_device_lease_tell(&transfer->slice->lease, event, transfer->bytes, otte_now_ns());
+		otte_device_lease_tell(&transfer->slice->lease, event, transfer->bytes,
+				       otte_now_ns());
 	completed(transfer, outcome);
 }
 
@@ -218,7 +233,8 @@ static void fill_payload(struct otte_rdma_transfer *transfer, struct otte_rdma_s
 		.key = transfer->key,
 		.work = &transfer->payload,
 	};
-	otte_rdma_stage_place(transfer->peer->rdma, &transfer->stage, transfer->slice, transfer->pair->nic, send);
+	otte_rdma_stage_place(transfer->peer->rdma, &transfer->stage, transfer->slice,
+			      transfer->pair->nic, send);
 }
 
 /* What cannot be read is not sent: the grant goes back unused. */
@@ -256,7 +272,10 @@ static void post(struct otte_rdma_transfer *transfer)
 	};
 	if (payload)
 		otte_device_lease_tell(lease, OTTE_DEVICE_POSTED, transfer->bytes, otte_now_ns());
-	/* What was posted may be told before this returns, but by this thread alone, which does not poll now. */
+	/*
+	 * What was posted may be told before this returns, but by this thread alone, which does not
+	 * poll now.
+	 */
 	ret = otte_rdma_qp_post(transfer->pair->qp, sends, count, &accepted);
 	if (payload && !accepted)
 		otte_device_lease_tell(lease, OTTE_DEVICE_DROPPED, transfer->bytes, otte_now_ns());
@@ -279,7 +298,8 @@ static void abandon(struct otte_rdma_transfer *transfer, int code)
 		.answer.ask = transfer->ask,
 	};
 
-	if (transfer->state == OTTE_RDMA_TRANSFER_POSTED && is_charged(transfer) && code == -ETIMEDOUT) {
+	if (transfer->state == OTTE_RDMA_TRANSFER_POSTED && is_charged(transfer) &&
+	    code == -ETIMEDOUT) {
 		otte_fail(-ETIMEDOUT, "a request that is overdue");
 		transfer->pair->failed(transfer->pair, -ECANCELED); /* which blames no rail */
 	}
@@ -298,7 +318,8 @@ static const char *missing(const struct otte_rdma_transfer *transfer)
 		return "GRANT";
 	if (transfer->state == OTTE_RDMA_TRANSFER_OVER)
 		return "READY";
-	if (transfer->state == OTTE_RDMA_TRANSFER_POSTED && !is_charged(transfer) && !transfer->code)
+	if (transfer->state == OTTE_RDMA_TRANSFER_POSTED && !is_charged(transfer) &&
+	    !transfer->code)
 		return "DONE";
 	return NULL;
 }
@@ -346,8 +367,9 @@ static struct otte_rdma_transfer *find(struct otte_rdma_peer *peer, uint64_t ask
 	return NULL;
 }
 
-int otte_rdma_transfer_begin(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair, struct otte_rdma_slice *slice,
-			     const struct otte_rail_ticket *ticket, const struct otte_rdma_stage *stage)
+int otte_rdma_transfer_begin(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair,
+			     struct otte_rdma_slice *slice, const struct otte_rail_ticket *ticket,
+			     const struct otte_rdma_stage *stage)
 {
 	struct otte_rdma_message ask = { .type = OTTE_RDMA_MSG_ASK };
 	struct otte_work *work = slice->parent->work;
@@ -371,7 +393,8 @@ int otte_rdma_transfer_begin(struct otte_rdma_peer *peer, struct otte_rdma_pair 
 	transfer->stage = *stage;
 	if (peer->rdma->env.config->rdma_log_slice_affinity)
 		otte_log(OTTE_LOG_DEBUG, "slice of %lu bytes: NIC %u to NIC %u of peer %s",
-			 (unsigned long)slice->bytes, pair->nic, pair->remote_nic, peer->source.name);
+			 (unsigned long)slice->bytes, pair->nic, pair->remote_nic,
+			 peer->source.name);
 	ask.ask = (struct otte_rdma_ask){
 		.ask = transfer->ask,
 		.connection = pair->connection,
@@ -393,8 +416,16 @@ static void fill_binding(struct otte_rdma_transfer *transfer, const struct otte_
 	const struct otte_identity *theirs = &transfer->peer->source;
 	const struct otte_rdma_pair *pair = transfer->pair;
 	struct otte_rdma_binding binding = {
-		.source = { .epoch = theirs->epoch, .qpn = grant->qpn, .nic = (uint8_t)pair->remote_nic },
-		.requester = { .epoch = ours->epoch, .qpn = pair->qp->end.qpn, .nic = (uint8_t)pair->nic },
+		.source = {
+			.epoch = theirs->epoch,
+			.qpn = grant->qpn,
+			.nic = (uint8_t)pair->remote_nic,
+		},
+		.requester = {
+			.epoch = ours->epoch,
+			.qpn = pair->qp->end.qpn,
+			.nic = (uint8_t)pair->nic,
+		},
 		.grant = grant->grant,
 		.address = grant->address,
 		.length = transfer->bytes,
@@ -435,7 +466,8 @@ static void refused(struct otte_rdma_transfer *transfer, int code)
 	settle(transfer);
 }
 
-int otte_rdma_transfer_answered(struct otte_rdma_peer *peer, const struct otte_rdma_message *message)
+int otte_rdma_transfer_answered(struct otte_rdma_peer *peer,
+				const struct otte_rdma_message *message)
 {
 	const struct otte_rdma_answer *answer = &message->answer;
 	struct otte_rdma_transfer *transfer = find(peer, answer->ask);
@@ -447,8 +479,8 @@ int otte_rdma_transfer_answered(struct otte_rdma_peer *peer, const struct otte_r
 		refused(transfer, answer->status);
 		return 0;
 	}
-	if (message->type == OTTE_RDMA_MSG_DONE && transfer->state == OTTE_RDMA_TRANSFER_POSTED && !transfer->done &&
-	    answer->grant == transfer->grant) {
+	if (message->type == OTTE_RDMA_MSG_DONE && transfer->state == OTTE_RDMA_TRANSFER_POSTED &&
+	    !transfer->done && answer->grant == transfer->grant) {
 		transfer->done = true;
 		transfer->status = answer->status;
 		look_whether_over(transfer);
@@ -459,6 +491,6 @@ int otte_rdma_transfer_answered(struct otte_rdma_peer *peer, const struct otte_r
 		settle(transfer);
 		return 0;
 	}
-	return otte_fail(-EPROTO, "message %u of a source, for a request in state %u", message->type,
-			 transfer->state);
+	return otte_fail(-EPROTO, "message %u of a source, for a request in state %u",
+			 message->type, transfer->state);
 }

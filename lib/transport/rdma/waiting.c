@@ -24,7 +24,7 @@ void otte_rdma_waiting_add(struct otte_work **queue, struct otte_work *work, uin
 	     each && may_be_overtaken(each, work, aging_ns);
 	     each = each == *queue ? NULL : each->own.prev)
 		before = each;
-	/* NOLINTBEGIN(clang-analyzer-core.NullDereference): what is in the list is not before its head */
+	/* NOLINTBEGIN(clang-analyzer-core.NullDereference): what is listed is behind its head */
 	if (before)
 		DL_PREPEND_ELEM2(*queue, before, work, own.prev, own.next);
 	else

@@ -77,7 +77,8 @@ int otte_rdma_window_take(struct otte_rdma_context *context, struct otte_rdma_wi
 
 /*
  * Posts the bind; work->done() hears of it, and calls bound(). As otte_rdma_qp_post(): where
- * nothing was accepted it is still FRESH; after -EAGAIN it is for the same range again, or to be put.
+ * nothing was accepted it is still FRESH; after -EAGAIN it is for the same range again, or to be
+ * put.
  */
 int otte_rdma_window_bind(struct otte_rdma_window *window, struct otte_rdma_qp *qp,
 			  const struct otte_rdma_window_range *range, struct otte_rdma_work *work);

@@ -20,31 +20,15 @@
 #include "engine/batch.h"
 #include "engine/engine.h"
 #include "engine/segment.h"
-#include "sim/verbs/sim.h"
-#include "transport/rdma/rdma.h"
-#include "unit/engine/pair.h"
+#include "transport/rdma/peer.h"
+#include "transport/rdma/source.h"
+#include "unit/engine/nics.h"
 #include "seen.h"
 
 #define SIZE (1u << 20)
 #define GUARD 64
-#define WAIT_US 1000
-#define WAIT_TURNS 10000
 
-/* ---- Whose libibverbs ---- */
-
-static unsigned opens;
-static int no_library;
-
-int __wrap_otte_verbs_open(const struct otte_verbs **verbs);
-
-/* An engine asks twice, so the first of two engines is on host 0 and the second on host 1. */
-int __wrap_otte_verbs_open(const struct otte_verbs **verbs)
-{
-	if (no_library)
-		return otte_fail(-ENOSYS, "libibverbs.so.1: cannot open shared object file");
-	*verbs = sim_verbs(opens++ / 2 % 2);
-	return 0;
-}
+/* ---- What they say, and hear ---- */
 
 /* A source that says that all is done as soon as it has granted; or never says this message. */
 static _Atomic bool hasty;
@@ -96,47 +80,15 @@ void __wrap_otte_rdma_peer_start(struct otte_transport_peer *peer, struct otte_w
 	__real_otte_rdma_peer_start(peer, work);
 }
 
-static struct sim_device *nics[2];
-
-static int with_nics(void **state)
+static int start(void **state)
 {
-	(void)state;
-	sim_reset();
-	opens = 0;
-	no_library = 0;
 	atomic_store(&unsaid, 0);
-	nics[0] = sim_device_add(0, "mlx5_0");
-	nics[1] = sim_device_add(1, "mlx5_0");
-	return 0;
-}
-
-static int without_nics(void **state)
-{
-	(void)state;
-	sim_reset();
-	opens = 0;
-	no_library = 0;
-	return 0;
-}
-
-static int nothing_is_left(void **state)
-{
-	(void)state;
-	sim_progress_set(SIM_INLINE, 0);
-	assert_string_equal(sim_left(), "");
-	return 0;
-}
-
-static void use_rdma(struct otte_config *config)
-{
-	config->ledger = OTTE_LEDGER_PROCESS;
-	config->rdma_enabled = 1;
-	config->rdma_mr_bytes = 1ull << 32;
+	return with_nics(state);
 }
 
 static void use_one_grant(struct otte_config *config)
 {
-	use_rdma(config);
+	use_nics(config);
 	config->rdma_grants = 1;
 }
 
@@ -146,68 +98,13 @@ static void use_one_grant_by_priority(struct otte_config *config)
 	config->aging_ns = 0;
 }
 
-/* ---- Helpers ---- */
-
-#define OK(call)                                                                      \
-	do {                                                                          \
-		int ok_ret = (call);                                                  \
-		if (ok_ret)                                                           \
-			fail_msg("%s: %d: %s", #call, ok_ret, otte_error_text());     \
-	} while (0)
-
-static struct otte_request rdma_request(const struct pair *pair, uint8_t op, uint64_t offset, uint64_t length)
-{
-	struct otte_request request = pair_request(pair, op, offset, offset, length);
-
-	request.transport = OTTE_TRANSPORT_RDMA;
-	return request;
-}
-
-static struct otte_task task_of(struct pair *pair, uint32_t index)
-{
-	struct otte_task task;
-
-	OK(otte_batch_task(pair->batch, index, &task));
-	return task;
-}
-
-/* One request by RDMA and nothing else; what came of it. */
-static struct otte_task run(struct pair *pair, uint8_t op, uint64_t offset, uint64_t length)
-{
-	struct otte_request request = rdma_request(pair, op, offset, length);
-
-	OK(otte_batch_reset(pair->batch));
-	OK(otte_batch_submit(pair->batch, &request, 1));
-	OK(otte_batch_wait(pair->batch, 20 * SECOND));
-	return task_of(pair, 0);
-}
-
-static void submit(struct pair *pair, uint8_t op, uint64_t offset, uint64_t length)
-{
-	struct otte_request request = rdma_request(pair, op, offset, length);
-
-	OK(otte_batch_submit(pair->batch, &request, 1));
-}
-
-static bool comes(bool (*condition)(void *arg), void *arg)
-{
-	unsigned i;
-
-	for (i = 0; i < WAIT_TURNS; i++) {
-		if (condition(arg))
-			return true;
-		usleep(WAIT_US);
-	}
-	return false;
-}
-
 /* ---- What arrives ---- */
 
 static void whatever_its_length_it_arrives_whole(void **state)
 {
 	(void)state;
-	pair_move_exact(OTTE_READ, OTTE_TRANSPORT_RDMA, use_rdma);
-	pair_move_exact(OTTE_WRITE, OTTE_TRANSPORT_RDMA, use_rdma);
+	pair_move_exact(OTTE_READ, OTTE_TRANSPORT_RDMA, use_nics);
+	pair_move_exact(OTTE_WRITE, OTTE_TRANSPORT_RDMA, use_nics);
 	assert_true(sim_counts(NULL).bytes_read > 16 << 20);
 	assert_true(sim_counts(NULL).bytes_written > 16 << 20);
 }
@@ -219,7 +116,7 @@ static void a_long_request_goes_in_pieces(void **state)
 	struct pair pair;
 
 	(void)state;
-	pair_open(&pair, length + 2 * GUARD, use_rdma);
+	pair_open(&pair, length + 2 * GUARD, use_nics);
 	pair_fill(pair.remote_bytes, length + 2 * GUARD, 3);
 	task = run(&pair, OTTE_READ, GUARD, length);
 	assert_int_equal(task.code, 0);
@@ -243,7 +140,7 @@ static void many_at_once_wait_for_their_places(void **state)
 	uint32_t i;
 
 	(void)state;
-	pair_open(&pair, SIZE, use_rdma);
+	pair_open(&pair, SIZE, use_nics);
 	pair_fill(pair.remote_bytes, SIZE, 5);
 	for (i = 0; i < COUNT; i++) {
 		/* Backwards, so that no two are merged. */
@@ -273,7 +170,7 @@ static void what_the_source_refuses_moves_nothing(void **state)
 	struct pair pair;
 
 	(void)state;
-	pair_open(&pair, SIZE, use_rdma);
+	pair_open(&pair, SIZE, use_nics);
 	memset(pair.remote_bytes, 1, SIZE);
 	/* Another use of the range, by the source itself. */
 	OK(otte_access_begin(&pair.remote_mem->access, &access, 0, 4096, true));
@@ -313,7 +210,7 @@ static void rights_and_ranges_are_the_regions(void **state)
 	struct pair pair;
 
 	(void)state;
-	pair_open(&pair, SIZE, use_rdma);
+	pair_open(&pair, SIZE, use_nics);
 	assert_int_equal(ask_of_view(&pair, OTTE_REMOTE_READ, OTTE_READ, 4096), 0);
 	assert_int_equal(ask_of_view(&pair, OTTE_REMOTE_WRITE, OTTE_WRITE, 4096), 0);
 	assert_int_equal(ask_of_view(&pair, OTTE_REMOTE_READ, OTTE_WRITE, 4096), -EACCES);
@@ -325,11 +222,11 @@ static void rights_and_ranges_are_the_regions(void **state)
 
 static void use_one_index(struct otte_config *config)
 {
-	use_rdma(config);
+	use_nics(config);
 	config->rdma_key_indices = 1;
 }
 
-static bool has_loan(void *arg);
+static bool has_one_loan(void *arg);
 static _Atomic unsigned wants;
 
 static void count_wants(void *arg, enum otte_log_level level, const char *line)
@@ -356,7 +253,7 @@ static void what_is_used_up_is_named(void **state)
 	OK(otte_log_set(count_wants, NULL, OTTE_LOG_WARNING));
 	sim_progress_set(SIM_STEPPED, 0);
 	submit(&pair, OTTE_READ, 0, 4096);
-	assert_true(comes(has_loan, &pair));
+	assert_true(comes(has_one_loan, &pair));
 	request = rdma_request(&pair, OTTE_READ, 8192, 4096);
 	for (i = 0; i < 3; i++) {
 		OK(otte_batch_submit(second, &request, 1));
@@ -398,13 +295,13 @@ static void what_is_missing_is_named_and_tcp_goes_on(void **state)
 	(void)state;
 	pair_open(&pair, SIZE, use_process);
 	refuse_to_submit(&pair, -ENOSYS, "request 0: transport rdma: rdma.enabled is false");
-	assert_int_equal(opens, 0);
+	assert_int_equal(verbs_opened(), 0);
 	pair_close(&pair);
-	pair_open(&pair, SIZE, use_rdma);
+	pair_open(&pair, SIZE, use_nics);
 	refuse_to_submit(&pair, -ENODEV, "request 0: transport rdma: there is no verbs device");
 	pair_close(&pair);
-	no_library = 1;
-	pair_open(&pair, SIZE, use_rdma);
+	verbs_of[0] = verbs_of[1] = NULL;
+	pair_open(&pair, SIZE, use_nics);
 	refuse_to_submit(&pair, -ENOSYS,
 			 "request 0: transport rdma: libibverbs.so.1: cannot open shared object file");
 	pair_close(&pair);
@@ -417,7 +314,7 @@ static void a_device_that_is_named_must_be_there(void **state)
 
 	(void)state;
 	OK(otte_config_init(&config, sizeof(config)));
-	use_rdma(&config);
+	use_nics(&config);
 	strcpy(config.rdma_device, "mlx5_7");
 	assert_int_equal(otte_engine_create(&config, &engine), -ENODEV);
 	assert_string_equal(otte_error_text(), "rdma: no device mlx5_7");
@@ -433,7 +330,7 @@ static void a_peer_without_it_is_reached_over_tcp(void **state)
 
 	(void)state;
 	pair_open(&pair, SIZE, use_process);
-	pair_join(&other, &pair, use_rdma);
+	pair_join(&other, &pair, use_nics);
 	assert_int_equal(pair_run(&other, OTTE_READ, 0, 0, 4096), 0);
 	assert_int_equal(task_of(&other, 0).transport, OTTE_TRANSPORT_TCP);
 	task = run(&other, OTTE_READ, 0, 4096);
@@ -444,13 +341,6 @@ static void a_peer_without_it_is_reached_over_tcp(void **state)
 }
 
 /* ---- What ends early ---- */
-
-static bool is_granted(void *arg)
-{
-	struct pair *pair = arg;
-
-	return pair_stats(pair->source).rdma_grants == 1;
-}
 
 /* They are counted before they are exposed. */
 static unsigned exposed_loans(const struct pair *pair)
@@ -464,7 +354,7 @@ static unsigned exposed_loans(const struct pair *pair)
 	return live;
 }
 
-static bool has_loan(void *arg)
+static bool has_one_loan(void *arg)
 {
 	return exposed_loans(arg) == 1;
 }
@@ -491,13 +381,6 @@ static void assert_loan(struct pair *pair, uint64_t offset, uint64_t length, uin
 	assert_int_equal(live, 1);
 }
 
-static bool is_unconnected(void *arg)
-{
-	struct pair *pair = arg;
-
-	return pair_stats(pair->source).rdma_qps == 0 && pair_stats(pair->requester).rdma_qps == 0;
-}
-
 static bool is_retained(void *arg)
 {
 	struct pair *pair = arg;
@@ -511,10 +394,10 @@ static void the_loan_comes_before_the_window(void **state)
 	struct pair pair;
 
 	(void)state;
-	pair_open(&pair, SIZE, use_rdma);
+	pair_open(&pair, SIZE, use_nics);
 	sim_progress_set(SIM_STEPPED, 0);
 	submit(&pair, OTTE_WRITE, 100, 5000);
-	assert_true(comes(has_loan, &pair));
+	assert_true(comes(has_one_loan, &pair));
 	assert_int_equal(sim_counts(NULL).mws_bound, 0);
 	assert_loan(&pair, 100, 5000, OTTE_LOAN_WRITE);
 	assert_int_equal(pair_stats(pair.source).rdma_grants, 0);
@@ -530,7 +413,7 @@ static void who_is_about_to_wait_can_be_cancelled(void **state)
 	struct pair pair;
 
 	(void)state;
-	pair_open(&pair, SIZE, use_rdma);
+	pair_open(&pair, SIZE, use_nics);
 	atomic_store(&cancelled_early, pair.batch);
 	submit(&pair, OTTE_WRITE, 0, 4096);
 	OK(otte_batch_wait(pair.batch, 20 * SECOND));
@@ -561,7 +444,7 @@ static void a_higher_request_has_its_turn_first(void **state)
 		requests[i].priority = OTTE_PRIORITY_LOW;
 	}
 	OK(otte_batch_submit(pair.batch, requests, 4));
-	assert_true(comes(has_loan, &pair));
+	assert_true(comes(has_one_loan, &pair));
 	high = rdma_request(&pair, OTTE_READ, 32768, 4096);
 	OK(otte_batch_submit(second, &high, 1));
 	for (i = 0; i < WAIT_TURNS && status.finished == 0; i++) {
@@ -591,7 +474,7 @@ static void who_waits_can_be_cancelled(void **state)
 	OK(otte_batch_create(pair.requester, 1, &second));
 	sim_progress_set(SIM_STEPPED, 0);
 	submit(&pair, OTTE_READ, 0, 4096);
-	assert_true(comes(has_loan, &pair));
+	assert_true(comes(has_one_loan, &pair));
 	request = rdma_request(&pair, OTTE_READ, 8192, 4096);
 	OK(otte_batch_submit(second, &request, 1));
 	OK(otte_batch_cancel(second));
@@ -621,7 +504,7 @@ static void who_waits_at_the_source_is_lent_nothing(void **state)
 	pair_join(&other, &pair, use_one_grant);
 	sim_progress_set(SIM_STEPPED, 0);
 	submit(&pair, OTTE_READ, 0, 4096);
-	assert_true(comes(has_loan, &pair));
+	assert_true(comes(has_one_loan, &pair));
 	request = rdma_request(&other, OTTE_READ, 8192, 4096);
 	OK(otte_batch_submit(other.batch, &request, 1));
 	usleep(100000);
@@ -645,10 +528,10 @@ static void a_grant_that_nobody_wants_any_more_goes_back(void **state)
 	struct pair pair;
 
 	(void)state;
-	pair_open(&pair, SIZE, use_rdma);
+	pair_open(&pair, SIZE, use_nics);
 	sim_progress_set(SIM_STEPPED, 0);
 	submit(&pair, OTTE_WRITE, 0, 4096);
-	assert_true(comes(has_loan, &pair));
+	assert_true(comes(has_one_loan, &pair));
 	OK(otte_batch_cancel(pair.batch));
 	OK(otte_batch_wait(pair.batch, 20 * SECOND));
 	assert_int_equal(task_of(&pair, 0).code, -ECANCELED);
@@ -662,22 +545,15 @@ static void a_grant_that_nobody_wants_any_more_goes_back(void **state)
 	pair_close(&pair);
 }
 
-static bool is_drained(void *arg)
-{
-	struct pair *pair = arg;
-
-	return pair_stats(pair->source).loans == 0;
-}
-
 /* It has the key, and dies: its queue pair goes with the session, and the loan is over as REVOKED. */
 static void a_requester_that_is_gone_has_nothing_any_more(void **state)
 {
 	struct pair pair;
 
 	(void)state;
-	pair_open(&pair, SIZE, use_rdma);
+	pair_open(&pair, SIZE, use_nics);
 	memset(pair.remote_bytes, 7, SIZE);
-	sim_link_set(nics[0], nics[1], false);
+	sim_link_set(nics[SOURCE][0], nics[REQUESTER][0], false);
 	sim_retry_set(SIM_BY_CLOCK);
 	submit(&pair, OTTE_READ, 0, 4096);
 	assert_true(comes(is_granted, &pair));
@@ -703,19 +579,19 @@ static struct otte_task cut_off(struct pair *pair, uint8_t op, uint32_t transpor
 	struct otte_request request = rdma_request(pair, op, 0, 4096);
 
 	request.transport = transport;
-	sim_link_set(nics[0], nics[1], false);
+	sim_link_set(nics[SOURCE][0], nics[REQUESTER][0], false);
 	OK(otte_batch_reset(pair->batch));
 	OK(otte_batch_submit(pair->batch, &request, 1));
 	OK(otte_batch_wait(pair->batch, 20 * SECOND));
 	/* Before the link is there again: what is tried then is connected. */
 	assert_true(comes(is_unconnected, pair));
-	sim_link_set(nics[0], nics[1], true);
+	sim_link_set(nics[SOURCE][0], nics[REQUESTER][0], true);
 	return task_of(pair, 0);
 }
 
 static void use_quick_reconnects(struct otte_config *config)
 {
-	use_rdma(config);
+	use_nics(config);
 	config->reconnect_max_ns = config->reconnect_min_ns = 1000000;
 	config->rdma_rail_error_threshold = 16;
 }
@@ -798,7 +674,7 @@ static void a_window_that_cannot_be_bound_is_no_grant(void **state)
 {
 	const struct sim_fault fault = {
 		.kind = SIM_FAULT_SEND_STATUS,
-		.target = nics[0],
+		.target = nics[SOURCE][0],
 		.times = 1,
 		.status = IBV_WC_MW_BIND_ERR,
 	};
@@ -835,7 +711,7 @@ static void pairs_that_fail_are_told_once_a_second(void **state)
 {
 	const struct sim_fault fault = {
 		.kind = SIM_FAULT_CQE_KEY,
-		.target = nics[0],
+		.target = nics[SOURCE][0],
 		.times = 20,
 		.value = 1,
 	};
@@ -856,30 +732,6 @@ static void pairs_that_fail_are_told_once_a_second(void **state)
 	OK(otte_log_set(NULL, NULL, OTTE_LOG_WARNING));
 	pair_close(&pair);
 }
-
-/* Runs in a process of its own, which ends with whatever stays; 0: it has found everything as it should be. */
-static void in_its_own_process(void (*test)(void))
-{
-	int status;
-	pid_t pid = fork();
-
-	assert_true(pid >= 0);
-	if (!pid) {
-		test();
-		_exit(0);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
-}
-
-#define MUST(condition)                                                             \
-	do {                                                                        \
-		if (!(condition)) {                                                 \
-			printf("%s:%d: %s\n", __FILE__, __LINE__, #condition);      \
-			fflush(stdout);                                             \
-			_exit(1);                                                   \
-		}                                                                   \
-	} while (0)
 
 static void cannot_destroy(struct sim_device *device)
 {
@@ -903,7 +755,11 @@ static void use_short_destruction(struct otte_config *config)
 /* The requester never hears of what it posts next. */
 static void lose_a_completion(void)
 {
-	const struct sim_fault fault = { .kind = SIM_FAULT_CQE_LOST, .target = nics[1], .times = 1 };
+	const struct sim_fault fault = {
+		.kind = SIM_FAULT_CQE_LOST,
+		.target = nics[REQUESTER][0],
+		.times = 1,
+	};
 
 	sim_fault_arm(&fault);
 }
@@ -937,7 +793,7 @@ static void lose_at_requester(uint8_t op)
 	size_t pending = 0;
 
 	pair_open(&pair, SIZE, use_short_destruction);
-	cannot_destroy(nics[1]);
+	cannot_destroy(nics[REQUESTER][0]);
 	lose_a_completion();
 	submit(&pair, op, 0, 4096);
 	MUST(otte_batch_wait(pair.batch, 20 * SECOND) == 0);
@@ -976,9 +832,9 @@ static void lose_at_source(void)
 	struct pair pair;
 	size_t pending = 0;
 
-	pair_open(&pair, SIZE, use_rdma);
-	cannot_destroy(nics[0]);
-	sim_link_set(nics[0], nics[1], false);
+	pair_open(&pair, SIZE, use_nics);
+	cannot_destroy(nics[SOURCE][0]);
+	sim_link_set(nics[SOURCE][0], nics[REQUESTER][0], false);
 	sim_retry_set(SIM_BY_CLOCK);
 	submit(&pair, OTTE_WRITE, 0, 4096);
 	MUST(comes(is_granted, &pair));
@@ -1034,7 +890,7 @@ static void cannot_free_windows(unsigned times)
 	const struct sim_fault fault = {
 		.kind = SIM_FAULT_CALL,
 		.verb = SIM_DEALLOC_MW,
-		.target = nics[0],
+		.target = nics[SOURCE][0],
 		.times = times,
 		.error = EIO,
 	};
@@ -1102,7 +958,11 @@ static void ask_twice(struct pair *pair, uint8_t op, uint64_t offset)
 /* The source has closed the pair; of a grant's window it has not heard, and will not. */
 static void what_was_closed_is_not_asked_for_any_more(void **state)
 {
-	const struct sim_fault fault = { .kind = SIM_FAULT_CQE_LOST, .target = nics[0], .times = 1 };
+	const struct sim_fault fault = {
+		.kind = SIM_FAULT_CQE_LOST,
+		.target = nics[SOURCE][0],
+		.times = 1,
+	};
 	struct pair pair;
 	unsigned i;
 
@@ -1128,15 +988,15 @@ static void what_was_given_back_pins_nothing(void **state)
 	struct pair pair;
 
 	(void)state;
-	sim_device_be_rxe(nics[0]);
-	sim_device_be_rxe(nics[1]);
-	pair_open(&pair, SIZE, use_rdma);
-	before = sim_counts(nics[0]);
+	sim_device_be_rxe(nics[SOURCE][0]);
+	sim_device_be_rxe(nics[REQUESTER][0]);
+	pair_open(&pair, SIZE, use_nics);
+	before = sim_counts(nics[SOURCE][0]);
 	assert_int_equal(run(&pair, OTTE_READ, 0, SIZE).code, 0);
 	/* Their messages are in memory of the queue pair's. */
-	assert_true(sim_counts(nics[0]).pinned_bytes - before.pinned_bytes < SIZE);
+	assert_true(sim_counts(nics[SOURCE][0]).pinned_bytes - before.pinned_bytes < SIZE);
 	OK(otte_region_unregister(&pair.remote, 1, 10 * SECOND, NULL));
-	assert_true(sim_counts(nics[0]).pinned_bytes < SIZE);
+	assert_true(sim_counts(nics[SOURCE][0]).pinned_bytes < SIZE);
 	pair.remote = NULL;
 	pair_close_requester(&pair);
 	OK(otte_mem_release(pair.remote_mem));
@@ -1148,7 +1008,7 @@ static void keep_the_mr_of_a_window(void)
 	const struct sim_fault fault = {
 		.kind = SIM_FAULT_CALL,
 		.verb = SIM_DEREG_MR,
-		.target = nics[0],
+		.target = nics[SOURCE][0],
 		.times = 1,
 		.error = EIO,
 	};
@@ -1156,9 +1016,9 @@ static void keep_the_mr_of_a_window(void)
 	struct pair pair;
 	size_t pending = 0;
 
-	sim_device_be_rxe(nics[0]);
-	sim_device_be_rxe(nics[1]);
-	pair_open(&pair, SIZE, use_rdma);
+	sim_device_be_rxe(nics[SOURCE][0]);
+	sim_device_be_rxe(nics[REQUESTER][0]);
+	pair_open(&pair, SIZE, use_nics);
 	sim_fault_arm(&fault);
 	MUST(run(&pair, OTTE_WRITE, 0, SIZE / 2).code == 0);
 	MUST(comes(is_retained, &pair));
@@ -1190,8 +1050,8 @@ static void keep_the_only_place(void)
 	struct pair pair, other;
 
 	pair_open(&pair, SIZE, use_short_limits);
-	cannot_destroy(nics[0]);
-	sim_link_set(nics[0], nics[1], false);
+	cannot_destroy(nics[SOURCE][0]);
+	sim_link_set(nics[SOURCE][0], nics[REQUESTER][0], false);
 	sim_retry_set(SIM_BY_CLOCK);
 	submit(&pair, OTTE_WRITE, 0, 4096);
 	MUST(comes(is_granted, &pair));
@@ -1257,7 +1117,7 @@ static void what_has_completed_can_be_cancelled(void **state)
 	struct pair pair;
 
 	(void)state;
-	pair_open(&pair, SIZE, use_rdma);
+	pair_open(&pair, SIZE, use_nics);
 	atomic_store(&unsaid, OTTE_RDMA_MSG_DONE);
 	submit(&pair, OTTE_WRITE, 0, 4096);
 	assert_true(comes(is_returned, &pair));
@@ -1273,7 +1133,11 @@ static void what_has_completed_can_be_cancelled(void **state)
 /* The source never hears of the only grant's bind, and gives up the pair for it. */
 static void a_bind_that_is_never_heard_of_takes_no_place_for_good(void **state)
 {
-	const struct sim_fault fault = { .kind = SIM_FAULT_CQE_LOST, .target = nics[0], .times = 1 };
+	const struct sim_fault fault = {
+		.kind = SIM_FAULT_CQE_LOST,
+		.target = nics[SOURCE][0],
+		.times = 1,
+	};
 	struct pair pair;
 
 	(void)state;
@@ -1290,47 +1154,48 @@ static void a_bind_that_is_never_heard_of_takes_no_place_for_good(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(whatever_its_length_it_arrives_whole, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(a_long_request_goes_in_pieces, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(many_at_once_wait_for_their_places, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(what_the_source_refuses_moves_nothing, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(rights_and_ranges_are_the_regions, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(whatever_its_length_it_arrives_whole, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_long_request_goes_in_pieces, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(many_at_once_wait_for_their_places, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_the_source_refuses_moves_nothing, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(rights_and_ranges_are_the_regions, start, nothing_is_left),
 		cmocka_unit_test_setup_teardown(what_is_missing_is_named_and_tcp_goes_on, without_nics,
 						nothing_is_left),
-		cmocka_unit_test_setup_teardown(a_device_that_is_named_must_be_there, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(a_peer_without_it_is_reached_over_tcp, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(the_loan_comes_before_the_window, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(who_waits_can_be_cancelled, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(a_higher_request_has_its_turn_first, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(who_waits_at_the_source_is_lent_nothing, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(a_grant_that_nobody_wants_any_more_goes_back, with_nics,
+		cmocka_unit_test_setup_teardown(a_device_that_is_named_must_be_there, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_peer_without_it_is_reached_over_tcp, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(the_loan_comes_before_the_window, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(who_waits_can_be_cancelled, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_higher_request_has_its_turn_first, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(who_waits_at_the_source_is_lent_nothing, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_grant_that_nobody_wants_any_more_goes_back, start,
 						nothing_is_left),
-		cmocka_unit_test_setup_teardown(a_requester_that_is_gone_has_nothing_any_more, with_nics,
+		cmocka_unit_test_setup_teardown(a_requester_that_is_gone_has_nothing_any_more, start,
 						nothing_is_left),
-		cmocka_unit_test_setup_teardown(a_link_that_is_cut_ends_what_is_on_it, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(a_source_that_is_hasty_makes_no_success, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(a_window_that_cannot_be_bound_is_no_grant, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(what_is_never_heard_of_ends_with_its_queue_pair, with_nics,
+		cmocka_unit_test_setup_teardown(a_link_that_is_cut_ends_what_is_on_it, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_source_that_is_hasty_makes_no_success, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_window_that_cannot_be_bound_is_no_grant, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_is_never_heard_of_ends_with_its_queue_pair, start,
 						nothing_is_left),
-		cmocka_unit_test_setup_teardown(what_a_nic_may_still_use_stays_taken, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(what_a_peers_nic_may_still_reach_stays_lent, with_nics,
+		cmocka_unit_test_setup_teardown(what_a_nic_may_still_use_stays_taken, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_a_peers_nic_may_still_reach_stays_lent, start,
 						nothing_is_left),
-		cmocka_unit_test_setup_teardown(a_window_that_stays_outlives_its_pair, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(what_was_closed_is_not_asked_for_any_more, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(what_was_given_back_pins_nothing, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(what_stays_pinned_stays_taken, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(without_ready_the_line_is_lost, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(without_done_the_line_is_lost, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(what_has_completed_can_be_cancelled, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(a_bind_that_is_never_heard_of_takes_no_place_for_good, with_nics,
+		cmocka_unit_test_setup_teardown(a_window_that_stays_outlives_its_pair, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_was_closed_is_not_asked_for_any_more, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_was_given_back_pins_nothing, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_stays_pinned_stays_taken, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(without_ready_the_line_is_lost, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(without_done_the_line_is_lost, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_has_completed_can_be_cancelled, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_bind_that_is_never_heard_of_takes_no_place_for_good, start,
 						nothing_is_left),
-		cmocka_unit_test_setup_teardown(where_all_places_stay_nobody_waits, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(what_cannot_be_recorded_is_tried_again, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(who_is_about_to_wait_can_be_cancelled, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(what_is_used_up_is_named, with_nics, nothing_is_left),
-		cmocka_unit_test_setup_teardown(pairs_that_fail_are_told_once_a_second, with_nics, nothing_is_left),
+		cmocka_unit_test_setup_teardown(where_all_places_stay_nobody_waits, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_cannot_be_recorded_is_tried_again, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(who_is_about_to_wait_can_be_cancelled, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(what_is_used_up_is_named, start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(pairs_that_fail_are_told_once_a_second, start, nothing_is_left),
 	};
 
 	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
+	hosts_in_turn = true;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

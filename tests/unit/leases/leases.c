@@ -17,9 +17,15 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "engine/segment.h"
-#include "transport/rdma/lease.h"
-#include "unit/limits/nics.h"
+#include "transport/rdma/peer.h"
+#include "transport/rdma/rdma.h"
+#include "transport/rdma/routes.h"
+#include "transport/rdma/source.h"
+#include "transport/rdma/use.h"
+#include "unit/engine/nics.h"
 #include "seen.h"
+
+#define SIZE (1u << 20)
 
 /* ---- What is said, and heard ---- */
 
@@ -108,7 +114,7 @@ static unsigned messages(void)
 
 static void use_leases(struct otte_config *config)
 {
-	use_rdma(config);
+	use_nics_at_once(config);
 	config->rdma_destruction_ns = 100000000;
 	config->default_deadline_ns = 0;
 }
@@ -503,7 +509,7 @@ static void many_leases_need_few_windows(void **state)
 		assert_moved(run_lease(&pair, OTTE_READ, 0, 4096));
 	}
 	assert_in_range(atomic_load(&said[OTTE_RDMA_MSG_LEASED]), 100, 200);
-	assert_in_range(sim_counts(nics[0]).mws, 1, 4);
+	assert_in_range(sim_counts(nics[SOURCE][0]).mws, 1, 4);
 	pair_close(&pair);
 }
 
@@ -717,7 +723,7 @@ static void a_silent_holder_keeps_no_engine(void **state)
 /* Of the invalidation nobody hears: its pair is closed, and that is the evidence. */
 static void an_invalidation_that_is_never_heard_of_costs_the_pair(void **state)
 {
-	const struct sim_fault fault = { .kind = SIM_FAULT_CQE_LOST, .target = nics[0], .times = 1 };
+	const struct sim_fault fault = { .kind = SIM_FAULT_CQE_LOST, .target = nics[SOURCE][0], .times = 1 };
 	struct pair pair;
 	unsigned id;
 
@@ -826,14 +832,14 @@ static void a_pair_that_is_lost_takes_its_lease(void **state)
 	for (op = OTTE_READ; op <= OTTE_WRITE; op++) {
 		lease_open(&pair, SIZE, use_leases);
 		assert_moved(run_lease(&pair, (uint8_t)op, 0, 4096));
-		sim_link_set(nics[0], nics[1], false);
+		sim_link_set(nics[SOURCE][0], nics[REQUESTER][0], false);
 		request = lease_request(&pair, (uint8_t)op, OTTE_LEASE_REGION, 0, 4096);
 		request.transport = OTTE_TRANSPORT_ANY;
 		task = run_by(&pair, &request);
 		assert_int_equal(task.code, op == OTTE_READ ? 0 : -ECONNRESET);
 		assert_int_equal(task.remote_effect, op == OTTE_READ ? OTTE_EFFECT_NONE : OTTE_EFFECT_UNKNOWN);
 		assert_int_equal(task.locally_drained, 1);
-		sim_link_set(nics[0], nics[1], true);
+		sim_link_set(nics[SOURCE][0], nics[REQUESTER][0], true);
 		assert_true(comes(is_unconnected, &pair));
 		assert_int_equal(pair_stats(pair.source).retained, 0);
 		pair_close(&pair);
@@ -866,7 +872,7 @@ static void what_waits_for_its_bytes_can_be_cancelled(void **state)
 	assert_true(task.code == 0 || task.code == -ECANCELED);
 	assert_int_equal(task.locally_drained, 1);
 	/* Its deadline does not wait for the NIC. */
-	sim_link_set(nics[0], nics[1], false);
+	sim_link_set(nics[SOURCE][0], nics[REQUESTER][0], false);
 	sim_retry_set(SIM_BY_CLOCK);
 	then_ns = otte_now_ns();
 	request.deadline_ns = then_ns + SECOND / 10;
@@ -874,7 +880,7 @@ static void what_waits_for_its_bytes_can_be_cancelled(void **state)
 	assert_true(otte_now_ns() - then_ns < 4 * SECOND / 10);
 	assert_int_equal(task.code, -ETIMEDOUT);
 	assert_int_equal(task.locally_drained, 1);
-	sim_link_set(nics[0], nics[1], true);
+	sim_link_set(nics[SOURCE][0], nics[REQUESTER][0], true);
 	pair_close(&pair);
 }
 
@@ -896,21 +902,21 @@ static void on_rxe_nothing_is_invalidated_twice(void **state)
 	unsigned i;
 
 	(void)state;
-	sim_device_be_rxe(nics[0]);
-	sim_device_be_rxe(nics[1]);
+	sim_device_be_rxe(nics[SOURCE][0]);
+	sim_device_be_rxe(nics[REQUESTER][0]);
 	lease_open(&pair, SIZE, use_leases);
 	for (i = 1; i <= 3; i++) {
 		assert_moved(run_lease(&pair, OTTE_READ, 0, SIZE));
 		recall_all(&pair);
-		assert_int_equal(sim_counts(nics[0]).mws, i > 1);
+		assert_int_equal(sim_counts(nics[SOURCE][0]).mws, i > 1);
 		assert_moved(run(&pair, OTTE_READ, 0, 4096));
 		/* Of the grants, which are given back by the peer; and of each lease. */
 		assert_int_equal(sim_calls(SIM_ALLOC_MW), 1 + i);
 	}
 	assert_int_equal(pair_stats(pair.source).rdma_leases, 3);
 	OK(otte_region_unregister(&pair.remote, 1, 4 * SECOND, NULL));
-	assert_int_equal(sim_counts(nics[0]).mws_bound, 0);
-	assert_true(sim_counts(nics[0]).pinned_bytes < SIZE);
+	assert_int_equal(sim_counts(nics[SOURCE][0]).mws_bound, 0);
+	assert_true(sim_counts(nics[SOURCE][0]).pinned_bytes < SIZE);
 	close_rest(&pair);
 }
 

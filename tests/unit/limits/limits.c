@@ -18,8 +18,16 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "engine/segment.h"
-#include "nics.h"
+#include "engine/source_peer.h"
+#include "stranger.h"
+#include "transport/rdma/peer.h"
+#include "transport/rdma/rdma.h"
+#include "transport/rdma/source.h"
+#include "transport/rdma/transfer.h"
+#include "unit/engine/nics.h"
 #include "seen.h"
+
+#define SIZE (1u << 20)
 
 /* What the source does not say; and whom it has granted something, in this order. */
 static _Atomic unsigned unsaid;
@@ -68,7 +76,7 @@ static int honest(void **state)
 
 static void use_short_limits(struct otte_config *config)
 {
-	use_rdma(config);
+	use_nics_at_once(config);
 	config->rdma_destruction_ns = 100000000;
 	config->control_timeout_ns = SECOND;
 	config->default_deadline_ns = 0;
@@ -263,7 +271,7 @@ static void nobody_waits_for_ever(void **state)
 
 static void use_two_places(struct otte_config *config)
 {
-	use_rdma(config);
+	use_nics_at_once(config);
 	config->rdma_grants = 2;
 }
 
@@ -335,6 +343,40 @@ static void use_no_reconnects(struct otte_config *config)
 {
 	use_short_limits(config);
 	config->reconnect_min_ns = config->reconnect_max_ns = 3600 * SECOND;
+}
+
+static void use_all_lanes(struct otte_config *config)
+{
+	use_no_reconnects(config);
+	config->tcp_lanes = OTTE_SOURCE_LANES_MAX;
+}
+
+static bool has_all_lanes(void *arg)
+{
+	struct pair *pair = arg;
+	bool all;
+
+	pthread_mutex_lock(&pair->source->source_lock);
+	all = atomic_load(&pair->source->source_peers->lanes) == OTTE_SOURCE_LANES_MAX + 1;
+	pthread_mutex_unlock(&pair->source->source_lock);
+	return all;
+}
+
+/* Its other lanes are all there, and so is the one whose place it takes. */
+static void a_lane_that_takes_the_place_of_another_has_one(void **state)
+{
+	static struct stranger stranger;
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_all_lanes);
+	assert_true(comes(has_its_lane, &pair));
+	assert_true(comes(has_all_lanes, &pair));
+	stranger_open(&stranger, &pair);
+	assert_false(stranger.lost);
+	assert_int_equal(stranger.theirs.count, 1);
+	stranger_close(&stranger);
+	pair_close(&pair);
 }
 
 static void a_session_has_one_lane(void **state)
@@ -415,7 +457,7 @@ static void what_a_pair_is_to_be_is_checked(void **state)
 	struct pair pair;
 
 	(void)state;
-	nics[0]->ports[0].attr.active_mtu = IBV_MTU_1024;
+	nics[SOURCE][0]->ports[0].attr.active_mtu = IBV_MTU_1024;
 	pair_open(&pair, SIZE, use_no_reconnects);
 	assert_true(comes(has_its_lane, &pair));
 	stranger_open(&stranger, &pair);
@@ -438,14 +480,14 @@ static void what_a_pair_is_to_be_is_checked(void **state)
 
 static void use_few_sends(struct otte_config *config)
 {
-	use_rdma(config);
+	use_nics_at_once(config);
 	config->rdma_send_wrs = 4;
 	config->rdma_pairs = 1;
 }
 
 static void use_many_sends(struct otte_config *config)
 {
-	use_rdma(config);
+	use_nics_at_once(config);
 	config->rdma_send_wrs = 64;
 	config->rdma_pairs = 1;
 }
@@ -466,8 +508,8 @@ static void who_has_no_room_registers_once(void **state)
 	unsigned i;
 
 	(void)state;
-	sim_device_be_rxe(nics[0]);
-	sim_device_be_rxe(nics[1]);
+	sim_device_be_rxe(nics[SOURCE][0]);
+	sim_device_be_rxe(nics[REQUESTER][0]);
 	pair_open(&first, SIZE, use_few_sends);
 	pair_join(&pair, &first, use_many_sends);
 	sim_progress_set(SIM_STEPPED, 0);
@@ -501,6 +543,7 @@ int main(void)
 		LIMIT(places_go_round),
 		LIMIT(without_grant_the_line_is_lost),
 		LIMIT(a_session_has_one_lane),
+		LIMIT(a_lane_that_takes_the_place_of_another_has_one),
 		LIMIT(a_peer_leaves_queue_pairs_to_others),
 		LIMIT(few_queue_pairs_are_shared_as_well),
 		LIMIT(what_a_pair_is_to_be_is_checked),

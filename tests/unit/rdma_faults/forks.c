@@ -5,6 +5,8 @@
 
 #include "room.h"
 
+#include "transport/rdma/cq_lane.h"
+
 static void with_libibverbs_of(int status, unsigned inits)
 {
 	struct pair pair;
@@ -55,7 +57,7 @@ static void where_it_is_too_late_there_is_no_rdma(void **state)
 		otte_error_text(),
 		"request 0: transport rdma: ibv_fork_init: Invalid argument; memory was registered "
 		"without it, which no fork may come upon before Linux 5.12");
-	assert_int_equal(run(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096).transport,
+	assert_int_equal(run_over(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096).transport,
 			 OTTE_TRANSPORT_TCP);
 	assert_int_equal(sim_calls(SIM_OPEN_DEVICE), 0);
 	pair_close(&pair);
@@ -113,15 +115,15 @@ int run_fork_tests(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(libibverbs_is_asked_where_the_kernel_does_not_do_it,
-						room_start, room_finish),
+						room_start, nothing_is_left),
 		cmocka_unit_test_setup_teardown(libibverbs_is_not_asked_where_the_kernel_does_it,
-						room_start, room_finish),
+						room_start, nothing_is_left),
 		cmocka_unit_test_setup_teardown(libibverbs_is_not_asked_twice, room_start,
-						room_finish),
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(where_it_is_too_late_there_is_no_rdma, room_start,
-						room_finish),
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_child_has_nothing_of_a_nic, room_start,
-						room_finish),
+						nothing_is_left),
 	};
 
 	return cmocka_run_group_tests_name("forks", tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Lanes that take no more queue pairs, and those that live on them meanwhile. */
 #include "base/clock.h"
+#include "transport/rdma/nic_lanes.h"
 #include "room.h"
 
 /* A new queue pair, of whose bind nothing is heard, or nothing that could be; then it goes. */
@@ -91,7 +92,7 @@ static void few_lanes_drain_at_a_time(void **state)
 			usleep(1000);
 	}
 	assert_int_equal(read_by_rdma(&pair, 0), -EAGAIN);
-	assert_int_equal(run(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096).transport,
+	assert_int_equal(run_over(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096).transport,
 			 OTTE_TRANSPORT_TCP);
 	for (i = 0; i < OTTE_RDMA_DRAINING_MAX; i++)
 		assert_int_equal(read_by_rdma(&others[i], 0), 0);
@@ -132,10 +133,11 @@ int run_lane_tests(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_lost_completion_closes_no_nic, room_start,
-						room_finish),
-		cmocka_unit_test_setup_teardown(few_lanes_drain_at_a_time, room_start, room_finish),
+						nothing_is_left),
+		cmocka_unit_test_setup_teardown(few_lanes_drain_at_a_time, room_start,
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_lane_that_is_at_fault_is_replaced, room_start,
-						room_finish),
+						nothing_is_left),
 	};
 
 	return cmocka_run_group_tests_name("lanes", tests, NULL, NULL);

@@ -35,7 +35,7 @@ static void open_joined(struct pair *pair)
 {
 	pair_open(pair, SIZE, use_slow_destruction);
 	pair_fill(pair->remote_bytes, SIZE, 3);
-	assert_int_equal(run(pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 0, 64).code, 0);
+	assert_int_equal(run(pair, OTTE_WRITE, 0, 64).code, 0);
 	assert_int_equal(charged(REQUESTER), 0);
 }
 
@@ -95,7 +95,7 @@ static void a_post_that_fails_and_names_nothing(void **state)
 		room_start(NULL);
 		open_joined(&pair);
 		fail_a_post(unknown[i], 0);
-		submit(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 4096, 4096);
+		submit_over(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 4096, 4096);
 		assert_charged_until_destroyed(&pair, 2);
 	}
 }
@@ -115,7 +115,7 @@ static void a_post_that_fails_and_names_which(void **state)
 		room_start(NULL);
 		open_joined(&pair);
 		fail_a_post(SIM_BAD_WR_EXACT, accepted);
-		task = run(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 4096, 4096);
+		task = run(&pair, OTTE_WRITE, 4096, 4096);
 		assert_int_equal(task.code, -ECONNRESET);
 		assert_int_equal(task.remote_effect,
 				 accepted ? OTTE_EFFECT_UNKNOWN : OTTE_EFFECT_NONE);
@@ -134,7 +134,7 @@ static void a_completion_that_is_lost(void **state)
 	(void)state;
 	open_joined(&pair);
 	strike(SIM_FAULT_CQE_LOST, nics[REQUESTER][0], 0);
-	submit(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 4096, 4096);
+	submit_over(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 4096, 4096);
 	assert_charged_until_destroyed(&pair, 1);
 }
 
@@ -153,7 +153,7 @@ static void a_completion_that_comes_twice(void **state)
 	open_joined(&pair);
 	strike(SIM_FAULT_CQE_TWICE, nics[REQUESTER][0], 0);
 	sim_fault_arm(&lost);
-	submit(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 4096, 4096);
+	submit_over(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 4096, 4096);
 	assert_charged_until_destroyed(&pair, 1);
 }
 
@@ -164,7 +164,7 @@ static void a_completion_of_another_work_request(void **state)
 	(void)state;
 	open_joined(&pair);
 	strike(SIM_FAULT_CQE_WR_ID, nics[REQUESTER][0], 1ull << 40);
-	submit(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 4096, 4096);
+	submit_over(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 4096, 4096);
 	assert_charged_until_destroyed(&pair, 1);
 }
 
@@ -176,14 +176,14 @@ static void a_completion_of_another_queue_pair(void **state)
 	(void)state;
 	pair_open(&pair, SIZE, use_slow_destruction);
 	assert_int_equal(read_by_rdma(&pair, 0), 0);
-	assert_int_equal(run(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 0, 64).code, 0);
+	assert_int_equal(run(&pair, OTTE_WRITE, 0, 64).code, 0);
 	assert_int_equal(pair_stats(pair.requester).rdma_qps, 2);
 	strike(SIM_FAULT_CQE_QPN, nics[REQUESTER][0], 0x800000);
-	submit(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 4096, 4096);
+	submit_over(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 4096, 4096);
 	assert_charged_until_destroyed(&pair, 1);
 }
 
-static bool has_loan(void *arg)
+static bool has_one_loan(void *arg)
 {
 	struct pair *pair = arg;
 
@@ -201,8 +201,8 @@ static void a_completion_that_is_lost_at_the_source(void **state)
 	(void)state;
 	open_joined(&pair);
 	strike(SIM_FAULT_CQE_LOST, nics[SOURCE][0], 0);
-	submit(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 4096, 4096);
-	assert_true(comes(has_loan, &pair));
+	submit_over(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 4096, 4096);
+	assert_true(comes(has_one_loan, &pair));
 	assert_true(is_taken(pair.remote_mem, 4096, 4096));
 	usleep(1400000); /* the pair is closed, and not destroyed */
 	assert_int_equal(pair_stats(pair.source).loans, 1);
@@ -240,7 +240,7 @@ static void keep_a_queue_pair(void)
 	MUST(read_by_rdma(&pair, 0) == 0);
 	id = fail_call(SIM_DESTROY_QP, nics[REQUESTER][0], 1);
 	strike(SIM_FAULT_CQE_LOST, nics[REQUESTER][0], 0);
-	task = run(&pair, OTTE_READ, OTTE_TRANSPORT_RDMA, 4096, 4096);
+	task = run(&pair, OTTE_READ, 4096, 4096);
 	MUST(task.code == -EUCLEAN && !task.locally_drained);
 	MUST(comes(has_both_records, &pair));
 	stats = pair_stats(pair.requester);
@@ -295,7 +295,7 @@ static void keep_a_window(void)
 	fail_call(SIM_DEALLOC_MW, nics[SOURCE][0], 1000);
 	strike(SIM_FAULT_CQE_LOST, nics[REQUESTER][0], 0);
 	sim_link_set(nics[SOURCE][0], nics[REQUESTER][0], false);
-	run(&pair, OTTE_READ, OTTE_TRANSPORT_RDMA, 4096, 4096);
+	run(&pair, OTTE_READ, 4096, 4096);
 	sim_link_set(nics[SOURCE][0], nics[REQUESTER][0], true);
 	MUST(comes(is_retained, &pair));
 	MUST(pair_stats(pair.source).loans == 1);
@@ -339,26 +339,27 @@ int run_matrix_tests(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_post_that_fails_and_names_nothing, room_start,
-						room_finish),
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_post_that_fails_and_names_which, room_start,
-						room_finish),
-		cmocka_unit_test_setup_teardown(a_completion_that_is_lost, room_start, room_finish),
+						nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_completion_that_is_lost, room_start,
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_completion_that_comes_twice, room_start,
-						room_finish),
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_completion_of_another_work_request, room_start,
-						room_finish),
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_completion_of_another_queue_pair, room_start,
-						room_finish),
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_completion_that_is_lost_at_the_source, room_start,
-						room_finish),
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_queue_pair_that_cannot_be_destroyed, room_start,
-						room_finish),
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(an_mr_that_cannot_be_deregistered, room_start,
-						room_finish),
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_window_that_cannot_be_freed, room_start,
-						room_finish),
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(completion_queues_that_cannot_be_destroyed,
-						room_start, room_finish),
+						room_start, nothing_is_left),
 	};
 
 	return cmocka_run_group_tests_name("matrix", tests, NULL, NULL);

@@ -4,7 +4,11 @@
 
 #include "base/clock.h"
 #include "engine/batch.h"
+#include "transport/rdma/endpoint.h"
 #include "transport/rdma/line.h"
+#include "transport/rdma/parent.h"
+#include "transport/rdma/peer.h"
+#include "transport/rdma/rdma.h"
 
 static _Atomic bool forge_close, swallow_answers, forge_ask;
 static _Atomic unsigned connects, asks, swallowed;
@@ -129,7 +133,7 @@ static void two_idle_engines(void **state)
 	pair_open(&pair, SIZE, use_rdma);
 	assert_idle(&pair);
 	assert_int_equal(read_by_rdma(&pair, 0), 0);
-	assert_int_equal(run(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 0, SIZE).code, 0);
+	assert_int_equal(run(&pair, OTTE_WRITE, 0, SIZE).code, 0);
 	assert_idle(&pair);
 	sim_port_set(nics[SOURCE][0], 1, IBV_PORT_DOWN);
 	assert_idle(&pair);
@@ -223,7 +227,7 @@ static void a_full_table_of_rails(void **state)
 
 	(void)state;
 	pair_open(&pair, SIZE, use_rdma);
-	assert_int_equal(run(&pair, OTTE_READ, OTTE_TRANSPORT_RDMA, 0, SIZE).code, 0);
+	assert_int_equal(run(&pair, OTTE_READ, 0, SIZE).code, 0);
 	atomic_store(&refuse_tickets, true);
 	task = run_until(&pair, OTTE_LEASE_OFF, 0, SECOND);
 	atomic_store(&refuse_tickets, false);
@@ -284,7 +288,7 @@ static void what_comes_while_a_line_is_lost(void **state)
 	assert_int_equal(read_by_rdma(&pair, 0), 0);
 	atomic_store(&hold_loss, true);
 	atomic_store(&forge_ask, true);
-	submit(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096);
+	submit_over(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096);
 	assert_true(comes(loses, NULL));
 	assert_true(comes(greets_again, &pair));
 	batch = create_alone(&pair);
@@ -315,16 +319,18 @@ static void one_that_is_cancelled_as_it_fails(void **state)
 int run_peer_tests(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(two_idle_engines, room_start, room_finish),
+		cmocka_unit_test_setup_teardown(two_idle_engines, room_start, nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_source_that_closes_at_once, room_start,
-						room_finish),
-		cmocka_unit_test_setup_teardown(a_full_table_of_rails, room_start_two, room_finish),
-		cmocka_unit_test_setup_teardown(an_overdue_request, room_start, room_finish),
-		cmocka_unit_test_setup_teardown(answers_that_never_come, room_start, room_finish),
+						nothing_is_left),
+		cmocka_unit_test_setup_teardown(a_full_table_of_rails, room_start_two,
+						nothing_is_left),
+		cmocka_unit_test_setup_teardown(an_overdue_request, room_start, nothing_is_left),
+		cmocka_unit_test_setup_teardown(answers_that_never_come, room_start,
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(what_comes_while_a_line_is_lost, room_start,
-						room_finish),
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(one_that_is_cancelled_as_it_fails, room_start,
-						room_finish),
+						nothing_is_left),
 	};
 
 	return cmocka_run_group_tests_name("peers", tests, NULL, NULL);

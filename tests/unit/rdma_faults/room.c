@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 #include "room.h"
 
-#include <sys/wait.h>
-
 #include "engine/batch.h"
 #include "engine/segment.h"
+#include "transport/rdma/routes.h"
 
-#define WAIT_US 1000
-#define WAIT_TURNS 10000
-
-struct sim_device *nics[2][2];
 int fork_state, fork_init_code;
 _Atomic unsigned fork_inits;
 
-static unsigned opens;
 static struct otte_verbs tables[2];
 static struct otte_rdma_qp *_Atomic last_joined[2];
 static uint8_t last_gid[2][16];
@@ -30,15 +24,6 @@ static int fork_init(void)
 {
 	atomic_fetch_add(&fork_inits, 1);
 	return fork_init_code;
-}
-
-int __wrap_otte_verbs_open(const struct otte_verbs **verbs);
-
-/* An engine asks twice. */
-int __wrap_otte_verbs_open(const struct otte_verbs **verbs)
-{
-	*verbs = &tables[opens++ < 2 ? SOURCE : REQUESTER];
-	return 0;
 }
 
 int __real_otte_rdma_pair_join(struct otte_rdma_pair *pair, const struct otte_rdma_path *path,
@@ -95,67 +80,39 @@ void __wrap_otte_rdma_fill_paths(struct otte_rdma *rdma, struct otte_rdma_paths 
 		paths->rows[0].mtu_bytes = atomic_load(&forged_mtu);
 }
 
-static int start(unsigned count)
+/* Tables of their own, which say of forks what they should. */
+static void set_tables(void)
 {
-	static const char *const names[] = { "mlx5_0", "mlx5_1" };
-	unsigned host, i;
+	unsigned host;
 
-	sim_reset();
-	opens = 0;
 	fork_state = IBV_FORK_UNNEEDED;
 	fork_init_code = 0;
 	atomic_store(&fork_inits, 0);
-	memset(nics, 0, sizeof(nics));
 	for (host = 0; host < 2; host++) {
-		tables[host] = *sim_verbs(host);
+		tables[host] = *verbs_of[host];
 		tables[host].is_fork_initialized = is_fork_initialized;
 		tables[host].fork_init = fork_init;
-		for (i = 0; i < count; i++)
-			nics[host][i] = sim_device_add(host, names[i]);
+		verbs_of[host] = &tables[host];
 	}
-	return 0;
 }
 
 int room_start(void **state)
 {
-	(void)state;
-	return start(1);
+	with_nics(state);
+	set_tables();
+	return 0;
 }
 
 int room_start_two(void **state)
 {
-	(void)state;
-	return start(2);
-}
-
-int room_finish(void **state)
-{
-	(void)state;
-	sim_progress_set(SIM_INLINE, 0);
-	assert_string_equal(sim_left(), "");
+	with_two_nics(state);
+	set_tables();
 	return 0;
-}
-
-void in_its_own_process(void (*test)(void))
-{
-	int status;
-	pid_t pid = fork();
-
-	assert_true(pid >= 0);
-	if (!pid) {
-		test();
-		_exit(0);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
 }
 
 void use_rdma(struct otte_config *config)
 {
-	config->ledger = OTTE_LEDGER_PROCESS;
-	config->rdma_enabled = 1;
-	config->rdma_mr_bytes = 1ull << 32;
-	config->reconnect_max_ns = config->reconnect_min_ns = 1000000;
+	use_nics_at_once(config);
 	config->rdma_destruction_ns = 100000000;
 }
 
@@ -173,63 +130,12 @@ void use_long_waits(struct otte_config *config)
 
 /* ---- Requests ---- */
 
-void submit(struct pair *pair, uint8_t op, uint32_t transport, uint64_t offset, uint64_t length)
-{
-	struct otte_request request = pair_request(pair, op, offset, offset, length);
-
-	request.transport = transport;
-	OK(otte_batch_reset(pair->batch));
-	OK(otte_batch_submit(pair->batch, &request, 1));
-}
-
-struct otte_task wait_task(struct pair *pair)
-{
-	struct otte_task task;
-
-	OK(otte_batch_wait(pair->batch, 20 * SECOND));
-	OK(otte_batch_task(pair->batch, 0, &task));
-	return task;
-}
-
-struct otte_task run(struct pair *pair, uint8_t op, uint32_t transport, uint64_t offset,
-		     uint64_t length)
-{
-	submit(pair, op, transport, offset, length);
-	return wait_task(pair);
-}
-
 int read_by_rdma(struct pair *pair, uint64_t offset)
 {
-	return run(pair, OTTE_READ, OTTE_TRANSPORT_RDMA, offset, 4096).code;
+	return run(pair, OTTE_READ, offset, 4096).code;
 }
 
 /* ---- What comes to be ---- */
-
-bool comes(bool (*condition)(void *arg), void *arg)
-{
-	unsigned i;
-
-	for (i = 0; i < WAIT_TURNS; i++) {
-		if (condition(arg))
-			return true;
-		usleep(WAIT_US);
-	}
-	return false;
-}
-
-bool is_unconnected(void *arg)
-{
-	struct pair *pair = arg;
-
-	return pair_stats(pair->source).rdma_qps == 0 && pair_stats(pair->requester).rdma_qps == 0;
-}
-
-bool is_granted(void *arg)
-{
-	struct pair *pair = arg;
-
-	return pair_stats(pair->source).rdma_grants == 1;
-}
 
 bool is_retained(void *arg)
 {

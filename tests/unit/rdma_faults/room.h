@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Two engines over simulated NICs that break: the source on host 0, the requester, and any more of
- * them, on host 1. Each host has one NIC or two, which all reach each other.
+ * Two engines over simulated NICs that break, of hosts with one NIC or two (nics.h).
  */
 #ifndef OTTE_TESTS_RDMA_FAULTS_ROOM_H
 #define OTTE_TESTS_RDMA_FAULTS_ROOM_H
@@ -18,35 +17,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "base/util.h"
 #include "engine/engine.h"
-#include "sim/verbs/sim.h"
-#include "transport/rdma/rdma.h"
-#include "unit/engine/pair.h"
+#include "transport/rdma/pair.h"
+#include "transport/rdma/qp.h"
+#include "unit/engine/nics.h"
 
 #define SIZE (1u << 20)
-#define SOURCE 0
-#define REQUESTER 1
-
-#define OK(call)                                                                  \
-	do {                                                                      \
-		int ok_ret = (call);                                              \
-		if (ok_ret)                                                       \
-			fail_msg("%s: %d: %s", #call, ok_ret, otte_error_text()); \
-	} while (0)
-
-/* In a process of its own, where a failed assertion of cmocka's does not end it well. */
-#define MUST(condition)                                                        \
-	do {                                                                   \
-		if (!(condition)) {                                            \
-			printf("%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-			fflush(stdout);                                        \
-			_exit(1);                                              \
-		}                                                              \
-	} while (0)
-
-extern struct sim_device *nics[2][2]; /* by host, and in the order of their ids */
 /* What libibverbs says of forks. */
 extern int fork_state, fork_init_code;
 extern _Atomic unsigned fork_inits;
@@ -58,9 +35,6 @@ extern _Atomic uint32_t forged_mtu;
 
 int room_start(void **state);
 int room_start_two(void **state);
-int room_finish(void **state);
-/* A child that ends with whatever stays, and has found everything as it should be. */
-void in_its_own_process(void (*test)(void));
 
 /* Failed handshakes are repeated at once, and what is never heard of is over soon. */
 void use_rdma(struct otte_config *config);
@@ -69,17 +43,10 @@ void use_short_control(struct otte_config *config);
 /* The same; but of a pair that could not be made none is tried again for a minute. */
 void use_long_waits(struct otte_config *config);
 
-void submit(struct pair *pair, uint8_t op, uint32_t transport, uint64_t offset, uint64_t length);
-struct otte_task wait_task(struct pair *pair);
-struct otte_task run(struct pair *pair, uint8_t op, uint32_t transport, uint64_t offset,
-		     uint64_t length);
 /* 4 KiB by RDMA and nothing else: its code. */
 int read_by_rdma(struct pair *pair, uint64_t offset);
 
-bool comes(bool (*condition)(void *arg), void *arg);
 /* Of a pair of engines. */
-bool is_unconnected(void *arg);
-bool is_granted(void *arg);
 bool is_retained(void *arg);
 bool works_by_rdma(void *arg);
 /* Nobody can write there: a NIC may still use it. */

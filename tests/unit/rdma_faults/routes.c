@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Ports that go down, come back, or are others; and what devices tell besides. */
 #include "base/clock.h"
+#include "transport/rdma/cq_lane.h"
+#include "transport/rdma/routes.h"
 #include "room.h"
 
 static void set_port(struct sim_device *device, enum ibv_port_state state)
@@ -27,7 +29,7 @@ static void go_and_come_back(unsigned host)
 	set_port(nics[host][0], IBV_PORT_DOWN);
 	assert_true(comes(is_unconnected, &pair));
 	assert_int_equal(read_by_rdma(&pair, 0), -ENETUNREACH);
-	task = run(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 4096, 4096);
+	task = run_over(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 4096, 4096);
 	assert_int_equal(task.code, 0);
 	assert_int_equal(task.transport, OTTE_TRANSPORT_TCP);
 	assert_memory_equal(pair.local_bytes, pair.remote_bytes, 8192);
@@ -35,7 +37,7 @@ static void go_and_come_back(unsigned host)
 			 mrs);
 	set_port(nics[host][0], IBV_PORT_ACTIVE);
 	assert_true(comes(works_by_rdma, &pair));
-	task = run(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 8192, 4096);
+	task = run_over(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 8192, 4096);
 	assert_int_equal(task.transport, OTTE_TRANSPORT_RDMA);
 	assert_int_equal(pair_stats(pair.source).bad_frames + pair_stats(pair.requester).bad_frames,
 			 0);
@@ -120,7 +122,7 @@ static void what_is_under_way_ends_with_its_port(void **state)
 	pair_fill(pair.remote_bytes, SIZE, 6);
 	sim_retry_set(SIM_BY_CLOCK);
 	sim_link_set(nics[SOURCE][0], nics[REQUESTER][0], false);
-	submit(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096);
+	submit_over(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096);
 	assert_true(comes(is_granted, &pair));
 	usleep(20000);
 	assert_true(is_taken(pair.local_mem, 0, 4096));
@@ -249,7 +251,7 @@ static void a_device_that_is_lost_stays_fenced(void **state)
 	assert_true(comes(is_quiet, &pair));
 	usleep(50000);
 	assert_int_equal(read_by_rdma(&pair, 0), -ENETUNREACH);
-	task = run(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096);
+	task = run_over(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096);
 	assert_int_equal(task.code, 0);
 	assert_int_equal(task.transport, OTTE_TRANSPORT_TCP);
 	assert_int_equal(pair_stats(pair.requester).retained, 0);
@@ -437,7 +439,7 @@ static void a_port_that_flaps_loses_nothing(void **state)
 	pair_open(&pair, SIZE, use_rdma);
 	pair_fill(pair.remote_bytes, SIZE, 8);
 	for (i = 0; i < COUNT; i++) {
-		submit(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096);
+		submit_over(&pair, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096);
 		set_port(nics[i / 2 % 2][i % 4 / 2], i % 3 ? IBV_PORT_ACTIVE : IBV_PORT_DOWN);
 		task = wait_task(&pair);
 		assert_int_equal(task.code, 0);
@@ -461,36 +463,37 @@ int run_route_tests(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_port_of_the_requesters_goes_and_comes_back,
-						room_start, room_finish),
+						room_start, nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_port_of_the_sources_goes_and_comes_back,
-						room_start, room_finish),
+						room_start, nothing_is_left),
 		cmocka_unit_test_setup_teardown(the_other_nic_is_used_at_once, room_start_two,
-						room_finish),
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(what_is_under_way_ends_with_its_port, room_start,
-						room_finish),
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(another_address_of_the_sources_is_found_and_said,
-						room_start, room_finish),
+						room_start, nothing_is_left),
 		cmocka_unit_test_setup_teardown(another_address_of_the_requesters_is_found_and_said,
-						room_start, room_finish),
+						room_start, nothing_is_left),
 		cmocka_unit_test_setup_teardown(an_address_that_is_fixed_is_waited_for, room_start,
-						room_finish),
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_port_that_is_down_at_first_is_used_once_it_is_up,
-						room_start, room_finish),
+						room_start, nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_device_that_is_lost_stays_fenced, room_start,
-						room_finish),
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_queue_pair_in_error_is_closed_at_both_ends,
-						room_start, room_finish),
+						room_start, nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_completion_queue_in_error_is_replaced, room_start,
-						room_finish),
-		cmocka_unit_test_setup_teardown(the_smaller_mtu_is_told, room_start, room_finish),
+						nothing_is_left),
+		cmocka_unit_test_setup_teardown(the_smaller_mtu_is_told, room_start,
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(paths_said_again_are_of_the_same_nics, room_start,
-						room_finish),
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_peer_whose_nics_are_others_is_cut_off, room_start,
-						room_finish),
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_nic_with_what_stays_does_not_return, room_start,
-						room_finish),
+						nothing_is_left),
 		cmocka_unit_test_setup_teardown(a_port_that_flaps_loses_nothing, room_start_two,
-						room_finish),
+						nothing_is_left),
 	};
 
 	return cmocka_run_group_tests_name("routes", tests, NULL, NULL);

@@ -19,71 +19,18 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/util.h"
-#include "sim/verbs/sim.h"
-#include "transport/rdma/rdma.h"
-#include "unit/engine/pair.h"
+#include "transport/rdma/budget.h"
+#include "unit/engine/nics.h"
 #include "seen.h"
 
 #define CHUNK 65536u
 #define SIZE (2u << 20)
 #define GUARD 64
 #define UNTOUCHED 0xa5
-#define WAIT_US 1000
-#define WAIT_TURNS 10000
-
-#define OK(call)                                                                  \
-	do {                                                                      \
-		int ok_ret = (call);                                              \
-		if (ok_ret)                                                       \
-			fail_msg("%s: %d: %s", #call, ok_ret, otte_error_text()); \
-	} while (0)
-
-#define MUST(condition)                                                        \
-	do {                                                                   \
-		if (!(condition)) {                                            \
-			printf("%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-			fflush(stdout);                                        \
-			_exit(1);                                              \
-		}                                                              \
-	} while (0)
-
-/* ---- Two hosts ---- */
-
-static unsigned opens;
-static struct sim_device *nics[2];
-
-int __wrap_otte_verbs_open(const struct otte_verbs **verbs);
-
-/* An engine asks twice; the first is on host 0, which is the source's, all others on host 1. */
-int __wrap_otte_verbs_open(const struct otte_verbs **verbs)
-{
-	*verbs = sim_verbs(opens++ < 2 ? 0 : 1);
-	return 0;
-}
-
-static int with_nics(void **state)
-{
-	(void)state;
-	sim_reset();
-	opens = 0;
-	nics[0] = sim_device_add(0, "mlx5_0");
-	nics[1] = sim_device_add(1, "mlx5_0");
-	return 0;
-}
-
-static int nothing_is_left(void **state)
-{
-	(void)state;
-	sim_progress_set(SIM_INLINE, 0);
-	assert_string_equal(sim_left(), "");
-	return 0;
-}
 
 static void use_rdma(struct otte_config *config)
 {
-	config->ledger = OTTE_LEDGER_PROCESS;
-	config->rdma_enabled = 1;
-	config->rdma_mr_bytes = 1ull << 32;
+	use_nics(config);
 	config->rdma_destruction_ns = 100000000;
 	config->reconnect_min_ns = config->reconnect_max_ns = 3600 * NSEC_PER_SEC;
 }
@@ -118,16 +65,7 @@ static void open_with(struct pair *pair, void (*adjust)(struct otte_config *conf
 	pair_join(pair, &first, adjust);
 }
 
-static struct otte_request a_request(const struct pair *pair, uint8_t op, uint64_t offset,
-				     uint64_t length)
-{
-	struct otte_request request = pair_request(pair, op, offset, offset, length);
-
-	request.transport = OTTE_TRANSPORT_RDMA;
-	return request;
-}
-
-static struct otte_task task_of(struct otte_batch *batch)
+static struct otte_task outcome_of(struct otte_batch *batch)
 {
 	struct otte_task task;
 
@@ -136,30 +74,11 @@ static struct otte_task task_of(struct otte_batch *batch)
 	return task;
 }
 
-static struct otte_task run(struct pair *pair, const struct otte_request *request)
+static struct otte_task run_one(struct pair *pair, const struct otte_request *request)
 {
 	OK(otte_batch_reset(pair->batch));
 	OK(otte_batch_submit(pair->batch, request, 1));
-	return task_of(pair->batch);
-}
-
-static struct otte_task move(struct pair *pair, uint8_t op, uint64_t offset, uint64_t length)
-{
-	struct otte_request request = a_request(pair, op, offset, length);
-
-	return run(pair, &request);
-}
-
-static bool comes(bool (*condition)(void *arg), void *arg)
-{
-	unsigned i;
-
-	for (i = 0; i < WAIT_TURNS; i++) {
-		if (condition(arg))
-			return true;
-		usleep(WAIT_US);
-	}
-	return false;
+	return wait_task(pair);
 }
 
 /* Chunks, or bytes in place. */
@@ -178,20 +97,6 @@ static bool nothing_is_in_use(void *arg)
 static bool something_is_in_use(void *arg)
 {
 	return in_use(arg) > 0;
-}
-
-static void in_its_own_process(void (*test)(void))
-{
-	int status;
-	pid_t pid = fork();
-
-	assert_true(pid >= 0);
-	if (!pid) {
-		test();
-		_exit(0);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
 }
 
 /* MRs of anything but the receives of queue pairs, which each have one. */
@@ -236,15 +141,16 @@ static void move_sizes(struct pair *pair, uint8_t op)
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
 		slices = pair_stats(pair->requester).rdma_slices;
 		fill(pair, op, (uint8_t)(i + 1));
-		task = move(pair, op, GUARD, sizes[i]);
+		task = run(pair, op, GUARD, sizes[i]);
 		assert_int_equal(task.code, 0);
 		assert_int_equal(task.transport, OTTE_TRANSPORT_RDMA);
 		assert_arrived(pair, op, sizes[i]);
 		assert_int_equal(pair_stats(pair->requester).rdma_slices - slices,
 				 (sizes[i] + CHUNK - 1) / CHUNK);
 		/* One of the pool, and none of the caller's memory. */
-		assert_int_equal(known(nics[1]), 1);
-		assert_in_range(sim_counts(nics[1]).pinned_bytes, 16 * CHUNK, 17 * CHUNK);
+		assert_int_equal(known(nics[REQUESTER][0]), 1);
+		assert_in_range(sim_counts(nics[REQUESTER][0]).pinned_bytes, 16 * CHUNK,
+				17 * CHUNK);
 	}
 }
 
@@ -254,7 +160,7 @@ static void every_length_passes_the_pool(void **state)
 
 	(void)state;
 	open_with(&pair, use_staged);
-	assert_int_equal(known(nics[1]), 0);
+	assert_int_equal(known(nics[REQUESTER][0]), 0);
 	move_sizes(&pair, OTTE_READ);
 	move_sizes(&pair, OTTE_WRITE);
 	assert_int_equal(pair_stats(pair.requester).rdma_mrs, 0);
@@ -311,15 +217,15 @@ static void memory_that_is_gone_is_an_error(void **state)
 	own = pair;
 	own.local = region;
 	munmap(at + 4096, 4096);
-	task = move(&own, OTTE_WRITE, 0, 8192);
+	task = run(&own, OTTE_WRITE, 0, 8192);
 	assert_int_equal(task.code, -EFAULT);
 	assert_int_equal(task.remote_effect, OTTE_EFFECT_NONE);
 	assert_int_equal(task.locally_drained, 1);
-	assert_int_equal(move(&own, OTTE_READ, 0, 8192).code, -EFAULT);
-	assert_int_equal(move(&own, OTTE_WRITE, 0, 4096).code, 0);
-	assert_int_equal(move(&own, OTTE_READ, 8192, CHUNK).code, 0);
+	assert_int_equal(run(&own, OTTE_READ, 0, 8192).code, -EFAULT);
+	assert_int_equal(run(&own, OTTE_WRITE, 0, 4096).code, 0);
+	assert_int_equal(run(&own, OTTE_READ, 8192, CHUNK).code, 0);
 	assert_true(comes(nothing_is_in_use, &pair));
-	assert_int_equal(sim_counts(nics[0]).bytes_written, 4096);
+	assert_int_equal(sim_counts(nics[SOURCE][0]).bytes_written, 4096);
 	OK(otte_region_unregister(&region, 1, 10 * SECOND, NULL));
 	OK(otte_mem_release(mem));
 	munmap(at, SIZE);
@@ -338,7 +244,7 @@ static void more_than_there_is_goes_one_after_the_other(void **state)
 	open_with(&pair, use_one_chunk);
 	fill(&pair, OTTE_READ, 3);
 	for (i = 0; i < 8; i++) /* backwards, so that no two are merged */
-		requests[i] = a_request(&pair, OTTE_READ, (7ull - i) * 200000, 199999);
+		requests[i] = rdma_request(&pair, OTTE_READ, (7ull - i) * 200000, 199999);
 	OK(otte_batch_submit(pair.batch, requests, 8));
 	OK(otte_batch_wait(pair.batch, 20 * SECOND));
 	for (i = 0; i < 8; i++) {
@@ -362,29 +268,29 @@ static void wait_in_vain(void (*adjust)(struct otte_config *config))
 
 	open_with(&pair, adjust);
 	OK(otte_batch_create(pair.requester, 16, &batch));
-	first = a_request(&pair, OTTE_READ, 0, CHUNK);
-	second = a_request(&pair, OTTE_READ, 2 * CHUNK, CHUNK);
-	assert_int_equal(run(&pair, &first).code, 0);
+	first = rdma_request(&pair, OTTE_READ, 0, CHUNK);
+	second = rdma_request(&pair, OTTE_READ, 2 * CHUNK, CHUNK);
+	assert_int_equal(run_one(&pair, &first).code, 0);
 	sim_progress_set(SIM_STEPPED, 0);
 	OK(otte_batch_reset(pair.batch));
 	OK(otte_batch_submit(pair.batch, &first, 1));
 	assert_true(comes(something_is_in_use, &pair));
 	second.deadline_ns = otte_now_ns() + 50000000;
 	OK(otte_batch_submit(batch, &second, 1));
-	assert_int_equal(task_of(batch).code, -ETIMEDOUT);
+	assert_int_equal(outcome_of(batch).code, -ETIMEDOUT);
 	second.deadline_ns = OTTE_DEADLINE_NONE;
 	OK(otte_batch_reset(batch));
 	OK(otte_batch_submit(batch, &second, 1));
 	usleep(20000);
 	assert_int_equal(in_use(&pair), CHUNK);
 	OK(otte_batch_cancel(batch));
-	assert_int_equal(task_of(batch).code, -ECANCELED);
+	assert_int_equal(outcome_of(batch).code, -ECANCELED);
 	/* And it goes on. */
 	OK(otte_batch_reset(batch));
 	OK(otte_batch_submit(batch, &second, 1));
 	sim_progress_set(SIM_THREAD, 0);
-	assert_int_equal(task_of(pair.batch).code, 0);
-	assert_int_equal(task_of(batch).code, 0);
+	assert_int_equal(outcome_of(pair.batch).code, 0);
+	assert_int_equal(outcome_of(batch).code, 0);
 	assert_true(comes(nothing_is_in_use, &pair));
 	OK(otte_batch_destroy(batch));
 	pair_close(&pair);
@@ -409,7 +315,7 @@ static void what_is_longer_than_the_budget_goes_alone(void **state)
 	(void)state;
 	open_with(&pair, use_little_in_place);
 	fill(&pair, OTTE_WRITE, 4);
-	assert_int_equal(move(&pair, OTTE_WRITE, GUARD, (1u << 20) + 3).code, 0);
+	assert_int_equal(run(&pair, OTTE_WRITE, GUARD, (1u << 20) + 3).code, 0);
 	assert_arrived(&pair, OTTE_WRITE, (1u << 20) + 3);
 	assert_int_equal(in_use(&pair), 0);
 	pair_close(&pair);
@@ -453,7 +359,7 @@ static void lose_a_completion(void)
 {
 	const struct sim_fault fault = {
 		.kind = SIM_FAULT_CQE_LOST,
-		.target = nics[1],
+		.target = nics[REQUESTER][0],
 		.times = 1,
 	};
 
@@ -477,7 +383,7 @@ static void a_read_that_was_lost_arrives_all_the_same(void **state)
 	assert_true(comes(something_is_in_use, &pair));
 	assert_true(comes(nothing_is_in_use, &pair));
 	assert_int_equal(pair_stats(pair.requester).rdma_qps, 0);
-	task = task_of(pair.batch);
+	task = outcome_of(pair.batch);
 	assert_int_equal(task.code, 0);
 	assert_int_equal(task.transport, OTTE_TRANSPORT_TCP);
 	assert_arrived(&pair, OTTE_READ, 3 * CHUNK);
@@ -495,12 +401,12 @@ static void a_write_that_was_lost_is_not_sent_again(void **state)
 	open_with(&pair, use_staged);
 	lose_a_completion();
 	request = pair_request(&pair, OTTE_WRITE, 0, 0, CHUNK);
-	task = run(&pair, &request);
+	task = run_one(&pair, &request);
 	assert_int_equal(task.code, -ECONNRESET);
 	assert_int_equal(task.remote_effect, OTTE_EFFECT_UNKNOWN);
 	assert_int_equal(task.locally_drained, 1);
 	assert_true(comes(nothing_is_in_use, &pair));
-	assert_int_equal(sim_counts(nics[0]).bytes_written, CHUNK);
+	assert_int_equal(sim_counts(nics[SOURCE][0]).bytes_written, CHUNK);
 	pair_close(&pair);
 }
 
@@ -509,7 +415,7 @@ static void cannot_destroy(void)
 	const struct sim_fault fault = {
 		.kind = SIM_FAULT_CALL,
 		.verb = SIM_DESTROY_QP,
-		.target = nics[1],
+		.target = nics[REQUESTER][0],
 		.times = 1000,
 		.error = EIO,
 	};
@@ -528,15 +434,15 @@ static void lose_for_good(uint8_t op, bool flushed)
 	struct pair pair;
 
 	open_with(&pair, use_one_chunk);
-	MUST(move(&pair, op, 0, 64).code == 0);
+	MUST(run(&pair, op, 0, 64).code == 0);
 	fill(&pair, op, 9);
 	cannot_destroy();
 	if (flushed)
-		sim_link_set(nics[0], nics[1], false);
+		sim_link_set(nics[SOURCE][0], nics[REQUESTER][0], false);
 	else
 		lose_a_completion();
 	request = pair_request(&pair, op, GUARD, GUARD, CHUNK);
-	task = run(&pair, &request);
+	task = run_one(&pair, &request);
 	MUST(task.code == (op == OTTE_READ ? 0 : -ECONNRESET));
 	MUST(task.locally_drained);
 	MUST(op == OTTE_WRITE || task.transport == OTTE_TRANSPORT_TCP);
@@ -546,7 +452,7 @@ static void lose_for_good(uint8_t op, bool flushed)
 	MUST(pair_stats(pair.requester).retained_bytes >= CHUNK);
 	OK(otte_region_unregister(&pair.local, 1, SECOND, NULL));
 	OK(otte_mem_release(pair.local_mem));
-	MUST(known(nics[1]) == 1);
+	MUST(known(nics[REQUESTER][0]) == 1);
 	MUST(otte_engine_close(pair.requester, OTTE_CLOSE_REQUESTER, SECOND, NULL) == -EUCLEAN);
 }
 
@@ -580,7 +486,7 @@ static unsigned cannot_register(unsigned times)
 	const struct sim_fault fault = {
 		.kind = SIM_FAULT_CALL,
 		.verb = SIM_REG_MR,
-		.target = nics[1],
+		.target = nics[REQUESTER][0],
 		.times = times,
 		.error = ENOMEM,
 	};
@@ -595,11 +501,11 @@ static void a_pool_that_is_not_registered_is_an_error(void **state)
 	(void)state;
 	open_with(&pair, use_staged);
 	cannot_register(1);
-	assert_int_equal(move(&pair, OTTE_READ, 0, 64).code, -ENOMEM);
-	assert_int_equal(known(nics[1]), 0);
+	assert_int_equal(run(&pair, OTTE_READ, 0, 64).code, -ENOMEM);
+	assert_int_equal(known(nics[REQUESTER][0]), 0);
 	assert_int_equal(pair_stats(pair.source).rdma_grants, 0);
 	/* Another one tries again. */
-	assert_int_equal(move(&pair, OTTE_READ, 0, 64).code, 0);
+	assert_int_equal(run(&pair, OTTE_READ, 0, 64).code, 0);
 	pair_close(&pair);
 }
 
@@ -618,10 +524,10 @@ static void a_second_nic_that_fails_undoes_the_first(void **state)
 	(void)state;
 	open_with(&pair, use_staged);
 	sim_fault_arm(&fault);
-	assert_int_equal(move(&pair, OTTE_READ, 0, 64).code, -ENOMEM);
-	assert_int_equal(known(nics[1]) + known(second), 0);
-	assert_int_equal(move(&pair, OTTE_READ, 0, 64).code, 0);
-	assert_int_equal(known(nics[1]) + known(second), 2);
+	assert_int_equal(run(&pair, OTTE_READ, 0, 64).code, -ENOMEM);
+	assert_int_equal(known(nics[REQUESTER][0]) + known(second), 0);
+	assert_int_equal(run(&pair, OTTE_READ, 0, 64).code, 0);
+	assert_int_equal(known(nics[REQUESTER][0]) + known(second), 2);
 	pair_close(&pair);
 }
 
@@ -639,9 +545,9 @@ static void what_is_not_registered_directly_is_not_staged(void **state)
 	id = cannot_register(1000);
 	assert_int_equal(otte_region_register(pair.requester, &desc, 1, &region), -ENOMEM);
 	sim_fault_disarm(id);
-	assert_int_equal(known(nics[1]), 1);
-	assert_int_equal(move(&pair, OTTE_READ, 0, 64).code, 0);
-	assert_int_equal(known(nics[1]), 1);
+	assert_int_equal(known(nics[REQUESTER][0]), 1);
+	assert_int_equal(run(&pair, OTTE_READ, 0, 64).code, 0);
+	assert_int_equal(known(nics[REQUESTER][0]), 1);
 	assert_int_equal(pair_stats(pair.requester).rdma_staging_bytes, 0);
 	pair_close(&pair);
 }
@@ -664,7 +570,7 @@ static void what_is_staged_is_granted_and_not_leased(void **state)
 	open_with(&pair, use_staged_and_lease);
 	for (i = 0; i < 3; i++) {
 		fill(&pair, OTTE_READ, (uint8_t)i);
-		assert_int_equal(move(&pair, OTTE_READ, GUARD, 4096).code, 0);
+		assert_int_equal(run(&pair, OTTE_READ, GUARD, 4096).code, 0);
 		assert_arrived(&pair, OTTE_READ, 4096);
 	}
 	assert_int_equal(pair_stats(pair.source).rdma_grants, 3);
@@ -679,12 +585,12 @@ static void a_staged_source_lets_no_nic_in(void **state)
 
 	(void)state;
 	pair_open(&pair, SIZE, use_staged);
-	assert_int_equal(move(&pair, OTTE_READ, 0, 64).code, -EOPNOTSUPP);
+	assert_int_equal(run(&pair, OTTE_READ, 0, 64).code, -EOPNOTSUPP);
 	request = pair_request(&pair, OTTE_READ, 0, 0, 64);
-	task = run(&pair, &request);
+	task = run_one(&pair, &request);
 	assert_int_equal(task.code, 0);
 	assert_int_equal(task.transport, OTTE_TRANSPORT_TCP);
-	assert_int_equal(known(nics[0]), 0);
+	assert_int_equal(known(nics[SOURCE][0]), 0);
 	pair_close(&pair);
 }
 
@@ -702,7 +608,7 @@ static void nor_does_it_lease(void **state)
 	pair_open(&first, SIZE, use_staged);
 	pair_close_requester(&first);
 	pair_join(&pair, &first, use_lease);
-	assert_int_equal(move(&pair, OTTE_READ, 0, 64).code, -EOPNOTSUPP);
+	assert_int_equal(run(&pair, OTTE_READ, 0, 64).code, -EOPNOTSUPP);
 	assert_int_equal(pair_stats(pair.source).rdma_grants, 0);
 	pair_close(&pair);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-#include "nics.h"
+#include "stranger.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,140 +7,13 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/error.h"
 #include "engine/engine.h"
 #include "engine/segment.h"
-
-#define WAIT_US 1000
-#define WAIT_TURNS 10000
-
-struct sim_device *nics[2];
-
-static unsigned opens;
-
-int __wrap_otte_verbs_open(const struct otte_verbs **verbs);
-
-/* An engine asks twice, so the first of all engines is on host 0 and others are on host 1. */
-int __wrap_otte_verbs_open(const struct otte_verbs **verbs)
-{
-	*verbs = sim_verbs(opens++ >= 2);
-	return 0;
-}
-
-int with_nics(void **state)
-{
-	(void)state;
-	sim_reset();
-	opens = 0;
-	nics[0] = sim_device_add(0, "mlx5_0");
-	nics[1] = sim_device_add(1, "mlx5_0");
-	return 0;
-}
-
-int nothing_is_left(void **state)
-{
-	(void)state;
-	sim_progress_set(SIM_INLINE, 0);
-	assert_string_equal(sim_left(), "");
-	return 0;
-}
-
-void use_rdma(struct otte_config *config)
-{
-	config->ledger = OTTE_LEDGER_PROCESS;
-	config->rdma_enabled = 1;
-	config->rdma_mr_bytes = 1ull << 32;
-	config->reconnect_max_ns = config->reconnect_min_ns = 1000000;
-}
-
-struct otte_request rdma_request(const struct pair *pair, uint8_t op, uint64_t offset, uint64_t length)
-{
-	struct otte_request request = pair_request(pair, op, offset, offset, length);
-
-	request.transport = OTTE_TRANSPORT_RDMA;
-	return request;
-}
-
-struct otte_task task_of(struct pair *pair, uint32_t index)
-{
-	struct otte_task task;
-
-	OK(otte_batch_task(pair->batch, index, &task));
-	return task;
-}
-
-void submit(struct pair *pair, uint8_t op, uint64_t offset, uint64_t length)
-{
-	struct otte_request request = rdma_request(pair, op, offset, length);
-
-	OK(otte_batch_submit(pair->batch, &request, 1));
-}
-
-struct otte_task run(struct pair *pair, uint8_t op, uint64_t offset, uint64_t length)
-{
-	OK(otte_batch_reset(pair->batch));
-	submit(pair, op, offset, length);
-	OK(otte_batch_wait(pair->batch, 20 * SECOND));
-	return task_of(pair, 0);
-}
-
-bool comes(bool (*condition)(void *arg), void *arg)
-{
-	unsigned i;
-
-	for (i = 0; i < WAIT_TURNS; i++) {
-		if (condition(arg))
-			return true;
-		usleep(WAIT_US);
-	}
-	return false;
-}
-
-bool is_drained(void *arg)
-{
-	struct pair *pair = arg;
-
-	return pair_stats(pair->source).loans == 0;
-}
-
-bool has_loan(void *arg)
-{
-	struct pair *pair = arg;
-
-	return pair_stats(pair->source).loans >= 1;
-}
-
-bool is_unconnected(void *arg)
-{
-	struct pair *pair = arg;
-
-	return pair_stats(pair->source).rdma_qps == 0 && pair_stats(pair->requester).rdma_qps == 0;
-}
-
-bool has_its_lane(void *arg)
-{
-	struct pair *pair = arg;
-	struct otte_rdma *rdma = (struct otte_rdma *)pair->requester->transport;
-	bool ready;
-
-	pthread_mutex_lock(&rdma->lock);
-	ready = rdma->peers && rdma->peers->state == OTTE_RDMA_PEER_READY;
-	pthread_mutex_unlock(&rdma->lock);
-	return ready;
-}
-
-void close_rest(struct pair *pair)
-{
-	pair->remote = NULL;
-	pair_close_requester(pair);
-	OK(otte_mem_release(pair->remote_mem));
-	OK(otte_engine_destroy(pair->source));
-}
-
-/* ---- A requester that is none ---- */
+#include "transport/rdma/gid.h"
+#include "unit/engine/nics.h"
 
 static void take(struct stranger *stranger, const struct otte_rdma_message *message)
 {
@@ -193,8 +66,11 @@ void stranger_hear(struct stranger *stranger, unsigned answers)
 {
 	unsigned i;
 
-	for (i = 0; i < 5000 && !stranger->lost && stranger->connected + stranger->refused < answers; i++)
+	for (i = 0; i < 5000 && !stranger->lost; i++) {
+		if (stranger->connected + stranger->refused >= answers)
+			break;
 		hear_once(stranger);
+	}
 }
 
 void stranger_open(struct stranger *stranger, struct pair *pair)
@@ -239,7 +115,8 @@ void stranger_close(struct stranger *stranger)
 	otte_loop_fini(&stranger->loop);
 }
 
-void stranger_connect(struct stranger *stranger, uint64_t connection, uint32_t mtu_bytes, uint32_t rd_atomic)
+void stranger_connect(struct stranger *stranger, uint64_t connection, uint32_t mtu_bytes,
+		      uint32_t rd_atomic)
 {
 	const struct otte_rdma_message message = {
 		.type = OTTE_RDMA_MSG_CONNECT,
