@@ -137,8 +137,8 @@ static void cut_off(struct otte_session *session, int code)
 
 	if (session->state == OTTE_SESSION_CLOSED)
 		return;
-	/* One peer too many, or one that left, has broken nothing. */
-	if (code != -EDQUOT && code != -ECONNRESET)
+	/* One peer too many, one that left, or a lane that comes after its session was lost, has broken nothing. */
+	if (code != -EDQUOT && code != -ECONNRESET && code != -ESTALE)
 		atomic_fetch_add(&server->bad_frames, 1);
 	tell(server, "a peer is cut off");
 	refuse(session, code);

@@ -253,6 +253,7 @@ undo:
 	while (ret && made) {
 		leave_ledger(regions[--made]); /* it was never lent */
 		discard(regions[made]);
+		regions[made] = NULL;
 	}
 	pthread_mutex_unlock(&engine->register_lock);
 	return ret;

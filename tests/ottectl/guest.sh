@@ -156,6 +156,13 @@ test_other_users_see_what_is_theirs() {
     is '[]' .loans
     exits 0 /t/actor as $user "$ctl" status --json
     is 100 .usage.retained_bytes
+    # How many there are is told to all; which is the oldest nobody knows who may not see them.
+    exits 0 /t/actor as $user "$ctl" metrics --json
+    is '[1,null]' '[.retained_records, .retained_oldest_ns]'
+    exits 0 /t/actor as $user "$ctl" metrics
+    grep -q otte_retained_oldest "$scratch/out" && fail "$(cat "$scratch/out")"
+    exits 0 "$ctl" metrics --json
+    is '[1,true]' '[.retained_records, .retained_oldest_ns > 0]'
 }
 
 test_a_user_sees_its_own_clients_and_records() {

@@ -44,7 +44,9 @@ struct metrics {
 	json_t *status;
 	json_t *accounts; /* or NULL */
 	json_t *domains;
-	uint64_t records, oldest_ns;
+	uint64_t records;
+	bool all_seen; /* of these; else nobody here knows which is the oldest */
+	uint64_t oldest_ns;
 };
 
 static bool is_shared(const struct rows *rows, const struct message *message)
@@ -65,7 +67,8 @@ static int dump(struct link *link, uint8_t command, json_t **array,
 	return rc;
 }
 
-static int dump_oldest(struct link *link, uint64_t *oldest_ns)
+/* Of who may not see all records the dump has its own; the count is of all, and was taken before. */
+static int dump_oldest(struct link *link, struct metrics *metrics)
 {
 	struct tally *tally = tally_create();
 	int rc;
@@ -73,7 +76,8 @@ static int dump_oldest(struct link *link, uint64_t *oldest_ns)
 	if (!tally)
 		return complain(EXIT_LOCAL, "%s", strerror(ENOMEM));
 	rc = tally_dump(tally, link);
-	*oldest_ns = tally_oldest_ns(tally);
+	metrics->oldest_ns = tally_oldest_ns(tally);
+	metrics->all_seen = tally_records(tally) >= metrics->records;
 	tally_free(tally);
 	return rc;
 }
@@ -97,11 +101,11 @@ static int gather(struct metrics *metrics, bool accounts)
 		rc = dump(&link, OTTE_NL_DOMAINS, &metrics->domains, NULL);
 	if (!rc && accounts)
 		rc = dump(&link, OTTE_NL_ACCOUNTS, &metrics->accounts, is_shared);
-	if (!rc)
-		rc = dump_oldest(&link, &metrics->oldest_ns);
-	link_close(&link);
 	if (!rc && sysfs_read_number("retained_records", &metrics->records))
 		rc = complain_sysfs(-ENODEV, "retained_records");
+	if (!rc)
+		rc = dump_oldest(&link, metrics);
+	link_close(&link);
 	return rc;
 }
 
@@ -125,7 +129,7 @@ static void family(FILE *to, const char *name, const char *unit, const char *wha
 static void single(FILE *to, const char *name, const char *unit, const char *what, double value)
 {
 	family(to, name, unit, what);
-	fprintf(to, "%s %.17g\n", name, value);
+	fprintf(to, "%s %.15g\n", name, value);
 }
 
 /* Backslash, quote and newline cannot stand in a label as they are. */
@@ -254,9 +258,10 @@ static void print_metrics(FILE *to, const struct metrics *metrics)
 		module_amounts(to, metrics->status);
 		single(to, "otte_retained_records", "", "Records that lack evidence.",
 		       (double)metrics->records);
-		single(to, "otte_retained_oldest_seconds", "seconds",
-		       "Age of the oldest record that lacks evidence, 0 without one.",
-		       (double)metrics->oldest_ns / 1e9);
+		if (metrics->all_seen)
+			single(to, "otte_retained_oldest_seconds", "seconds",
+			       "Age of the oldest record that lacks evidence, 0 without one.",
+			       (double)metrics->oldest_ns / 1e9);
 		domain_members(to, metrics->domains);
 		if (metrics->accounts)
 			account_amounts(to, metrics->accounts);
@@ -289,7 +294,9 @@ static void print_json(const struct metrics *metrics)
 		json_object_set_new(object, "retained_records",
 				    json_integer((json_int_t)metrics->records));
 		json_object_set_new(object, "retained_oldest_ns",
-				    json_integer((json_int_t)metrics->oldest_ns));
+				    metrics->all_seen ?
+					    json_integer((json_int_t)metrics->oldest_ns) :
+					    json_null());
 		if (metrics->accounts)
 			json_object_set(object, "accounts", metrics->accounts);
 	}

@@ -246,6 +246,16 @@ json_t *tally_json(const struct tally *tally)
 	return array;
 }
 
+uint64_t tally_records(const struct tally *tally)
+{
+	const struct entry *entry, *next;
+	uint64_t records = 0;
+
+	HASH_ITER(hh, tally->entries, entry, next)
+		records += entry->records;
+	return records;
+}
+
 uint64_t tally_oldest_ns(const struct tally *tally)
 {
 	return tally->oldest_ns;

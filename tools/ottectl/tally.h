@@ -25,7 +25,8 @@ int tally_dump(struct tally *tally, struct link *link);
 /* An array of clients, who lent most first. */
 json_t *tally_json(const struct tally *tally);
 
-/* Age of the oldest retained record, 0 without one. */
+/* Of the retained records that were to be seen: how many, and the age of the oldest, 0 without one. */
+uint64_t tally_records(const struct tally *tally);
 uint64_t tally_oldest_ns(const struct tally *tally);
 
 #endif

@@ -72,6 +72,7 @@ static void the_dead_are_there_by_what_they_left(void **state)
 	assert_true(json_is_true(json_object_get(row, "gone")));
 	assert_int_equal(sum(row, "retained_records"), 1);
 	assert_int_equal(tally_oldest_ns(tally), 900);
+	assert_int_equal(tally_records(tally), 2);
 	json_decref(rows);
 	tally_free(tally);
 }

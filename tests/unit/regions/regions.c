@@ -199,9 +199,12 @@ static void a_full_budget_names_itself_and_takes_nothing(void **state)
 	(void)state;
 	assert_int_equal(otte_mem_alloc(engine, (uint64_t)MANY * PAGE, 0, &mem), 0);
 	fill_descs(mem, OTTE_REMOTE_READ);
+	memset(regions, 0, sizeof(regions));
 	assert_int_equal(otte_region_register(engine, descs, 6, regions), -EDQUOT);
 	assert_non_null(strstr(otte_error_text(), "limits.regions"));
 	assert_int_equal(stats_of(engine).regions, 0);
+	/* Nothing of it is left to be dropped. */
+	assert_int_equal(otte_region_unregister(regions, 6, SECOND, NULL), 0);
 	assert_int_equal(otte_region_register(engine, descs, 3, regions), 0);
 	assert_int_equal(otte_region_register(engine, descs, 3, regions + 3), -EDQUOT);
 	assert_int_equal(otte_region_register(engine, descs, 2, regions + 3), 0);
