@@ -28,8 +28,11 @@
  * Both belong to the caller, who passes each to one thread at a time, and outlive no selector.
  * Nothing is allocated after open().
  *
- * Lock: one, a leaf; nothing is called under it. `others` is called before it is taken. Time is
- * passed in.
+ * What goes by leases of a peer's memory is not chosen slice by slice: of that there are counts of
+ * bytes alone, which scores include, and no samples.
+ *
+ * Lock: one, a leaf; nothing is called under it. `others` is called before it is taken. The counts
+ * of leases have none. Time is passed in.
  */
 #ifndef OTTE_SCHED_DEVICES_H
 #define OTTE_SCHED_DEVICES_H
@@ -139,13 +142,21 @@ int otte_device_lease_tell(struct otte_device_lease *lease, enum otte_device_eve
 /* -EBUSY: bytes may still be under way, and stay charged. -EALREADY: it is over already. */
 int otte_device_lease_end(struct otte_device_lease *lease);
 
+/* By a lease: bytes are posted; and have completed, or are no longer under way otherwise. */
+void otte_devices_depart(struct otte_devices *devices, unsigned nic, uint64_t bytes);
+void otte_devices_arrive(struct otte_devices *devices, unsigned nic, uint64_t bytes,
+			 bool completed);
+
+/* With what goes by leases, but for `charged` and `assigned`. */
 struct otte_device_load {
 	uint64_t link; /* bytes per second, as are the next two */
 	double selection, transmit;
+	bool measured; /* `transmit` is of what was seen to move, not yet the link's rate */
 	bool healthy;
 	uint64_t charged; /* bytes now */
 	uint64_t under_way; /* likewise */
 	uint64_t assigned, posted, completed; /* bytes, ever */
+	uint64_t slices; /* that were taken for it, ever */
 };
 
 /* -ENOENT: there is no such NIC. */

@@ -310,6 +310,9 @@ struct otte_transport_ops {
 	void (*source_tick)(struct otte_transport *transport, unsigned index, uint64_t now_ns);
 
 	void (*counters)(struct otte_transport *transport, struct otte_stats *stats);
+	/* The NICs it uses, by id: `capacity` of them at most; returns how many there are. NULL: none. */
+	size_t (*nics)(struct otte_transport *transport, struct otte_nic_info *rows,
+		       size_t capacity);
 };
 
 struct otte_transport {
@@ -335,6 +338,12 @@ static inline int otte_transport_withdraw(struct otte_transport *transport,
 					  struct otte_published *published)
 {
 	return published ? transport->ops->withdraw(transport, published) : 0;
+}
+
+static inline size_t otte_transport_nics(struct otte_transport *transport,
+					 struct otte_nic_info *rows, size_t capacity)
+{
+	return transport->ops->nics ? transport->ops->nics(transport, rows, capacity) : 0;
 }
 
 /* The one that stands behind the one of `env`, with those behind it. */

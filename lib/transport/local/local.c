@@ -117,6 +117,11 @@ static void counters(struct otte_transport *transport, struct otte_stats *stats)
 	stats->retries += atomic_load(&local->retries);
 }
 
+static size_t nics(struct otte_transport *transport, struct otte_nic_info *rows, size_t capacity)
+{
+	return otte_transport_nics(to_local(transport)->next, rows, capacity);
+}
+
 const struct otte_transport_ops otte_local_transport = {
 	.name = "local",
 	.kind = OTTE_TRANSPORT_LOCAL,
@@ -146,4 +151,5 @@ const struct otte_transport_ops otte_local_transport = {
 	.drop_lanes = drop_lanes,
 	.source_tick = source_tick,
 	.counters = counters,
+	.nics = nics,
 };

@@ -180,15 +180,29 @@ void otte_rdma_rails_port_changed(struct otte_rdma *rdma, unsigned int nic)
 
 /* ---- What became of it ---- */
 
+static void count_rails_of(struct otte_rdma_rail_counts *counts,
+			   const struct otte_rail_counters *now)
+{
+	atomic_store(&counts->paused, now->paused);
+	atomic_store(&counts->pauses, now->pauses);
+	atomic_store(&counts->errors, now->errors);
+	atomic_store(&counts->probes, now->probes);
+	atomic_store(&counts->recoveries, now->recoveries);
+}
+
 void otte_rdma_rails_count(struct otte_rdma *rdma)
 {
 	struct otte_rails_stats stats;
+	unsigned int nic;
 
 	otte_rails_stats(rdma->rails, &stats);
 	atomic_store(&rdma->rails_paused, stats.total.paused);
 	atomic_store(&rdma->rail_errors, stats.total.errors);
 	atomic_store(&rdma->rail_probes, stats.total.probes);
 	atomic_store(&rdma->rail_recoveries, stats.total.recoveries);
+	for (nic = 0; nic < OTTE_NIC_IDS; nic++)
+		if (rdma->pollers[nic].context)
+			count_rails_of(&rdma->rails_of[nic], &stats.nic[nic]);
 }
 
 int otte_rdma_rail_admit(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic,

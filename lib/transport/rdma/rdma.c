@@ -19,6 +19,7 @@
 #include "transport/rdma/grant.h"
 #include "transport/rdma/lease.h"
 #include "transport/rdma/monitor.h"
+#include "transport/rdma/nic_rows.h"
 #include "transport/rdma/nic_lanes.h"
 #include "transport/rdma/pair.h"
 #include "transport/rdma/payload.h"
@@ -557,4 +558,5 @@ const struct otte_transport_ops otte_rdma_transport = {
 	.drop_lanes = drop_lanes,
 	.source_tick = source_tick,
 	.counters = counters,
+	.nics = otte_rdma_nic_rows,
 };

@@ -143,6 +143,9 @@ struct otte_rdma {
 	_Atomic uint64_t leases_given, lease_requests;
 	_Atomic uint64_t slices, slices_moved;
 	_Atomic uint64_t rails_paused, rail_errors, rail_probes, rail_recoveries;
+	struct otte_rdma_rail_counts {
+		_Atomic uint64_t paused, pauses, errors, probes, recoveries;
+	} rails_of[OTTE_NIC_IDS];        /* by NIC of ours */
 };
 
 /*

@@ -229,6 +229,30 @@ static void what_other_processes_have_under_way_counts(void **state)
 	otte_devices_close(devices);
 }
 
+/* Which nobody chooses slice by slice: they are bytes under way, and nothing is learned of them. */
+static void what_goes_by_leases_counts(void **state)
+{
+	struct otte_devices *devices = open_standard();
+	struct otte_device_load load;
+
+	(void)state;
+	otte_devices_depart(devices, 0, 3 * SLICE);
+	otte_devices_depart(devices, 0, SLICE);
+	assert_int_equal(pick_idle(devices, CPU(0), 0x3), 1);
+	otte_devices_arrive(devices, 0, 3 * SLICE, true);
+	assert_int_equal(pick_idle(devices, CPU(0), 0x3), 1);
+	otte_devices_arrive(devices, 0, SLICE, false);
+	assert_int_equal(pick_idle(devices, CPU(0), 0x3), 0);
+	load = load_of(devices, 0);
+	assert_int_equal(load.posted, 4 * SLICE);
+	assert_int_equal(load.completed, 3 * SLICE);
+	assert_int_equal(load.under_way, 0);
+	assert_int_equal(load.charged, 0);
+	assert_int_equal(load.slices, 0);
+	assert_false(load.measured);
+	otte_devices_close(devices);
+}
+
 /* ---- Several slices ---- */
 
 static void slices_are_shared_out_by_weight_and_the_best_gets_the_rest(void **state)
@@ -1052,6 +1076,7 @@ int main(void)
 		cmocka_unit_test(equal_scores_take_turns),
 		cmocka_unit_test(a_lower_rank_is_for_five_and_ten_times_the_wait),
 		cmocka_unit_test(what_other_processes_have_under_way_counts),
+		cmocka_unit_test(what_goes_by_leases_counts),
 		cmocka_unit_test(slices_are_shared_out_by_weight_and_the_best_gets_the_rest),
 		cmocka_unit_test(slices_of_one_nic_are_neighbours),
 		cmocka_unit_test(the_last_slice_is_charged_by_its_own_length),

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What is told of each NIC, and by what requests choose between them: over two rails, with all that
+ * is between a request and a NIC.
+ */
+#include <errno.h>
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/util.h"
+#include "engine/engine.h"
+#include "engine/stats.h"
+#include "unit/multirail/room.h"
+#include "seen.h"
+
+#define LINK 12500000000ull /* bytes per second of a simulated port */
+
+static int read_one(struct pair *pair, uint64_t length)
+{
+	return run(pair, OTTE_READ, 0, length).code;
+}
+
+/* ---- What is told ---- */
+
+static void each_nic_has_a_row(void **state)
+{
+	struct otte_nic_info rows[RAILS];
+	struct pair pair;
+	size_t count = 77;
+	unsigned i;
+
+	(void)state;
+	ours[0]->ports[0].attr.state = IBV_PORT_DOWN;
+	pair_open(&pair, SIZE, use_selection);
+	OK(otte_engine_nics(pair.requester, NULL, 0, &count));
+	assert_int_equal(count, RAILS);
+	memset(rows, 0x5a, sizeof(rows));
+	OK(otte_engine_nics(pair.requester, rows, 1, &count));
+	assert_int_equal(count, RAILS);
+	assert_int_equal(rows[0].nic, 0);
+	assert_int_equal(rows[1].nic, 0x5a5a5a5a);
+	read_nics(&pair, rows);
+	for (i = 0; i < RAILS; i++) {
+		assert_int_equal(rows[i].nic, i);
+		assert_int_equal(rows[i].port, 1);
+		assert_int_equal(rows[i].active, i);
+		assert_int_equal(rows[i].measured, 0);
+		assert_int_equal(rows[i].link_rate, LINK);
+		assert_int_equal(rows[i].selection_rate, LINK);
+		assert_int_equal(rows[i].transmit_rate, LINK);
+		assert_int_equal(rows[i].posted_bytes, 0);
+		assert_int_equal(rows[i].slices, 0);
+	}
+	assert_string_equal(rows[0].name, "mlx5_0");
+	assert_string_equal(rows[1].name, "mlx5_1");
+	pair_close(&pair);
+}
+
+static void without_rdma_there_is_no_row(void **state)
+{
+	struct otte_engine *engine;
+	size_t count = 77;
+
+	(void)state;
+	OK(otte_engine_create(NULL, &engine));
+	OK(otte_engine_nics(engine, NULL, 0, &count));
+	assert_int_equal(count, 0);
+	OK(otte_engine_destroy(engine));
+}
+
+/* In turn: four slices of 128 KiB each. */
+static void rows_say_what_has_moved(void **state)
+{
+	struct otte_nic_info rows[RAILS];
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_rdma);
+	assert_int_equal(read_one(&pair, 1u << 20), 0);
+	read_nics(&pair, rows);
+	for (i = 0; i < RAILS; i++) {
+		assert_int_equal(rows[i].slices, 4);
+		assert_int_equal(rows[i].assigned_bytes, 1u << 19);
+		assert_int_equal(rows[i].posted_bytes, 1u << 19);
+		assert_int_equal(rows[i].completed_bytes, 1u << 19);
+		assert_int_equal(rows[i].under_way_bytes, 0);
+		assert_int_equal(rows[i].charged_bytes, 0);
+	}
+	pair_close(&pair);
+}
+
+static void use_leases(struct otte_config *config)
+{
+	use_selection(config);
+	config->rdma_lease = 1;
+}
+
+/* Which are on one rail, and are no slices. */
+static void rows_say_what_leases_have_moved(void **state)
+{
+	struct otte_nic_info rows[RAILS];
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_leases);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(read_one(&pair, 65536), 0);
+	assert_int_equal(pair_stats(pair.requester).rdma_lease_requests, 3);
+	read_nics(&pair, rows);
+	assert_int_equal(rows[0].posted_bytes + rows[1].posted_bytes, 3 * 65536);
+	assert_int_equal(rows[0].completed_bytes + rows[1].completed_bytes, 3 * 65536);
+	assert_int_equal(rows[0].under_way_bytes + rows[1].under_way_bytes, 0);
+	assert_int_equal(rows[0].slices + rows[1].slices, 0);
+	pair_close(&pair);
+}
+
+/* Twice the link's rate for 20 ms, against an old value of nine times the weight; then nothing. */
+static void rows_say_what_was_measured(void **state)
+{
+	struct otte_nic_info rows[RAILS];
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_selection);
+	measure(&pair, 1, LINK / 25, 20 * NSEC_PER_MSEC, 1);
+	read_nics(&pair, rows);
+	assert_int_equal(rows[0].measured, 0);
+	assert_int_equal(rows[1].measured, 1);
+	assert_in_range(rows[1].transmit_rate, LINK / 10 * 11 - 2, LINK / 10 * 11 + 2);
+	measure(&pair, 1, 1, NSEC_PER_SEC, 300);
+	read_nics(&pair, rows);
+	assert_in_range(rows[1].transmit_rate, LINK / 10, LINK / 10 + 2);
+	assert_in_range(rows[1].selection_rate, LINK / 10, LINK / 10 + 2);
+	assert_int_equal(rows[1].link_rate, LINK);
+	assert_int_equal(rows[0].selection_rate, LINK);
+	pair_close(&pair);
+}
+
+static void use_pauses(struct otte_config *config)
+{
+	use_rdma(config);
+	config->rdma_rail_topology = OTTE_RAIL_DIRECT;
+	config->rdma_rail_error_threshold = 1;
+	config->rdma_rail_cooldown_ns = 3600 * NSEC_PER_SEC;
+	config->rdma_rail_probe_interval_ns = 3600 * NSEC_PER_SEC;
+	config->reconnect_min_ns = config->reconnect_max_ns = 3600 * NSEC_PER_SEC;
+}
+
+/* What moves over from it counts at both. */
+static void rows_say_which_rails_have_failed(void **state)
+{
+	struct otte_nic_info rows[RAILS];
+	struct pair pair;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_pauses);
+	assert_int_equal(read_one(&pair, 1u << 20), 0);
+	sim_retry_set(SIM_BY_CLOCK);
+	sim_progress_set(SIM_THREAD, 0);
+	sim_link_set(ours[1], theirs[1], false);
+	assert_int_equal(read_one(&pair, 1u << 20), 0);
+	read_nics(&pair, rows);
+	assert_int_equal(rows[0].rail_errors + rows[0].rail_pauses + rows[0].rails_paused, 0);
+	assert_int_equal(rows[1].rail_errors, 1);
+	assert_int_equal(rows[1].rail_pauses, 1);
+	assert_int_equal(rows[1].rails_paused, 1);
+	assert_int_equal(rows[0].slices, 4 + 4 + 4);
+	assert_int_equal(rows[1].slices, 4 + 4);
+	assert_int_equal(rows[1].completed_bytes, 1u << 19);
+	pair_close(&pair);
+}
+
+static void an_engine_says_its_nics_in_json(void **state)
+{
+	json_t *object, *rows, *nic;
+	struct otte_stats stats;
+	struct pair pair;
+	char *text;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_rdma);
+	assert_int_equal(read_one(&pair, 1u << 20), 0);
+	stats = pair_stats(pair.requester);
+	text = otte_stats_json(pair.requester, &stats);
+	object = json_loads(text, 0, NULL);
+	rows = json_object_get(object, "rdma_nics");
+	assert_int_equal(json_array_size(rows), RAILS);
+	nic = json_array_get(rows, 1);
+	assert_int_equal(json_integer_value(json_object_get(nic, "nic")), 1);
+	assert_string_equal(json_string_value(json_object_get(nic, "name")), "mlx5_1");
+	assert_int_equal(json_integer_value(json_object_get(nic, "port")), 1);
+	assert_true(json_is_true(json_object_get(nic, "active")));
+	assert_int_equal(json_integer_value(json_object_get(nic, "link_rate")), LINK);
+	assert_int_equal(json_integer_value(json_object_get(nic, "completed_bytes")), 1u << 19);
+	assert_int_equal(json_integer_value(json_object_get(nic, "slices")), 4);
+	json_decref(object);
+	free(text);
+	pair_close(&pair);
+}
+
+/* ---- By what they choose ---- */
+
+/* Eight slices, of which the slow one gets none, but in each hundredth request. */
+static void each_hundredth_request_goes_everywhere(void **state)
+{
+	uint64_t before;
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	ours[0]->ports[0].port_speed = 1000;
+	ours[1]->ports[0].port_speed = 1;
+	pair_open(&pair, SIZE, use_selection);
+	for (i = 1; i <= 200; i++) {
+		before = carried(OTTE_READ, 1);
+		/* One of a single slice is none of the hundred. */
+		assert_int_equal(read_one(&pair, 65536), 0);
+		assert_int_equal(carried(OTTE_READ, 1), before);
+		assert_int_equal(read_one(&pair, 512u << 10), 0);
+		assert_int_equal(carried(OTTE_READ, 1) - before, i % 100 ? 0 : 256u << 10);
+	}
+	pair_close(&pair);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, with_two_networks, nothing_is_left)
+	const struct CMUnitTest tests[] = {
+		TEST(each_nic_has_a_row),
+		TEST(without_rdma_there_is_no_row),
+		TEST(rows_say_what_has_moved),
+		TEST(rows_say_what_leases_have_moved),
+		TEST(rows_say_what_was_measured),
+		TEST(rows_say_which_rails_have_failed),
+		TEST(an_engine_says_its_nics_in_json),
+		TEST(each_hundredth_request_goes_everywhere),
+	};
+
+	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
