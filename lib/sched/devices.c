@@ -17,6 +17,7 @@
 struct device {
 	int node;
 	uint64_t link;
+	bool told;
 	struct otte_rate selection;
 	struct otte_transmit transmit;
 	uint64_t charged, assigned, posted, completed, slices;
@@ -60,6 +61,7 @@ static int check(const struct otte_devices_setup *setup)
 static void set_rate(struct otte_devices *devices, struct device *device, uint64_t rate)
 {
 	device->link = rate ? rate : devices->params.unknown_rate;
+	device->told = rate;
 	otte_rate_set_link(&device->selection, (double)device->link);
 	otte_rate_set_link(&device->transmit.rate, (double)device->link);
 }
@@ -577,10 +579,12 @@ int otte_devices_read(struct otte_devices *devices, unsigned nic, struct otte_de
 		.link = device->link,
 		.selection = device->selection.value,
 		.transmit = device->transmit.rate.value,
+		.told = device->told,
 		.measured = device->transmit.rate.sampled,
 		.healthy = devices->healthy >> nic & 1,
 		.charged = device->charged,
 		.under_way = device->transmit.under_way + leased(device),
+		.doubted = device->transmit.doubted,
 		.assigned = device->assigned,
 		.posted = device->posted + atomic_load(&device->departed),
 		.completed = device->completed + leased_completed(device),

@@ -151,10 +151,12 @@ void otte_devices_arrive(struct otte_devices *devices, unsigned nic, uint64_t by
 struct otte_device_load {
 	uint64_t link; /* bytes per second, as are the next two */
 	double selection, transmit;
+	bool told; /* the link says its rate */
 	bool measured; /* `transmit` is of what was seen to move, not yet the link's rate */
 	bool healthy;
 	uint64_t charged; /* bytes now */
 	uint64_t under_way; /* likewise */
+	uint64_t doubted; /* of these, as well */
 	uint64_t assigned, posted, completed; /* bytes, ever */
 	uint64_t slices; /* that were taken for it, ever */
 };

@@ -41,6 +41,7 @@ struct otte_work {
 	uint8_t priority;
 	uint8_t intent;
 	uint8_t lease;           /* enum otte_lease, never DEFAULT */
+	uint64_t deadline_ns;    /* OTTE_DEADLINE_NONE, or an instant at which it is cancelled */
 	uint8_t *local;
 	uint64_t length;
 	uint64_t epoch;
@@ -63,6 +64,7 @@ struct otte_work {
 	int code;
 	uint8_t effect;          /* enum otte_remote_effect */
 	bool drained;
+	bool said;               /* why is the thread's error text in done() */
 	uint32_t carrier;        /* enum otte_transport_kind: which transport moved it */
 
 	void *native;            /* from plan() until done() */

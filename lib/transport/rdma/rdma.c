@@ -15,12 +15,13 @@
 #include "control/auth.h"
 #include "transport/chain.h"
 #include "transport/rdma/alone.h"
+#include "transport/rdma/deadline.h"
 #include "transport/rdma/endpoint.h"
 #include "transport/rdma/grant.h"
 #include "transport/rdma/lease.h"
 #include "transport/rdma/monitor.h"
-#include "transport/rdma/nic_rows.h"
 #include "transport/rdma/nic_lanes.h"
+#include "transport/rdma/nic_rows.h"
 #include "transport/rdma/pair.h"
 #include "transport/rdma/payload.h"
 #include "transport/rdma/peer.h"
@@ -407,6 +408,8 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 	if (!ret)
 		ret = otte_rdma_rails_open(rdma);
 	if (!ret)
+		ret = otte_rdma_deadlines_open(rdma);
+	if (!ret)
 		ret = start_threads(rdma);
 	if (ret)
 		goto close_native;
@@ -415,6 +418,7 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 
 close_native:
 	otte_rdma_monitor_stop(rdma->monitor);
+	otte_rdma_deadlines_close(rdma);
 	otte_rdma_rails_close(rdma);
 	if (rdma->verbs)
 		close_native(rdma);
@@ -444,6 +448,7 @@ static void destroy(struct otte_transport *transport)
 		otte_log(OTTE_LOG_ERROR, "what NICs may still use stays: %s", otte_error_text());
 		return;
 	}
+	otte_rdma_deadlines_close(rdma);
 	otte_rdma_rails_close(rdma);
 	pthread_mutex_destroy(&rdma->turn);
 	pthread_mutex_destroy(&rdma->lock);

@@ -133,6 +133,7 @@ struct otte_rdma {
 	uint64_t last_epoch;             /* of peers, as rails know them */
 	struct otte_rdma_staging staging;
 	struct otte_rdma_budget direct;  /* of what is moved in place */
+	struct otte_rdma_deadlines *deadlines; /* NULL: they order nothing (deadline.h) */
 
 	/* When the log has said it, once a second: peers can make it say so. */
 	_Atomic uint64_t wanted_ns;      /* what grants were refused for */

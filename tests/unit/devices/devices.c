@@ -626,6 +626,31 @@ static void no_slice_allocates(void **state)
 
 /* ---- Estimates ---- */
 
+static void a_rate_is_told_or_measured_or_unknown(void **state)
+{
+	static const struct otte_device two[] = { { 0, 1000000000 }, { 0, 0 } };
+	struct otte_devices_setup setup = standard();
+	struct otte_device_lease lease;
+	struct otte_devices *devices;
+
+	(void)state;
+	setup.devices = two;
+	setup.count = 2;
+	devices = open_with(&setup);
+	assert_true(load_of(devices, 0).told);
+	assert_false(load_of(devices, 1).told);
+	lease = lease_on(devices, 1);
+	assert_int_equal(tell(&lease, OTTE_DEVICE_POSTED, 100, MS), 0);
+	assert_false(load_of(devices, 1).measured);
+	assert_int_equal(tell(&lease, OTTE_DEVICE_COMPLETED, 100, 11 * MS), 0);
+	assert_true(load_of(devices, 1).measured);
+	assert_false(load_of(devices, 0).measured);
+	assert_int_equal(otte_device_lease_end(&lease), 0);
+	otte_devices_set_rate(devices, 0, 0);
+	assert_false(load_of(devices, 0).told);
+	otte_devices_close(devices);
+}
+
 /* A slice of `bytes` from first_ns to last_ns. */
 static void move(struct otte_devices *devices, unsigned nic, uint64_t bytes, uint64_t first_ns,
 		 uint64_t last_ns)
@@ -1077,6 +1102,7 @@ int main(void)
 		cmocka_unit_test(a_lower_rank_is_for_five_and_ten_times_the_wait),
 		cmocka_unit_test(what_other_processes_have_under_way_counts),
 		cmocka_unit_test(what_goes_by_leases_counts),
+		cmocka_unit_test(a_rate_is_told_or_measured_or_unknown),
 		cmocka_unit_test(slices_are_shared_out_by_weight_and_the_best_gets_the_rest),
 		cmocka_unit_test(slices_of_one_nic_are_neighbours),
 		cmocka_unit_test(the_last_slice_is_charged_by_its_own_length),
