@@ -394,6 +394,7 @@ struct otte_nic_info {
 	uint64_t transmit_rate;   /* of all slices, while any is under way; likewise */
 	uint64_t charged_bytes;   /* of slices that are to go over it and have not ended, now */
 	uint64_t under_way_bytes; /* posted and not completed, now */
+	uint64_t others_bytes;    /* likewise in other processes of slots.domain, says the module */
 	uint64_t assigned_bytes;  /* of slices, ever */
 	uint64_t posted_bytes;    /* ever, as the next */
 	uint64_t completed_bytes;

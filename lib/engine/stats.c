@@ -153,8 +153,8 @@ static const struct {
 	size_t offset;
 } nic_values[] = {
 	NIC_VALUE(link_rate), NIC_VALUE(selection_rate), NIC_VALUE(transmit_rate),
-	NIC_VALUE(charged_bytes), NIC_VALUE(under_way_bytes), NIC_VALUE(assigned_bytes),
-	NIC_VALUE(posted_bytes), NIC_VALUE(completed_bytes), NIC_VALUE(slices),
+	NIC_VALUE(charged_bytes), NIC_VALUE(under_way_bytes), NIC_VALUE(others_bytes),
+	NIC_VALUE(assigned_bytes), NIC_VALUE(posted_bytes), NIC_VALUE(completed_bytes), NIC_VALUE(slices),
 	NIC_VALUE(rails_paused), NIC_VALUE(rail_pauses), NIC_VALUE(rail_errors),
 	NIC_VALUE(rail_probes), NIC_VALUE(rail_recoveries),
 };

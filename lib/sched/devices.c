@@ -182,10 +182,17 @@ static void find_ranks(const struct otte_devices *devices,
 		ranks[rank] = row ? row->ranks[rank] & mask : 0;
 }
 
+static void tell_others(const struct otte_devices *devices, unsigned nic, int64_t bytes)
+{
+	if (devices->params.moves)
+		devices->params.moves(devices->params.arg, nic, bytes);
+}
+
 /* ---- What goes by leases --------------------------------------------------------------------- */
 
 void otte_devices_depart(struct otte_devices *devices, unsigned nic, uint64_t bytes)
 {
+	tell_others(devices, nic, (int64_t)bytes);
 	atomic_fetch_add_explicit(&devices->device[nic].departed, bytes, memory_order_relaxed);
 }
 
@@ -196,6 +203,7 @@ void otte_devices_arrive(struct otte_devices *devices, unsigned nic, uint64_t by
 	if (!completed)
 		atomic_fetch_add_explicit(&device->failed, bytes, memory_order_relaxed);
 	atomic_fetch_add_explicit(&device->ended, bytes, memory_order_release);
+	tell_others(devices, nic, -(int64_t)bytes);
 }
 
 static uint64_t leased(const struct device *device)
@@ -535,6 +543,9 @@ int otte_device_lease_tell(struct otte_device_lease *lease, enum otte_device_eve
 		rc = 0;
 	}
 	pthread_mutex_unlock(&devices->lock);
+	if (!rc && event != OTTE_DEVICE_DOUBTED)
+		tell_others(devices, lease->nic,
+			    event == OTTE_DEVICE_POSTED ? (int64_t)bytes : -(int64_t)bytes);
 	return rc;
 }
 

@@ -31,7 +31,8 @@
  * What goes by leases of a peer's memory is not chosen slice by slice: of that there are counts of
  * bytes alone, which scores include, and no samples.
  *
- * Lock: one, a leaf; nothing is called under it. `others` is called before it is taken. The counts
+ * Lock: one, a leaf; nothing is called under it. `others` is called before it is taken, `moves`
+ * after it. The counts
  * of leases have none. Time is passed in.
  */
 #ifndef OTTE_SCHED_DEVICES_H
@@ -58,6 +59,8 @@ struct otte_devices_params {
 	uint64_t unknown_rate; /* of a link that says none, bytes per second */
 	/* Bytes under way at a NIC in other processes; NULL: nobody knows. */
 	uint64_t (*others)(void *arg, unsigned nic);
+	/* Bytes are under way from now on, or, negative, no longer; NULL: nobody is told. */
+	void (*moves)(void *arg, unsigned nic, int64_t bytes);
 	void *arg;
 };
 

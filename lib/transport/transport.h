@@ -29,6 +29,7 @@
 #define OTTE_RDMA_LANES_MAX 2
 
 struct otte_ledger_client;
+struct otte_slots;
 struct otte_transport;
 struct otte_transport_peer;
 
@@ -190,6 +191,16 @@ struct otte_keep_ops {
 	void (*lost)(void *engine, uint64_t bytes, const char *what);
 };
 
+/*
+ * What processes of an arbitration domain tell each other of the NICs they use (sched/slots.h), by index;
+ * index() gives that of a name which is the same in all of them, or OTTE_SLOTS_NO_NIC.
+ */
+struct otte_nic_domain {
+	struct otte_slots *slots;
+	uint8_t (*index)(struct otte_engine *engine, const char *name);
+	struct otte_engine *engine;
+};
+
 struct otte_transport_counters {
 	_Atomic uint64_t lanes, retries, bad_frames;
 };
@@ -315,6 +326,12 @@ struct otte_transport_ops {
 	/* The NICs it uses, by id: `capacity` of them at most; returns how many there are. NULL: none. */
 	size_t (*nics)(struct otte_transport *transport, struct otte_nic_info *rows,
 		       size_t capacity);
+	/*
+	 * For one that chooses between NICs: bytes under way are to be told there, and those of others
+	 * count. Once, before there are peers; `domain` is valid for the call, its slots until destroy()
+	 * has returned. NULL: it does not.
+	 */
+	void (*join)(struct otte_transport *transport, const struct otte_nic_domain *domain);
 };
 
 struct otte_transport {
@@ -346,6 +363,13 @@ static inline size_t otte_transport_nics(struct otte_transport *transport,
 					 struct otte_nic_info *rows, size_t capacity)
 {
 	return transport->ops->nics ? transport->ops->nics(transport, rows, capacity) : 0;
+}
+
+static inline void otte_transport_join(struct otte_transport *transport,
+				       const struct otte_nic_domain *domain)
+{
+	if (transport->ops->join)
+		transport->ops->join(transport, domain);
 }
 
 /* The one that stands behind the one of `env`, with those behind it. */

@@ -122,6 +122,11 @@ static size_t nics(struct otte_transport *transport, struct otte_nic_info *rows,
 	return otte_transport_nics(to_local(transport)->next, rows, capacity);
 }
 
+static void join(struct otte_transport *transport, const struct otte_nic_domain *domain)
+{
+	otte_transport_join(to_local(transport)->next, domain);
+}
+
 const struct otte_transport_ops otte_local_transport = {
 	.name = "local",
 	.kind = OTTE_TRANSPORT_LOCAL,
@@ -152,4 +157,5 @@ const struct otte_transport_ops otte_local_transport = {
 	.source_tick = source_tick,
 	.counters = counters,
 	.nics = nics,
+	.join = join,
 };

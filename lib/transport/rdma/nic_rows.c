@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "transport/rdma/domain.h"
 #include "transport/rdma/rdma.h"
 
 static void fill_load(const struct otte_device_load *load, struct otte_nic_info *row)
@@ -41,6 +42,7 @@ static void fill(struct otte_rdma *rdma, struct otte_rdma_context *context,
 	row->active = route.state == OTTE_RDMA_CONTEXT_ACTIVE;
 	if (!otte_devices_read(rdma->devices, context->nic, &load))
 		fill_load(&load, row);
+	row->others_bytes = otte_rdma_domain_others(rdma, context->nic);
 	fill_rails(&rdma->rails_of[context->nic], row);
 }
 

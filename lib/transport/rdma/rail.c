@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "transport/rdma/domain.h"
 #include "transport/rdma/endpoint.h"
 #include "transport/rdma/pair.h"
 #include "transport/rdma/peer.h"
@@ -73,6 +74,9 @@ static int open_devices(struct otte_rdma *rdma)
 	if (ret)
 		return ret;
 	setup.params.smart = rdma->env.config->rdma_smart_selection;
+	setup.params.others = otte_rdma_domain_others;
+	setup.params.moves = otte_rdma_domain_moves;
+	setup.params.arg = rdma;
 	return otte_devices_open(&setup, &rdma->devices);
 }
 

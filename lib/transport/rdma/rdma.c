@@ -16,6 +16,7 @@
 #include "transport/chain.h"
 #include "transport/rdma/alone.h"
 #include "transport/rdma/deadline.h"
+#include "transport/rdma/domain.h"
 #include "transport/rdma/endpoint.h"
 #include "transport/rdma/grant.h"
 #include "transport/rdma/lease.h"
@@ -564,4 +565,5 @@ const struct otte_transport_ops otte_rdma_transport = {
 	.source_tick = source_tick,
 	.counters = counters,
 	.nics = otte_rdma_nic_rows,
+	.join = otte_rdma_domain_join,
 };

@@ -131,6 +131,8 @@ struct otte_rdma {
 	struct otte_devices *devices;
 	struct otte_nic_priority ranks;  /* of devices */
 	uint64_t last_epoch;             /* of peers, as rails know them */
+	struct otte_slots *slots;        /* NULL: nobody tells of bytes under way (domain.c) */
+	uint8_t slot_nics[OTTE_NIC_IDS]; /* where these are told, by NIC of ours */
 	struct otte_rdma_staging staging;
 	struct otte_rdma_budget direct;  /* of what is moved in place */
 	struct otte_rdma_deadlines *deadlines; /* NULL: they order nothing (deadline.h) */

@@ -626,6 +626,47 @@ static void no_slice_allocates(void **state)
 
 /* ---- Estimates ---- */
 
+static int64_t told[4];
+
+static void hear(void *arg, unsigned nic, int64_t bytes)
+{
+	assert_ptr_equal(arg, told);
+	told[nic] += bytes;
+}
+
+static void others_are_told_what_is_under_way(void **state)
+{
+	struct otte_devices_setup setup = standard();
+	struct otte_device_lease lease;
+	struct otte_devices *devices;
+
+	(void)state;
+	setup.params.moves = hear;
+	setup.params.arg = told;
+	devices = open_with(&setup);
+	lease = lease_on(devices, 2);
+	assert_int_equal(told[2], 0);
+	assert_int_equal(tell(&lease, OTTE_DEVICE_POSTED, 100, MS), 0);
+	assert_int_equal(told[2], 100);
+	assert_int_equal(tell(&lease, OTTE_DEVICE_COMPLETED, 50, MS), 0);
+	assert_int_equal(tell(&lease, OTTE_DEVICE_DROPPED, 20, MS), 0);
+	assert_int_equal(told[2], 30);
+	/* It may be so. */
+	assert_int_equal(tell(&lease, OTTE_DEVICE_DOUBTED, 30, MS), 0);
+	assert_int_equal(told[2], 30);
+	assert_int_equal(tell(&lease, OTTE_DEVICE_SETTLED, 30, MS), 0);
+	assert_int_equal(told[2], 0);
+	/* There is no more to tell of. */
+	assert_int_equal(tell(&lease, OTTE_DEVICE_COMPLETED, 1, MS), -EINVAL);
+	assert_int_equal(told[2], 0);
+	assert_int_equal(otte_device_lease_end(&lease), 0);
+	otte_devices_depart(devices, 1, 70);
+	assert_int_equal(told[1], 70);
+	otte_devices_arrive(devices, 1, 70, false);
+	assert_int_equal(told[1], 0);
+	otte_devices_close(devices);
+}
+
 static void a_rate_is_told_or_measured_or_unknown(void **state)
 {
 	static const struct otte_device two[] = { { 0, 1000000000 }, { 0, 0 } };
@@ -1101,6 +1142,7 @@ int main(void)
 		cmocka_unit_test(equal_scores_take_turns),
 		cmocka_unit_test(a_lower_rank_is_for_five_and_ten_times_the_wait),
 		cmocka_unit_test(what_other_processes_have_under_way_counts),
+		cmocka_unit_test(others_are_told_what_is_under_way),
 		cmocka_unit_test(what_goes_by_leases_counts),
 		cmocka_unit_test(a_rate_is_told_or_measured_or_unknown),
 		cmocka_unit_test(slices_are_shared_out_by_weight_and_the_best_gets_the_rest),

@@ -234,6 +234,185 @@ static void each_hundredth_request_goes_everywhere(void **state)
 	pair_close(&pair);
 }
 
+/* ---- Other processes ---- */
+
+static uint64_t slot_page[512], load_page[512], share_page[512];
+/* Where bytes by NIC begin in the last two. */
+#define NIC_BYTES 8
+
+static unsigned named;
+static char names[RAILS][OTTE_NAME_MAX];
+
+static int give_pages(struct otte_ledger_client *client, const char *name,
+		      struct otte_ledger_domain *domain)
+{
+	(void)client;
+	(void)name;
+	domain->slot = (const struct otte_slot_page *)slot_page;
+	domain->load = (const struct otte_load_page *)load_page;
+	domain->share = (struct otte_share_page *)share_page;
+	return 0;
+}
+
+/* The first is counted third, and the second fourth. */
+static int count_nic(struct otte_ledger_client *client, const char *nic, uint32_t *index)
+{
+	(void)client;
+	if (named == RAILS)
+		return otte_fail(-ENOSPC, "NIC %s", nic);
+	snprintf(names[named], sizeof(names[named]), "%s", nic);
+	*index = 2 + named++;
+	return 0;
+}
+
+struct joined {
+	struct pair pair;
+	struct otte_ledger_ops ops;
+	const struct otte_ledger_ops *before;
+};
+
+/* The requester's gate is opened as if its ledger were one that has domains. */
+static void join(struct joined *joined, void (*adjust)(struct otte_config *config))
+{
+	struct otte_engine *engine;
+
+	memset(load_page, 0, sizeof(load_page));
+	memset(share_page, 0, sizeof(share_page));
+	named = 0;
+	pair_open(&joined->pair, SIZE, adjust);
+	engine = joined->pair.requester;
+	joined->before = engine->ledger->ops;
+	joined->ops = *engine->ledger->ops;
+	joined->ops.domain_join = give_pages;
+	joined->ops.domain_nic = count_nic;
+	engine->ledger->ops = &joined->ops;
+	strcpy(engine->config.slots_domain, "test");
+	OK(otte_gate_open(engine));
+}
+
+static void part(struct joined *joined)
+{
+	joined->pair.requester->ledger->ops = joined->before;
+	pair_close(&joined->pair);
+}
+
+static void others_have(unsigned rail, uint64_t bytes)
+{
+	__atomic_store_n(&load_page[NIC_BYTES + 2 + rail], bytes, __ATOMIC_RELAXED);
+}
+
+static uint64_t we_have(unsigned rail)
+{
+	return __atomic_load_n(&share_page[NIC_BYTES + 2 + rail], __ATOMIC_RELAXED);
+}
+
+static void what_others_have_under_way_counts(void **state)
+{
+	struct otte_nic_info rows[RAILS];
+	struct joined joined;
+	uint64_t before;
+	unsigned busy, i;
+
+	(void)state;
+	join(&joined, use_selection);
+	assert_int_equal(named, RAILS);
+	assert_string_equal(names[0], "mlx5_0:1");
+	assert_string_equal(names[1], "mlx5_1:1");
+	for (i = 0; i < 4; i++) {
+		busy = i % RAILS;
+		others_have(busy, 1ull << 36);
+		others_have(!busy, 0);
+		before = carried(OTTE_READ, busy);
+		assert_int_equal(read_one(&joined.pair, 65536), 0);
+		assert_int_equal(read_one(&joined.pair, 1u << 20), 0);
+		assert_int_equal(carried(OTTE_READ, busy), before);
+		read_nics(&joined.pair, rows);
+		assert_int_equal(rows[busy].others_bytes, 1ull << 36);
+		assert_int_equal(rows[!busy].others_bytes, 0);
+		assert_int_equal(we_have(0) + we_have(1), 0);
+	}
+	part(&joined);
+}
+
+static void use_long_retries(struct otte_config *config)
+{
+	use_pauses(config);
+	config->rdma_smart_selection = 1;
+	config->rdma_qp_timeout = 21; /* 8.6 s */
+	config->rdma_qp_retries = 7;
+}
+
+struct expected {
+	struct joined *joined;
+	uint64_t bytes;
+};
+
+static bool is_under_way(void *arg)
+{
+	struct expected *expected = arg;
+	struct otte_nic_info rows[RAILS];
+
+	read_nics(&expected->joined->pair, rows);
+	return rows[1].under_way_bytes == expected->bytes && we_have(1) == expected->bytes;
+}
+
+/* The only rail is silent, so what was posted stays under way until its port goes. */
+static void others_are_told_what_is_under_way(struct joined *joined, uint8_t op)
+{
+	struct expected expected = { joined, 1u << 20 };
+	struct otte_nic_info rows[RAILS];
+	struct otte_request request;
+
+	assert_int_equal(run(&joined->pair, op, 0, 1u << 20).code, 0);
+	assert_int_equal(we_have(1), 0);
+	sim_retry_set(SIM_BY_CLOCK);
+	sim_progress_set(SIM_THREAD, 0);
+	sim_link_set(ours[1], theirs[1], false);
+	request = rdma_request(&joined->pair, op, 0, 1u << 20);
+	OK(otte_batch_reset(joined->pair.batch));
+	OK(otte_batch_submit(joined->pair.batch, &request, 1));
+	assert_true(comes(is_under_way, &expected));
+	read_nics(&joined->pair, rows);
+	assert_int_equal(rows[1].posted_bytes, 2u << 20);
+	assert_int_equal(rows[1].completed_bytes, 1u << 20);
+	sim_port_set(ours[1], 1, IBV_PORT_DOWN);
+	OK(otte_batch_wait(joined->pair.batch, 20 * SECOND));
+	expected.bytes = 0;
+	assert_true(comes(is_under_way, &expected));
+	read_nics(&joined->pair, rows);
+	assert_int_equal(rows[1].charged_bytes, 0);
+	assert_int_equal(rows[1].completed_bytes, 1u << 20);
+	assert_int_equal(we_have(0), 0);
+}
+
+static void others_are_told_of_slices(void **state)
+{
+	struct joined joined;
+
+	(void)state;
+	ours[0]->ports[0].attr.state = IBV_PORT_DOWN;
+	join(&joined, use_long_retries);
+	others_are_told_what_is_under_way(&joined, OTTE_WRITE);
+	part(&joined);
+}
+
+static void use_long_leases(struct otte_config *config)
+{
+	use_long_retries(config);
+	config->rdma_lease = 1;
+}
+
+static void others_are_told_of_leases(void **state)
+{
+	struct joined joined;
+
+	(void)state;
+	ours[0]->ports[0].attr.state = IBV_PORT_DOWN;
+	join(&joined, use_long_leases);
+	others_are_told_what_is_under_way(&joined, OTTE_READ);
+	part(&joined);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, with_two_networks, nothing_is_left)
@@ -246,6 +425,9 @@ int main(void)
 		TEST(rows_say_which_rails_have_failed),
 		TEST(an_engine_says_its_nics_in_json),
 		TEST(each_hundredth_request_goes_everywhere),
+		TEST(what_others_have_under_way_counts),
+		TEST(others_are_told_of_slices),
+		TEST(others_are_told_of_leases),
 	};
 
 	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
