@@ -22,6 +22,7 @@
 #include "transport/rdma/pair.h"
 #include "transport/rdma/peer.h"
 #include "transport/rdma/rail.h"
+#include "transport/rdma/ranks.h"
 #include "transport/rdma/rdma.h"
 #include "transport/rdma/routes.h"
 
@@ -46,10 +47,8 @@ static int open_rails(struct otte_rdma *rdma)
 	return ret == -ENOMEM ? otte_fail(ret, "no memory for rails") : ret;
 }
 
-/* All NICs are of one rank: where a request's memory is nobody says yet. */
 static int open_devices(struct otte_rdma *rdma)
 {
-	struct otte_nic_row row = { .location.kind = OTTE_LOCATION_ANY };
 	struct otte_device list[OTTE_NIC_IDS];
 	struct otte_devices_setup setup = {
 		.params = OTTE_DEVICES_PARAMS,
@@ -68,9 +67,8 @@ static int open_devices(struct otte_rdma *rdma)
 			continue;
 		list[i] =
 			(struct otte_device){ .node = context->node, .rate = context->bytes_per_s };
-		row.ranks[0] |= 1ull << i;
 	}
-	ret = otte_nic_priority_add(&rdma->ranks, &row);
+	ret = otte_rdma_ranks_open(rdma);
 	if (ret)
 		return ret;
 	setup.params.smart = rdma->env.config->rdma_smart_selection;

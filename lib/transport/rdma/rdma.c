@@ -27,6 +27,7 @@
 #include "transport/rdma/payload.h"
 #include "transport/rdma/peer.h"
 #include "transport/rdma/rail.h"
+#include "transport/rdma/ranks.h"
 #include "transport/rdma/routes.h"
 #include "transport/rdma/source.h"
 
@@ -222,6 +223,7 @@ static int publish(struct otte_transport *transport, uint8_t *address, uint64_t 
 	published = calloc(1, sizeof(*published));
 	if (!published)
 		return otte_fail(-ENOMEM, "no memory for a region's record");
+	published->location.kind = OTTE_LOCATION_ANY;
 	*out = published;
 	if (rdma->env.config->rdma_host_memory == OTTE_HOST_MEMORY_STAGED)
 		return 0;
@@ -233,6 +235,7 @@ static int publish(struct otte_transport *transport, uint8_t *address, uint64_t 
 		return ret;
 	}
 	published->buffer = otte_rdma_buffers_get(rdma->buffers, spec.region);
+	published->location = otte_rdma_location_of(address, length);
 	return 0;
 }
 

@@ -68,6 +68,7 @@ struct otte_rdma_source;
 struct otte_published {
 	uint64_t id;
 	const struct otte_rdma_buffer *buffer; /* held; NULL: staged, no NIC knows it */
+	struct otte_location location;
 };
 
 #define OTTE_RDMA_RECALLS 32

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -234,6 +235,108 @@ static void each_hundredth_request_goes_everywhere(void **state)
 	pair_close(&pair);
 }
 
+/* ---- What is near ---- */
+
+static int memory_is_at;
+
+int __wrap_otte_memory_node(const void *address, uint64_t length);
+
+int __wrap_otte_memory_node(const void *address, uint64_t length)
+{
+	(void)address;
+	(void)length;
+	return memory_is_at;
+}
+
+/* In sysfs as the library reads it. */
+static void put_at_node(struct sim_device *device, const char *root, int node)
+{
+	char path[2 * IBV_SYSFS_PATH_MAX];
+	FILE *file;
+
+	snprintf(device->device.ibdev_path, sizeof(device->device.ibdev_path), "%s/%d", root, node);
+	OK(mkdir(device->device.ibdev_path, 0700));
+	snprintf(path, sizeof(path), "%s/device", device->device.ibdev_path);
+	OK(mkdir(path, 0700));
+	snprintf(path, sizeof(path), "%s/device/numa_node", device->device.ibdev_path);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fprintf(file, "%d\n", node);
+	OK(fclose(file));
+}
+
+static void take_from_node(struct sim_device *device)
+{
+	char path[2 * IBV_SYSFS_PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/device/numa_node", device->device.ibdev_path);
+	OK(unlink(path));
+	snprintf(path, sizeof(path), "%s/device", device->device.ibdev_path);
+	OK(rmdir(path));
+	OK(rmdir(device->device.ibdev_path));
+}
+
+/*
+ * The first request of two engines whose first NIC is near, and whose second one is so fast; what
+ * of it the second one carries. Nothing was measured before.
+ */
+static uint64_t far_one_carries(uint64_t speed, int memory, uint64_t length,
+				void (*adjust)(struct otte_config *config))
+{
+	char root[] = "/tmp/otte-nics-XXXXXX";
+	struct pair pair;
+	uint64_t bytes;
+	unsigned i;
+
+	with_two_networks(NULL);
+	assert_non_null(mkdtemp(root));
+	ours[0]->ports[0].port_speed = 100;
+	ours[1]->ports[0].port_speed = speed;
+	for (i = 0; i < RAILS; i++)
+		put_at_node(ours[i], root, (int)i);
+	memory_is_at = memory;
+	pair_open(&pair, SIZE, adjust);
+	assert_int_equal(read_one(&pair, length), 0);
+	bytes = carried(OTTE_READ, 1);
+	assert_int_equal(carried(OTTE_READ, 0) + bytes, length);
+	pair_close(&pair);
+	memory_is_at = OTTE_TOPO_NO_NODE;
+	for (i = 0; i < RAILS; i++)
+		take_from_node(ours[i]);
+	OK(rmdir(root));
+	return bytes;
+}
+
+/* Others are of the last rank, which weighs ten times as much. */
+static void a_near_nic_goes_before_one_that_is_not_ten_times_faster(void **state)
+{
+	(void)state;
+	assert_int_equal(far_one_carries(100, 0, 65536, use_selection), 0);
+	assert_int_equal(far_one_carries(990, 0, 65536, use_selection), 0);
+	assert_int_equal(far_one_carries(1010, 0, 65536, use_selection), 65536);
+	/* Of another node nothing is near, as of memory of which nobody knows where it is. */
+	assert_int_equal(far_one_carries(110, 7, 65536, use_selection), 65536);
+	assert_int_equal(far_one_carries(110, OTTE_TOPO_NO_NODE, 65536, use_selection), 65536);
+	assert_int_equal(far_one_carries(90, 1, 65536, use_selection), 65536);
+}
+
+/* 8 slices: 7.3 and 0.7; 6.4 and 1.6; 2.3 and 5.7. What is left is for the best. */
+static void slices_are_given_out_by_what_is_near(void **state)
+{
+	(void)state;
+	assert_int_equal(far_one_carries(100, 0, 1u << 20, use_selection), 0);
+	assert_int_equal(far_one_carries(250, 0, 1u << 20, use_selection), 1u << 17);
+	assert_int_equal(far_one_carries(250, OTTE_TOPO_NO_NODE, 1u << 20, use_selection),
+			 6u << 17);
+}
+
+static void in_turn_only_near_ones_have_one(void **state)
+{
+	(void)state;
+	assert_int_equal(far_one_carries(1000, 0, 1u << 20, use_rdma), 0);
+	assert_int_equal(far_one_carries(1000, OTTE_TOPO_NO_NODE, 1u << 20, use_rdma), 1u << 19);
+}
+
 /* ---- Other processes ---- */
 
 static uint64_t slot_page[512], load_page[512], share_page[512];
@@ -425,6 +528,9 @@ int main(void)
 		TEST(rows_say_which_rails_have_failed),
 		TEST(an_engine_says_its_nics_in_json),
 		TEST(each_hundredth_request_goes_everywhere),
+		TEST(a_near_nic_goes_before_one_that_is_not_ten_times_faster),
+		TEST(slices_are_given_out_by_what_is_near),
+		TEST(in_turn_only_near_ones_have_one),
 		TEST(what_others_have_under_way_counts),
 		TEST(others_are_told_of_slices),
 		TEST(others_are_told_of_leases),
