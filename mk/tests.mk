@@ -80,6 +80,10 @@ LDFLAGS_unit_leases := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_
 	otte_rdma_fill_paths otte_source_end_lent)
 UNIT_WITH_multirail := $(VERBS_ROOM)
 LDFLAGS_unit_multirail := -Wl,--wrap=otte_verbs_open
+UNIT_WITH_nics := $(VERBS_ROOM) tests/unit/multirail/room.o
+LDFLAGS_unit_nics := -Wl,--wrap=otte_verbs_open,--wrap=otte_memory_node
+UNIT_WITH_deadlines := $(UNIT_WITH_nics)
+LDFLAGS_unit_deadlines := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_peer_say)
 UNIT_WITH_staging := $(VERBS_ROOM)
 LDFLAGS_unit_staging := -Wl,--wrap=otte_verbs_open
 UNIT_WITH_rdma := $(VERBS_SIM)

@@ -21,8 +21,8 @@ $(OTTE_BIN): $(OTTE_OBJ) $(TOOLS_COMMON_OBJ) $(B)/libotte.a
 -include $(OTTE_OBJ:.o=.d) $(TOOLS_COMMON_OBJ:.o=.d)
 
 # Its unit tests take those objects that stand alone.
-$(B)/unit/tool: $(addprefix $(B)/tools/,otte/args.o otte/lru.o otte/pattern.o otte/samples.o otte/trace.o \
-	common/number.o common/stopping.o common/whole.o)
+$(B)/unit/tool: $(addprefix $(B)/tools/,otte/args.o otte/lru.o otte/pattern.o otte/samples.o \
+	otte/stats_text.o otte/trace.o common/number.o common/output.o common/stopping.o common/whole.o)
 $(OTTE_BIN) $(B)/unit/tool: LDLIBS_OTTE += -lm
 
 .PHONY: demo

@@ -123,6 +123,8 @@ __attribute__((unused)) static int seen_as(const char *text, int code)
 	seen_as("otte_engine_descriptor", otte_engine_descriptor(__VA_ARGS__))
 #define otte_engine_destroy(...) \
 	seen_as("otte_engine_destroy", otte_engine_destroy(__VA_ARGS__))
+#define otte_engine_nics(...) \
+	seen_as("otte_engine_nics", otte_engine_nics(__VA_ARGS__))
 #define otte_engine_stats(...) \
 	seen_as("otte_engine_stats", otte_engine_stats(__VA_ARGS__))
 #define otte_log_set(...) \

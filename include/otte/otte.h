@@ -230,6 +230,7 @@ struct otte_config {
 	uint32_t rdma_smart_selection;          /* rdma.smart_selection: true; NICs by load and rate */
 	uint32_t rdma_link_rate_mbps;           /* rdma.link_rate_mbps: 0 = as each NIC reports */
 	uint32_t rdma_log_slice_affinity;       /* rdma.log_slice_affinity: false */
+	uint32_t rdma_deadline_bw_arbitration;  /* rdma.deadline_bw_arbitration: false; by deadlines */
 	uint64_t rdma_rail_error_window_ns;     /* rdma.rail_error_window_ms: 10000 that these are within */
 	uint64_t rdma_rail_cooldown_ns;         /* rdma.rail_cooldown_ms: 30000 of the first pause */
 	uint64_t rdma_rail_probe_interval_ns;   /* rdma.rail_probe_interval_ms: 1000; 0 = at once */
@@ -381,6 +382,39 @@ struct otte_stats {
  * stats->size bytes.
  */
 OTTE_API int otte_engine_stats(struct otte_engine *engine, struct otte_stats *stats);
+
+/* A NIC of RDMA, and what this engine's requests do with it. Rates are in bytes per second. */
+struct otte_nic_info {
+	uint32_t nic;             /* its id, 0 .. 63: the same as long as the engine */
+	uint32_t port;            /* of its device */
+	uint32_t active;          /* 1: the port is up; 0: it is not, or the device is lost */
+	uint32_t measured;        /* 1: transmit_rate is of what has moved; 0: nothing has yet */
+	uint64_t link_rate;       /* the port's, or rdma.link_rate_mbps; 400 Gb/s: not known */
+	uint64_t selection_rate;  /* of a slice, until it completes; link_rate at first */
+	uint64_t transmit_rate;   /* of all slices, while any is under way; likewise */
+	uint64_t charged_bytes;   /* of slices that are to go over it and have not ended, now */
+	uint64_t under_way_bytes; /* posted and not completed, now */
+	uint64_t others_bytes;    /* likewise in other processes of slots.domain, says the module */
+	uint64_t assigned_bytes;  /* of slices, ever */
+	uint64_t posted_bytes;    /* ever, as the next */
+	uint64_t completed_bytes;
+	uint64_t slices;          /* that were to go over it, ever; one that moves counts at both */
+	uint64_t rails_paused;    /* from it to NICs of peers, now */
+	uint64_t rail_pauses;     /* begun, ever */
+	uint64_t rail_errors;     /* failures, ever */
+	uint64_t rail_probes;     /* trials of paused ones, ever */
+	uint64_t rail_recoveries; /* of which so many ended a pause */
+	char name[OTTE_NAME_MAX]; /* of its device */
+};
+
+/*
+ * The NICs that the engine uses, by id: writes at most `capacity` rows and the number there are,
+ * 0 .. 64, to *count. Asks no device; both estimates are within 0.1 and 10 times link_rate. Each
+ * value is right by itself; together they are not of one instant. `rows` may be NULL where
+ * `capacity` is 0. -EINVAL, -EOWNERDEAD.
+ */
+OTTE_API int otte_engine_nics(struct otte_engine *engine, struct otte_nic_info *rows,
+			      size_t capacity, size_t *count);
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
 

@@ -190,6 +190,8 @@ static const struct otte_config_key keys[] = {
 	    "rate of every NIC; 0: as each reports"),
 	SWITCH("rdma.log_slice_affinity", rdma_log_slice_affinity, 0,
 	       "the NICs of each slice are logged, at level debug"),
+	SWITCH("rdma.deadline_bw_arbitration", rdma_deadline_bw_arbitration, 0,
+	       "what waits goes by what its deadline leaves it; what cannot be done in time is refused"),
 	MS("rdma.rail_error_window_ms", rdma_rail_error_window_ns, 1, HOUR_MS, 10000, "if they are no further apart"),
 	MS("rdma.rail_cooldown_ms", rdma_rail_cooldown_ns, 1, HOUR_MS, 30000, "length of the first pause"),
 	MS("rdma.rail_probe_interval_ms", rdma_rail_probe_interval_ns, 0, HOUR_MS, 1000,

@@ -334,6 +334,7 @@ stop_progress:
 	otte_progress_fini(&engine->progress);
 destroy_transport:
 	engine->transport->ops->destroy(engine->transport);
+	otte_gate_fini(engine);
 close_serve:
 	otte_control_server_close(&engine->server);
 	otte_serve_close(engine);
@@ -491,6 +492,7 @@ int otte_engine_destroy(struct otte_engine *engine)
 	otte_gate_close(engine);
 	otte_progress_fini(&engine->progress);
 	engine->transport->ops->destroy(engine->transport);
+	otte_gate_fini(engine);
 	otte_serve_close(engine);
 	otte_notify_queue_destroy(engine->notify);
 	close_ledger(engine);

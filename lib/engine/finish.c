@@ -109,8 +109,9 @@ static void set_results(struct otte_task_record *head, int code, uint8_t effect,
 	batch->ended += head->members;
 	if (code)
 		batch->failed += head->members;
-	/* Whoever ends requests for a connection that is lost, or is not to be had, has just said what became of it. */
-	if ((code == -ECONNRESET || code == -ENOTCONN) && !batch->lost[0]) {
+	/* Who ends requests for a connection that is lost, or is not to be had, or says so, has just told why. */
+	if ((code == -ECONNRESET || code == -ENOTCONN || (code && head->work.said)) &&
+	    !batch->lost[0]) {
 		otte_line_escape(batch->lost, sizeof(batch->lost), otte_error_text());
 		batch->lost_code = code;
 	}

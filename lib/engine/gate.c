@@ -119,6 +119,17 @@ static int open_clock(struct otte_engine *engine)
 				     config->low_inflight_bytes);
 }
 
+static void tell_transport(struct otte_engine *engine)
+{
+	const struct otte_nic_domain domain = {
+		.slots = &engine->gate.slots,
+		.index = otte_gate_nic,
+		.engine = engine,
+	};
+
+	otte_transport_join(engine->transport, &domain);
+}
+
 int otte_gate_open(struct otte_engine *engine)
 {
 	bool joins = engine->ledger->ops->domain_join != NULL;
@@ -142,6 +153,8 @@ int otte_gate_open(struct otte_engine *engine)
 		goto close_timer;
 	pthread_mutex_init(&gate->lock, NULL);
 	gate->open = true;
+	if (gate->slots.share)
+		tell_transport(engine);
 	otte_log(OTTE_LOG_INFO, "slots of domain %s %s", engine->config.slots_domain,
 		 joins ? "by the module's pattern, while somebody waits above" :
 			 "by the clock alone and the pattern of this engine");
@@ -164,7 +177,11 @@ void otte_gate_close(struct otte_engine *engine)
 	otte_loop_remove(&engine->progress.control, &gate->timer);
 	otte_fd_close(gate->timer.fd);
 	pthread_mutex_destroy(&gate->lock);
-	otte_slots_close(&gate->slots);
+}
+
+void otte_gate_fini(struct otte_engine *engine)
+{
+	otte_slots_close(&engine->gate.slots);
 }
 
 struct otte_slots *otte_gate_slots(struct otte_engine *engine)

@@ -9,7 +9,6 @@
 #ifndef OTTE_ENGINE_GATE_H
 #define OTTE_ENGINE_GATE_H
 
-#include <net/if.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,13 +27,15 @@ struct otte_gate {
 	struct otte_watch timer;         /* in progress.control */
 	pthread_mutex_t lock;            /* the rest */
 	uint64_t timer_ns;               /* what it is set to; UINT64_MAX: nothing */
-	char uncounted[OTTE_GATE_UNCOUNTED][IF_NAMESIZE]; /* NICs that the log has; "" behind them */
+	char uncounted[OTTE_GATE_UNCOUNTED][OTTE_SLOTS_NAME_MAX]; /* NICs that the log has; "" behind them */
 };
 
 /* From the config; without a domain there is no gate. Once progress has started, before there are peers. */
 int otte_gate_open(struct otte_engine *engine);
 /* No thread runs the loop any more. */
 void otte_gate_close(struct otte_engine *engine);
+/* Nor is there the transport, which may have told of bytes until its end. */
+void otte_gate_fini(struct otte_engine *engine);
 
 /* What a window is to ask; NULL: nobody. */
 struct otte_slots *otte_gate_slots(struct otte_engine *engine);

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "engine/engine.h"
 #include "engine/source.h"
+#include "topo/priority.h"
 
 /*
  * A peer asks as often as it likes, and to count the kernel's ledger takes dumps of the whole node: so
@@ -106,6 +107,21 @@ int otte_engine_stats(struct otte_engine *engine, struct otte_stats *stats)
 	return 0;
 }
 
+int otte_engine_nics(struct otte_engine *engine, struct otte_nic_info *rows, size_t capacity,
+		     size_t *count)
+{
+	int ret;
+
+	if (!engine || !count || (!rows && capacity))
+		return otte_fail(-EINVAL,
+				 "otte_engine_nics: engine, rows and count must not be NULL");
+	ret = otte_fork_check(engine->generation);
+	if (ret)
+		return ret;
+	*count = otte_transport_nics(engine->transport, rows, capacity);
+	return 0;
+}
+
 #define COUNTER(name) { #name, offsetof(struct otte_stats, name) }
 
 static const struct {
@@ -130,6 +146,57 @@ static const struct {
 	COUNTER(rdma_direct_bytes), COUNTER(rdma_staging_bytes),
 };
 
+#define NIC_VALUE(name) { #name, offsetof(struct otte_nic_info, name) }
+
+static const struct {
+	const char *name;
+	size_t offset;
+} nic_values[] = {
+	NIC_VALUE(link_rate), NIC_VALUE(selection_rate), NIC_VALUE(transmit_rate),
+	NIC_VALUE(charged_bytes), NIC_VALUE(under_way_bytes), NIC_VALUE(others_bytes),
+	NIC_VALUE(assigned_bytes), NIC_VALUE(posted_bytes), NIC_VALUE(completed_bytes), NIC_VALUE(slices),
+	NIC_VALUE(rails_paused), NIC_VALUE(rail_pauses), NIC_VALUE(rail_errors),
+	NIC_VALUE(rail_probes), NIC_VALUE(rail_recoveries),
+};
+
+static int add_nic(json_t *array, const struct otte_nic_info *row)
+{
+	json_t *object = json_object();
+	uint64_t value;
+	size_t i;
+	int bad;
+
+	if (!object)
+		return -1;
+	bad = json_object_set_new(object, "nic", json_integer(row->nic));
+	bad |= json_object_set_new(object, "name", json_string(row->name));
+	bad |= json_object_set_new(object, "port", json_integer(row->port));
+	bad |= json_object_set_new(object, "active", json_boolean(row->active));
+	bad |= json_object_set_new(object, "measured", json_boolean(row->measured));
+	for (i = 0; i < ARRAY_SIZE(nic_values); i++) {
+		memcpy(&value, (const char *)row + nic_values[i].offset, sizeof(value));
+		bad |= json_object_set_new(object, nic_values[i].name,
+					   json_integer((json_int_t)value));
+	}
+	return json_array_append_new(array, object) | bad;
+}
+
+/* Where there are none there is no array. */
+static int add_nics(json_t *object, struct otte_transport *transport)
+{
+	struct otte_nic_info rows[OTTE_NIC_IDS];
+	size_t count = otte_transport_nics(transport, rows, ARRAY_SIZE(rows)), i;
+	json_t *array;
+	int bad = 0;
+
+	if (!count)
+		return 0;
+	array = json_array();
+	for (i = 0; i < count && i < ARRAY_SIZE(rows); i++)
+		bad |= add_nic(array, &rows[i]);
+	return json_object_set_new(object, "rdma_nics", array) | bad;
+}
+
 char *otte_stats_json(const struct otte_engine *engine, const struct otte_stats *stats)
 {
 	char *text = NULL;
@@ -152,6 +219,7 @@ char *otte_stats_json(const struct otte_engine *engine, const struct otte_stats 
 		bad |= json_object_set_new(object, counters[i].name,
 					   json_integer((json_int_t)value));
 	}
+	bad |= add_nics(object, engine->transport);
 	if (!bad)
 		text = json_dumps(object, JSON_COMPACT);
 	json_decref(object);

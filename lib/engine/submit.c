@@ -191,6 +191,7 @@ static void fill_task(struct otte_batch *batch, uint32_t index, const struct ott
 	task->work.region = request->remote_region;
 	task->work.offset = request->remote_offset;
 	task->work.lease = request->lease;
+	task->work.deadline_ns = task->deadline_ns;
 	if (request->lease == OTTE_LEASE_DEFAULT)
 		task->work.lease = (uint8_t)(OTTE_LEASE_OFF + batch->engine->config.rdma_lease);
 	if (batch->memo.stamp && batch->memo.id == request->remote_region)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,9 +17,12 @@
 struct device {
 	int node;
 	uint64_t link;
+	bool told;
 	struct otte_rate selection;
 	struct otte_transmit transmit;
-	uint64_t charged, assigned, posted, completed;
+	uint64_t charged, assigned, posted, completed, slices;
+	/* By leases, ever, without the lock. Ended: completed ones and failed ones. */
+	_Atomic uint64_t departed, ended, failed;
 };
 
 struct otte_devices {
@@ -57,6 +61,7 @@ static int check(const struct otte_devices_setup *setup)
 static void set_rate(struct otte_devices *devices, struct device *device, uint64_t rate)
 {
 	device->link = rate ? rate : devices->params.unknown_rate;
+	device->told = rate;
 	otte_rate_set_link(&device->selection, (double)device->link);
 	otte_rate_set_link(&device->transmit.rate, (double)device->link);
 }
@@ -177,6 +182,46 @@ static void find_ranks(const struct otte_devices *devices,
 		ranks[rank] = row ? row->ranks[rank] & mask : 0;
 }
 
+static void tell_others(const struct otte_devices *devices, unsigned nic, int64_t bytes)
+{
+	if (devices->params.moves)
+		devices->params.moves(devices->params.arg, nic, bytes);
+}
+
+/* ---- What goes by leases --------------------------------------------------------------------- */
+
+void otte_devices_depart(struct otte_devices *devices, unsigned nic, uint64_t bytes)
+{
+	tell_others(devices, nic, (int64_t)bytes);
+	atomic_fetch_add_explicit(&devices->device[nic].departed, bytes, memory_order_relaxed);
+}
+
+void otte_devices_arrive(struct otte_devices *devices, unsigned nic, uint64_t bytes, bool completed)
+{
+	struct device *device = &devices->device[nic];
+
+	if (!completed)
+		atomic_fetch_add_explicit(&device->failed, bytes, memory_order_relaxed);
+	atomic_fetch_add_explicit(&device->ended, bytes, memory_order_release);
+	tell_others(devices, nic, -(int64_t)bytes);
+}
+
+static uint64_t leased(const struct device *device)
+{
+	/* First, so that nothing has ended that is not seen to have departed. */
+	uint64_t ended = atomic_load_explicit(&device->ended, memory_order_acquire);
+
+	return atomic_load_explicit(&device->departed, memory_order_relaxed) - ended;
+}
+
+static uint64_t leased_completed(const struct device *device)
+{
+	uint64_t ended = atomic_load_explicit(&device->ended, memory_order_acquire);
+	uint64_t failed = atomic_load_explicit(&device->failed, memory_order_relaxed);
+
+	return ended - min_u64(ended, failed);
+}
+
 /* ---- The choice: all under the lock ---------------------------------------------------------- */
 
 struct choice {
@@ -214,7 +259,8 @@ static void score(const struct otte_devices *devices, struct choice *choice, uin
 		nic = (unsigned)__builtin_ctzll(left);
 		device = &devices->device[nic];
 		/* Of others there may be any number: they write their pages themselves. */
-		bytes = (double)device->charged + (double)choice->others[nic] + (double)slice_bytes;
+		bytes = (double)device->charged + (double)leased(device) +
+			(double)choice->others[nic] + (double)slice_bytes;
 		choice->scores[nic] = bytes / device->selection.value *
 				      devices->params.rank_weights[rank_of(choice, nic)];
 	}
@@ -389,6 +435,8 @@ bool otte_device_charge_take(struct otte_device_charge *charge, uint32_t slice,
 	pthread_mutex_lock(&charge->devices->lock);
 	taken = charge->held & bit;
 	charge->held &= ~bit;
+	if (taken)
+		charge->devices->device[charge->nics[slice]].slices++;
 	pthread_mutex_unlock(&charge->devices->lock);
 	if (taken)
 		*lease = (struct otte_device_lease){
@@ -495,6 +543,9 @@ int otte_device_lease_tell(struct otte_device_lease *lease, enum otte_device_eve
 		rc = 0;
 	}
 	pthread_mutex_unlock(&devices->lock);
+	if (!rc && event != OTTE_DEVICE_DOUBTED)
+		tell_others(devices, lease->nic,
+			    event == OTTE_DEVICE_POSTED ? (int64_t)bytes : -(int64_t)bytes);
 	return rc;
 }
 
@@ -539,12 +590,16 @@ int otte_devices_read(struct otte_devices *devices, unsigned nic, struct otte_de
 		.link = device->link,
 		.selection = device->selection.value,
 		.transmit = device->transmit.rate.value,
+		.told = device->told,
+		.measured = device->transmit.rate.sampled,
 		.healthy = devices->healthy >> nic & 1,
 		.charged = device->charged,
-		.under_way = device->transmit.under_way,
+		.under_way = device->transmit.under_way + leased(device),
+		.doubted = device->transmit.doubted,
 		.assigned = device->assigned,
-		.posted = device->posted,
-		.completed = device->completed,
+		.posted = device->posted + atomic_load(&device->departed),
+		.completed = device->completed + leased_completed(device),
+		.slices = device->slices,
 	};
 	pthread_mutex_unlock(&devices->lock);
 	return 0;

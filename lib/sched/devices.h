@@ -28,8 +28,12 @@
  * Both belong to the caller, who passes each to one thread at a time, and outlive no selector.
  * Nothing is allocated after open().
  *
- * Lock: one, a leaf; nothing is called under it. `others` is called before it is taken. Time is
- * passed in.
+ * What goes by leases of a peer's memory is not chosen slice by slice: of that there are counts of
+ * bytes alone, which scores include, and no samples.
+ *
+ * Lock: one, a leaf; nothing is called under it. `others` is called before it is taken, `moves`
+ * after it. The counts
+ * of leases have none. Time is passed in.
  */
 #ifndef OTTE_SCHED_DEVICES_H
 #define OTTE_SCHED_DEVICES_H
@@ -55,6 +59,8 @@ struct otte_devices_params {
 	uint64_t unknown_rate; /* of a link that says none, bytes per second */
 	/* Bytes under way at a NIC in other processes; NULL: nobody knows. */
 	uint64_t (*others)(void *arg, unsigned nic);
+	/* Bytes are under way from now on, or, negative, no longer; NULL: nobody is told. */
+	void (*moves)(void *arg, unsigned nic, int64_t bytes);
 	void *arg;
 };
 
@@ -139,13 +145,23 @@ int otte_device_lease_tell(struct otte_device_lease *lease, enum otte_device_eve
 /* -EBUSY: bytes may still be under way, and stay charged. -EALREADY: it is over already. */
 int otte_device_lease_end(struct otte_device_lease *lease);
 
+/* By a lease: bytes are posted; and have completed, or are no longer under way otherwise. */
+void otte_devices_depart(struct otte_devices *devices, unsigned nic, uint64_t bytes);
+void otte_devices_arrive(struct otte_devices *devices, unsigned nic, uint64_t bytes,
+			 bool completed);
+
+/* With what goes by leases, but for `charged` and `assigned`. */
 struct otte_device_load {
 	uint64_t link; /* bytes per second, as are the next two */
 	double selection, transmit;
+	bool told; /* the link says its rate */
+	bool measured; /* `transmit` is of what was seen to move, not yet the link's rate */
 	bool healthy;
 	uint64_t charged; /* bytes now */
 	uint64_t under_way; /* likewise */
+	uint64_t doubted; /* of these, as well */
 	uint64_t assigned, posted, completed; /* bytes, ever */
+	uint64_t slices; /* that were taken for it, ever */
 };
 
 /* -ENOENT: there is no such NIC. */

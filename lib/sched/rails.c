@@ -142,6 +142,8 @@ static void pause_for(struct otte_rails *rails, struct otte_rail_pair *pair, uin
 	pair->cooldown_ns = cooldown_ns;
 	pair->paused_until_ns = later(now_ns, cooldown_ns);
 	pair->probe_due_ns = later(now_ns, rails->config.probe_interval_ns);
+	rails->stats.total.pauses++;
+	nic_of(rails, pair)->pauses++;
 	move(rails, pair, PAUSED);
 }
 

@@ -136,6 +136,7 @@ struct otte_rail_counters {
 	uint64_t errors;     /* failures that counted */
 	uint64_t probes;     /* trials, of both kinds, that were not cancelled */
 	uint64_t recoveries; /* pauses that a trial has ended */
+	uint64_t pauses;     /* begun, one after a trial that failed, too */
 	uint64_t fenced;     /* told by a ticket from before */
 	uint64_t paused;     /* rails that are paused or tried now: "open" */
 };

@@ -22,6 +22,7 @@ void otte_rate_set_link(struct otte_rate *rate, double link)
 
 void otte_rate_sample(struct otte_rate *rate, double sample, double old_weight)
 {
+	rate->sampled = true;
 	rate->value =
 		within(rate, old_weight * rate->value + (1 - old_weight) * within(rate, sample));
 }

@@ -16,6 +16,7 @@
 #ifndef OTTE_SCHED_RATE_H
 #define OTTE_SCHED_RATE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* 400 Gb/s, of a NIC that does not say, or says what none can be. */
@@ -30,6 +31,7 @@
 
 struct otte_rate {
 	double link, value;
+	bool sampled; /* ever: else the value says no more than the link */
 };
 
 /* A link of another rate: the estimate starts at the first one, and later is kept within bounds. */

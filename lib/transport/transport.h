@@ -29,6 +29,7 @@
 #define OTTE_RDMA_LANES_MAX 2
 
 struct otte_ledger_client;
+struct otte_slots;
 struct otte_transport;
 struct otte_transport_peer;
 
@@ -41,6 +42,7 @@ struct otte_work {
 	uint8_t priority;
 	uint8_t intent;
 	uint8_t lease;           /* enum otte_lease, never DEFAULT */
+	uint64_t deadline_ns;    /* OTTE_DEADLINE_NONE, or an instant at which it is cancelled */
 	uint8_t *local;
 	uint64_t length;
 	uint64_t epoch;
@@ -63,6 +65,7 @@ struct otte_work {
 	int code;
 	uint8_t effect;          /* enum otte_remote_effect */
 	bool drained;
+	bool said;               /* why is the thread's error text in done() */
 	uint32_t carrier;        /* enum otte_transport_kind: which transport moved it */
 
 	void *native;            /* from plan() until done() */
@@ -188,6 +191,16 @@ struct otte_keep_ops {
 	void (*lost)(void *engine, uint64_t bytes, const char *what);
 };
 
+/*
+ * What processes of an arbitration domain tell each other of the NICs they use (sched/slots.h), by index;
+ * index() gives that of a name which is the same in all of them, or OTTE_SLOTS_NO_NIC.
+ */
+struct otte_nic_domain {
+	struct otte_slots *slots;
+	uint8_t (*index)(struct otte_engine *engine, const char *name);
+	struct otte_engine *engine;
+};
+
 struct otte_transport_counters {
 	_Atomic uint64_t lanes, retries, bad_frames;
 };
@@ -310,6 +323,15 @@ struct otte_transport_ops {
 	void (*source_tick)(struct otte_transport *transport, unsigned index, uint64_t now_ns);
 
 	void (*counters)(struct otte_transport *transport, struct otte_stats *stats);
+	/* The NICs it uses, by id: `capacity` of them at most; returns how many there are. NULL: none. */
+	size_t (*nics)(struct otte_transport *transport, struct otte_nic_info *rows,
+		       size_t capacity);
+	/*
+	 * For one that chooses between NICs: bytes under way are to be told there, and those of others
+	 * count. Once, before there are peers; `domain` is valid for the call, its slots until destroy()
+	 * has returned. NULL: it does not.
+	 */
+	void (*join)(struct otte_transport *transport, const struct otte_nic_domain *domain);
 };
 
 struct otte_transport {
@@ -335,6 +357,19 @@ static inline int otte_transport_withdraw(struct otte_transport *transport,
 					  struct otte_published *published)
 {
 	return published ? transport->ops->withdraw(transport, published) : 0;
+}
+
+static inline size_t otte_transport_nics(struct otte_transport *transport,
+					 struct otte_nic_info *rows, size_t capacity)
+{
+	return transport->ops->nics ? transport->ops->nics(transport, rows, capacity) : 0;
+}
+
+static inline void otte_transport_join(struct otte_transport *transport,
+				       const struct otte_nic_domain *domain)
+{
+	if (transport->ops->join)
+		transport->ops->join(transport, domain);
 }
 
 /* The one that stands behind the one of `env`, with those behind it. */

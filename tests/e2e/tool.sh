@@ -106,6 +106,16 @@ test_stats_of_a_process_and_of_its_endpoint_agree() {
     grep -qE '^served_read_bytes +1000000$' "$scratch/out" || fail "the table lacks the bytes"
 }
 
+test_stats_are_openmetrics_too() {
+    serve --anon a=4096
+    exits 0 "$OTTE" stats "$server" --metrics
+    [ "$(tail -n 1 "$scratch/out")" = '# EOF' ] || fail "the text does not end as it should"
+    grep -qE '^otte_engine_regions\{engine="[^"]*",pid="'"$server"'"\} 1$' "$scratch/out" ||
+        fail "no value of otte_engine_regions"
+    ! grep -vE '^(# TYPE otte_[a-z_]+ gauge|# EOF|otte_[a-z_]+\{.*\} [0-9]+)$' "$scratch/out" ||
+        fail "a line is none of OpenMetrics"
+}
+
 test_stats_are_for_the_own_user_and_root() {
     [ "$(id -u)" -eq 0 ] || exit 77
     serve --anon room=4K

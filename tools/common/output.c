@@ -171,3 +171,18 @@ void output_json(json_t *value)
 	fflush(stdout);
 	json_decref(value);
 }
+
+/* Backslash, quote and newline cannot stand in a label as they are. */
+void output_label(FILE *to, const char *name, const char *value)
+{
+	fprintf(to, "%s=\"", name);
+	for (; *value; value++) {
+		if (*value == '\n')
+			fputs("\\n", to);
+		else if (*value == '\\' || *value == '"')
+			fprintf(to, "\\%c", *value);
+		else
+			fputc(*value, to);
+	}
+	fputc('"', to);
+}

@@ -51,6 +51,9 @@ const char *output_name(char shown[OUTPUT_NAME_MAX], const char *name);
  */
 json_t *output_string(const char *text);
 
+/* A label of OpenMetrics text, name="value". */
+void output_label(FILE *to, const char *name, const char *value);
+
 /* "64 KiB", "1.5 GiB", "100 B" */
 const char *format_bytes(uint64_t bytes, char text[32]);
 

@@ -20,6 +20,7 @@
 #include "common.h"
 #include "endpoint.h"
 #include "../common/output.h"
+#include "stats_text.h"
 #include "tool.h"
 
 #define ANSWER_MAX (64 * KIB)
@@ -28,9 +29,17 @@
 static const char help[] =
 	"Usage: otte stats [OPTION]... PID|ENDPOINT\n"
 	"Print the counters of a process's engine, or of the peer at HOST:PORT.\n"
-	"A process answers its own user and root.\n" COMMON_HELP;
+	"A process answers its own user and root.\n" COMMON_HELP
+	"      --metrics       as OpenMetrics text, for node_exporter's textfile collector\n";
 
-static const struct option long_options[] = { COMMON_LONG_OPTIONS };
+enum {
+	OPT_METRICS = OPT_OWN,
+};
+
+static const struct option long_options[] = {
+	{ "metrics", no_argument, NULL, OPT_METRICS },
+	COMMON_LONG_OPTIONS,
+};
 
 #define COUNTER(name)                                    \
 	{                                                \
@@ -108,22 +117,16 @@ static json_t *stats_json(const struct otte_stats *stats)
 	return object;
 }
 
-static void print_stats(json_t *stats, bool json)
+static void print_stats(json_t *stats, bool json, bool metrics)
 {
-	const char *key;
-	json_t *value;
-	char *text;
-
 	if (json) {
 		output_json(stats);
 		return;
 	}
-	json_object_foreach(stats, key, value) {
-		text = json_is_string(value) ? strdup(json_string_value(value)) :
-					       json_dumps(value, JSON_ENCODE_ANY);
-		printf("%-24s %s\n", key, text ? text : "-");
-		free(text);
-	}
+	if (metrics)
+		stats_print_metrics(stdout, stats);
+	else
+		stats_print(stdout, stats);
 	json_decref(stats);
 }
 
@@ -215,6 +218,7 @@ static bool is_pid(const char *text)
 int cmd_stats(int argc, char **argv)
 {
 	struct common common = COMMON_DEFAULTS;
+	bool metrics = false;
 	json_t *stats = NULL;
 	int option, rc;
 
@@ -223,7 +227,9 @@ int cmd_stats(int argc, char **argv)
 			fputs(help, stdout);
 			return EXIT_OK;
 		}
-		if (!common_option(&common, option, optarg))
+		if (option == OPT_METRICS)
+			metrics = true;
+		else if (!common_option(&common, option, optarg))
 			return EXIT_USAGE;
 	}
 	if (argc - optind != 1)
@@ -238,6 +244,6 @@ int cmd_stats(int argc, char **argv)
 	else
 		rc = peer_stats(&common, argv[optind], &stats);
 	if (!rc)
-		print_stats(stats, common.json);
+		print_stats(stats, common.json, metrics);
 	return rc;
 }

@@ -132,21 +132,6 @@ static void single(FILE *to, const char *name, const char *unit, const char *wha
 	fprintf(to, "%s %.15g\n", name, value);
 }
 
-/* Backslash, quote and newline cannot stand in a label as they are. */
-static void label(FILE *to, const char *name, const char *value)
-{
-	fprintf(to, "%s=\"", name);
-	for (; *value; value++) {
-		if (*value == '\n')
-			fputs("\\n", to);
-		else if (*value == '\\' || *value == '"')
-			fprintf(to, "\\%c", *value);
-		else
-			fputc(*value, to);
-	}
-	fputc('"', to);
-}
-
 /* "lent_bytes" is resource "lent" of a family that ends in _bytes. */
 static void resource_label(FILE *to, unsigned resource)
 {
@@ -155,14 +140,14 @@ static void resource_label(FILE *to, unsigned resource)
 	snprintf(name, sizeof(name), "%s", resource_names[resource]);
 	if (resource_is_bytes(resource))
 		*strstr(name, "_bytes") = '\0';
-	label(to, "resource", name);
+	output_label(to, "resource", name);
 }
 
 static void account_labels(FILE *to, const json_t *account)
 {
 	if (!account)
 		return;
-	label(to, "level", json_string_value(json_object_get(account, "level")));
+	output_label(to, "level", json_string_value(json_object_get(account, "level")));
 	fprintf(to, ",key=\"%lld\",",
 		(long long)json_integer_value(json_object_get(account, "key")));
 }
@@ -233,7 +218,7 @@ static void domain_members(FILE *to, const json_t *domains)
 	json_array_foreach(domains, i, domain)
 	{
 		fputs("otte_domain_members{", to);
-		label(to, "domain", json_string_value(json_object_get(domain, "name")));
+		output_label(to, "domain", json_string_value(json_object_get(domain, "name")));
 		fprintf(to, "} %lld\n",
 			(long long)json_integer_value(json_object_get(domain, "members")));
 	}
@@ -244,7 +229,7 @@ static void module_info(FILE *to, const json_t *status)
 	family(to, "otte_module", "", "1, with the module's revision and the id of its load.");
 	fprintf(to, "otte_module{revision=\"%lld\",",
 		(long long)json_integer_value(json_object_get(status, "revision")));
-	label(to, "load_id", json_string_value(json_object_get(status, "load_id")));
+	output_label(to, "load_id", json_string_value(json_object_get(status, "load_id")));
 	fputs("} 1\n", to);
 }
 

@@ -117,6 +117,16 @@ static void counters(struct otte_transport *transport, struct otte_stats *stats)
 	stats->retries += atomic_load(&local->retries);
 }
 
+static size_t nics(struct otte_transport *transport, struct otte_nic_info *rows, size_t capacity)
+{
+	return otte_transport_nics(to_local(transport)->next, rows, capacity);
+}
+
+static void join(struct otte_transport *transport, const struct otte_nic_domain *domain)
+{
+	otte_transport_join(to_local(transport)->next, domain);
+}
+
 const struct otte_transport_ops otte_local_transport = {
 	.name = "local",
 	.kind = OTTE_TRANSPORT_LOCAL,
@@ -146,4 +156,6 @@ const struct otte_transport_ops otte_local_transport = {
 	.drop_lanes = drop_lanes,
 	.source_tick = source_tick,
 	.counters = counters,
+	.nics = nics,
+	.join = join,
 };

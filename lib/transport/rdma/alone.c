@@ -6,6 +6,7 @@
 #include <utlist.h>
 
 #include "base/clock.h"
+#include "transport/rdma/deadline.h"
 #include "transport/rdma/lease.h"
 #include "transport/rdma/pair.h"
 #include "transport/rdma/peer.h"
@@ -22,7 +23,8 @@ static struct otte_rdma_use *begin_alone(struct otte_rdma_peer *peer, struct ott
 	struct otte_rdma_use *use;
 	bool waits;
 
-	if (!lease || peer->broken || !otte_rdma_uses_leave_room(peer, lease->pair))
+	if (!lease || peer->broken || !otte_rdma_uses_leave_room(peer, lease->pair) ||
+	    !otte_rdma_deadline_can_be_met(peer, work))
 		return NULL;
 	use = otte_rdma_use_make(lease, work);
 	if (!use)

@@ -104,11 +104,11 @@ static void fill_wanted(const struct otte_rdma_peer *peer, const struct otte_wor
 }
 
 static int select_nics(struct otte_rdma_peer *peer, const struct otte_rdma_choice *choice,
-		       uint64_t bytes, const struct otte_slicing *slicing,
-		       struct otte_device_charge *charge)
+		       struct otte_location location, uint64_t bytes,
+		       const struct otte_slicing *slicing, struct otte_device_charge *charge)
 {
 	const struct otte_devices_request request = {
-		.location.kind = OTTE_LOCATION_ANY,
+		.location = location,
 		.allowed = choice->nics,
 		.slicing = *slicing,
 		.length = bytes,
@@ -145,7 +145,8 @@ static int choose_again(struct otte_rdma_slice *slice, const struct otte_rdma_en
 	if (ret > 0)
 		return otte_fail(-ENETUNREACH, "no rail to the peer is known to be well");
 	if (!ret)
-		ret = select_nics(peer, &choice, slice->bytes, &one, &charge);
+		ret = select_nics(peer, &choice, slice->parent->location, slice->bytes, &one,
+				  &charge);
 	if (ret)
 		return ret;
 	otte_device_lease_end(&slice->lease);
@@ -469,12 +470,14 @@ int otte_rdma_parent_begin(struct otte_rdma_peer *peer, struct otte_work *work,
 		return 1;
 	slicing = (struct otte_slicing){ .count = geometry.count,
 					 .block_bytes = geometry.block_bytes };
-	ret = select_nics(peer, &choice, bytes, &slicing, &charge);
+	ret = select_nics(peer, &choice, plan->location, bytes, &slicing, &charge);
 	if (ret)
 		return ret;
 	parent = make(peer, work, plan->wanted.op, &geometry);
 	if (!parent)
 		ret = otte_fail(-ENOMEM, "no memory for a request over rdma");
+	else
+		parent->location = plan->location;
 	if (ret || !take(peer, work, plan)) {
 		otte_device_charge_abandon(&charge);
 		free(parent);
@@ -488,6 +491,7 @@ void otte_rdma_plan(const struct otte_rdma_peer *peer, const struct otte_work *w
 		    struct otte_rdma_plan *plan)
 {
 	fill_wanted(peer, work, &plan->wanted);
+	plan->location = work->published->location;
 	plan->left = work->length - work->own.moved;
 	plan->patient = work->wanted == OTTE_TRANSPORT_RDMA;
 }

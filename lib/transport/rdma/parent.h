@@ -52,6 +52,7 @@ struct otte_rdma_parent {
 	struct otte_rdma_peer *peer;
 	struct otte_work *work;
 	uint64_t epoch;                /* the peer's, at its beginning */
+	struct otte_location location; /* of its memory here */
 	uint8_t op;
 	int code;                      /* of the first slice that failed; 0: none has */
 	bool settled;                  /* and that is it: not for the other transport */
@@ -64,6 +65,7 @@ struct otte_rdma_parent {
 /* What is to be known of a work before it is taken out of the queue. */
 struct otte_rdma_plan {
 	struct otte_rdma_wanted wanted;
+	struct otte_location location; /* of its memory here */
 	uint64_t left;                 /* bytes */
 	bool patient;                  /* it waits for rails that are being tried */
 };

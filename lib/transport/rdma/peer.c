@@ -25,6 +25,7 @@
 #include "base/log.h"
 #include "ledger/ledger.h"
 #include "transport/chain.h"
+#include "transport/rdma/deadline.h"
 #include "transport/rdma/endpoint.h"
 #include "transport/rdma/lease.h"
 #include "transport/rdma/pair.h"
@@ -383,6 +384,7 @@ bool otte_rdma_peer_look(struct otte_rdma_peer *peer, uint64_t now_ns)
 	otte_rdma_leases_go_on(peer, now_ns);
 	otte_rdma_uses_go_on(peer, now_ns);
 	otte_rdma_probes_go_on(peer, now_ns);
+	otte_rdma_deadlines_look(peer, now_ns);
 	while (!peer->broken && peer->state == OTTE_RDMA_PEER_READY &&
 	       begin_first(peer, now_ns) == 0)
 		peer->rdma->busy = true;

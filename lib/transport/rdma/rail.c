@@ -17,10 +17,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "transport/rdma/domain.h"
 #include "transport/rdma/endpoint.h"
 #include "transport/rdma/pair.h"
 #include "transport/rdma/peer.h"
 #include "transport/rdma/rail.h"
+#include "transport/rdma/ranks.h"
 #include "transport/rdma/rdma.h"
 #include "transport/rdma/routes.h"
 
@@ -45,10 +47,8 @@ static int open_rails(struct otte_rdma *rdma)
 	return ret == -ENOMEM ? otte_fail(ret, "no memory for rails") : ret;
 }
 
-/* All NICs are of one rank: where a request's memory is nobody says yet. */
 static int open_devices(struct otte_rdma *rdma)
 {
-	struct otte_nic_row row = { .location.kind = OTTE_LOCATION_ANY };
 	struct otte_device list[OTTE_NIC_IDS];
 	struct otte_devices_setup setup = {
 		.params = OTTE_DEVICES_PARAMS,
@@ -67,12 +67,14 @@ static int open_devices(struct otte_rdma *rdma)
 			continue;
 		list[i] =
 			(struct otte_device){ .node = context->node, .rate = context->bytes_per_s };
-		row.ranks[0] |= 1ull << i;
 	}
-	ret = otte_nic_priority_add(&rdma->ranks, &row);
+	ret = otte_rdma_ranks_open(rdma);
 	if (ret)
 		return ret;
 	setup.params.smart = rdma->env.config->rdma_smart_selection;
+	setup.params.others = otte_rdma_domain_others;
+	setup.params.moves = otte_rdma_domain_moves;
+	setup.params.arg = rdma;
 	return otte_devices_open(&setup, &rdma->devices);
 }
 
@@ -180,15 +182,29 @@ void otte_rdma_rails_port_changed(struct otte_rdma *rdma, unsigned int nic)
 
 /* ---- What became of it ---- */
 
+static void count_rails_of(struct otte_rdma_rail_counts *counts,
+			   const struct otte_rail_counters *now)
+{
+	atomic_store(&counts->paused, now->paused);
+	atomic_store(&counts->pauses, now->pauses);
+	atomic_store(&counts->errors, now->errors);
+	atomic_store(&counts->probes, now->probes);
+	atomic_store(&counts->recoveries, now->recoveries);
+}
+
 void otte_rdma_rails_count(struct otte_rdma *rdma)
 {
 	struct otte_rails_stats stats;
+	unsigned int nic;
 
 	otte_rails_stats(rdma->rails, &stats);
 	atomic_store(&rdma->rails_paused, stats.total.paused);
 	atomic_store(&rdma->rail_errors, stats.total.errors);
 	atomic_store(&rdma->rail_probes, stats.total.probes);
 	atomic_store(&rdma->rail_recoveries, stats.total.recoveries);
+	for (nic = 0; nic < OTTE_NIC_IDS; nic++)
+		if (rdma->pollers[nic].context)
+			count_rails_of(&rdma->rails_of[nic], &stats.nic[nic]);
 }
 
 int otte_rdma_rail_admit(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic,

@@ -15,15 +15,19 @@
 #include "control/auth.h"
 #include "transport/chain.h"
 #include "transport/rdma/alone.h"
+#include "transport/rdma/deadline.h"
+#include "transport/rdma/domain.h"
 #include "transport/rdma/endpoint.h"
 #include "transport/rdma/grant.h"
 #include "transport/rdma/lease.h"
 #include "transport/rdma/monitor.h"
 #include "transport/rdma/nic_lanes.h"
+#include "transport/rdma/nic_rows.h"
 #include "transport/rdma/pair.h"
 #include "transport/rdma/payload.h"
 #include "transport/rdma/peer.h"
 #include "transport/rdma/rail.h"
+#include "transport/rdma/ranks.h"
 #include "transport/rdma/routes.h"
 #include "transport/rdma/source.h"
 
@@ -219,6 +223,7 @@ static int publish(struct otte_transport *transport, uint8_t *address, uint64_t 
 	published = calloc(1, sizeof(*published));
 	if (!published)
 		return otte_fail(-ENOMEM, "no memory for a region's record");
+	published->location.kind = OTTE_LOCATION_ANY;
 	*out = published;
 	if (rdma->env.config->rdma_host_memory == OTTE_HOST_MEMORY_STAGED)
 		return 0;
@@ -230,6 +235,7 @@ static int publish(struct otte_transport *transport, uint8_t *address, uint64_t 
 		return ret;
 	}
 	published->buffer = otte_rdma_buffers_get(rdma->buffers, spec.region);
+	published->location = otte_rdma_location_of(address, length);
 	return 0;
 }
 
@@ -406,6 +412,8 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 	if (!ret)
 		ret = otte_rdma_rails_open(rdma);
 	if (!ret)
+		ret = otte_rdma_deadlines_open(rdma);
+	if (!ret)
 		ret = start_threads(rdma);
 	if (ret)
 		goto close_native;
@@ -414,6 +422,7 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 
 close_native:
 	otte_rdma_monitor_stop(rdma->monitor);
+	otte_rdma_deadlines_close(rdma);
 	otte_rdma_rails_close(rdma);
 	if (rdma->verbs)
 		close_native(rdma);
@@ -443,6 +452,7 @@ static void destroy(struct otte_transport *transport)
 		otte_log(OTTE_LOG_ERROR, "what NICs may still use stays: %s", otte_error_text());
 		return;
 	}
+	otte_rdma_deadlines_close(rdma);
 	otte_rdma_rails_close(rdma);
 	pthread_mutex_destroy(&rdma->turn);
 	pthread_mutex_destroy(&rdma->lock);
@@ -557,4 +567,6 @@ const struct otte_transport_ops otte_rdma_transport = {
 	.drop_lanes = drop_lanes,
 	.source_tick = source_tick,
 	.counters = counters,
+	.nics = otte_rdma_nic_rows,
+	.join = otte_rdma_domain_join,
 };

@@ -68,6 +68,7 @@ struct otte_rdma_source;
 struct otte_published {
 	uint64_t id;
 	const struct otte_rdma_buffer *buffer; /* held; NULL: staged, no NIC knows it */
+	struct otte_location location;
 };
 
 #define OTTE_RDMA_RECALLS 32
@@ -131,8 +132,11 @@ struct otte_rdma {
 	struct otte_devices *devices;
 	struct otte_nic_priority ranks;  /* of devices */
 	uint64_t last_epoch;             /* of peers, as rails know them */
+	struct otte_slots *slots;        /* NULL: nobody tells of bytes under way (domain.c) */
+	uint8_t slot_nics[OTTE_NIC_IDS]; /* where these are told, by NIC of ours */
 	struct otte_rdma_staging staging;
 	struct otte_rdma_budget direct;  /* of what is moved in place */
+	struct otte_rdma_deadlines *deadlines; /* NULL: they order nothing (deadline.h) */
 
 	/* When the log has said it, once a second: peers can make it say so. */
 	_Atomic uint64_t wanted_ns;      /* what grants were refused for */
@@ -143,6 +147,9 @@ struct otte_rdma {
 	_Atomic uint64_t leases_given, lease_requests;
 	_Atomic uint64_t slices, slices_moved;
 	_Atomic uint64_t rails_paused, rail_errors, rail_probes, rail_recoveries;
+	struct otte_rdma_rail_counts {
+		_Atomic uint64_t paused, pauses, errors, probes, recoveries;
+	} rails_of[OTTE_NIC_IDS];        /* by NIC of ours */
 };
 
 /*

@@ -138,6 +138,7 @@ static void piece_done(struct otte_rdma_work *work, const struct otte_rdma_outco
 
 	use->peer->rdma->busy = true;
 	piece->bytes = 0;
+	otte_devices_arrive(use->peer->rdma->devices, use->pair->nic, bytes, !outcome->code);
 	if (!use->work)
 		return;
 	if (outcome->code && !use->code)
@@ -195,6 +196,8 @@ static int post(struct otte_rdma_use *use)
 			piece->bytes = 0;
 		else
 			use->posted += send.bytes;
+		if (accepted)
+			otte_devices_depart(use->peer->rdma->devices, use->pair->nic, send.bytes);
 		use->work->own.torn |= accepted;
 		if (ret)
 			break;

@@ -229,6 +229,30 @@ static void what_other_processes_have_under_way_counts(void **state)
 	otte_devices_close(devices);
 }
 
+/* Which nobody chooses slice by slice: they are bytes under way, and nothing is learned of them. */
+static void what_goes_by_leases_counts(void **state)
+{
+	struct otte_devices *devices = open_standard();
+	struct otte_device_load load;
+
+	(void)state;
+	otte_devices_depart(devices, 0, 3 * SLICE);
+	otte_devices_depart(devices, 0, SLICE);
+	assert_int_equal(pick_idle(devices, CPU(0), 0x3), 1);
+	otte_devices_arrive(devices, 0, 3 * SLICE, true);
+	assert_int_equal(pick_idle(devices, CPU(0), 0x3), 1);
+	otte_devices_arrive(devices, 0, SLICE, false);
+	assert_int_equal(pick_idle(devices, CPU(0), 0x3), 0);
+	load = load_of(devices, 0);
+	assert_int_equal(load.posted, 4 * SLICE);
+	assert_int_equal(load.completed, 3 * SLICE);
+	assert_int_equal(load.under_way, 0);
+	assert_int_equal(load.charged, 0);
+	assert_int_equal(load.slices, 0);
+	assert_false(load.measured);
+	otte_devices_close(devices);
+}
+
 /* ---- Several slices ---- */
 
 static void slices_are_shared_out_by_weight_and_the_best_gets_the_rest(void **state)
@@ -601,6 +625,72 @@ static void no_slice_allocates(void **state)
 }
 
 /* ---- Estimates ---- */
+
+static int64_t told[4];
+
+static void hear(void *arg, unsigned nic, int64_t bytes)
+{
+	assert_ptr_equal(arg, told);
+	told[nic] += bytes;
+}
+
+static void others_are_told_what_is_under_way(void **state)
+{
+	struct otte_devices_setup setup = standard();
+	struct otte_device_lease lease;
+	struct otte_devices *devices;
+
+	(void)state;
+	setup.params.moves = hear;
+	setup.params.arg = told;
+	devices = open_with(&setup);
+	lease = lease_on(devices, 2);
+	assert_int_equal(told[2], 0);
+	assert_int_equal(tell(&lease, OTTE_DEVICE_POSTED, 100, MS), 0);
+	assert_int_equal(told[2], 100);
+	assert_int_equal(tell(&lease, OTTE_DEVICE_COMPLETED, 50, MS), 0);
+	assert_int_equal(tell(&lease, OTTE_DEVICE_DROPPED, 20, MS), 0);
+	assert_int_equal(told[2], 30);
+	/* It may be so. */
+	assert_int_equal(tell(&lease, OTTE_DEVICE_DOUBTED, 30, MS), 0);
+	assert_int_equal(told[2], 30);
+	assert_int_equal(tell(&lease, OTTE_DEVICE_SETTLED, 30, MS), 0);
+	assert_int_equal(told[2], 0);
+	/* There is no more to tell of. */
+	assert_int_equal(tell(&lease, OTTE_DEVICE_COMPLETED, 1, MS), -EINVAL);
+	assert_int_equal(told[2], 0);
+	assert_int_equal(otte_device_lease_end(&lease), 0);
+	otte_devices_depart(devices, 1, 70);
+	assert_int_equal(told[1], 70);
+	otte_devices_arrive(devices, 1, 70, false);
+	assert_int_equal(told[1], 0);
+	otte_devices_close(devices);
+}
+
+static void a_rate_is_told_or_measured_or_unknown(void **state)
+{
+	static const struct otte_device two[] = { { 0, 1000000000 }, { 0, 0 } };
+	struct otte_devices_setup setup = standard();
+	struct otte_device_lease lease;
+	struct otte_devices *devices;
+
+	(void)state;
+	setup.devices = two;
+	setup.count = 2;
+	devices = open_with(&setup);
+	assert_true(load_of(devices, 0).told);
+	assert_false(load_of(devices, 1).told);
+	lease = lease_on(devices, 1);
+	assert_int_equal(tell(&lease, OTTE_DEVICE_POSTED, 100, MS), 0);
+	assert_false(load_of(devices, 1).measured);
+	assert_int_equal(tell(&lease, OTTE_DEVICE_COMPLETED, 100, 11 * MS), 0);
+	assert_true(load_of(devices, 1).measured);
+	assert_false(load_of(devices, 0).measured);
+	assert_int_equal(otte_device_lease_end(&lease), 0);
+	otte_devices_set_rate(devices, 0, 0);
+	assert_false(load_of(devices, 0).told);
+	otte_devices_close(devices);
+}
 
 /* A slice of `bytes` from first_ns to last_ns. */
 static void move(struct otte_devices *devices, unsigned nic, uint64_t bytes, uint64_t first_ns,
@@ -1052,6 +1142,9 @@ int main(void)
 		cmocka_unit_test(equal_scores_take_turns),
 		cmocka_unit_test(a_lower_rank_is_for_five_and_ten_times_the_wait),
 		cmocka_unit_test(what_other_processes_have_under_way_counts),
+		cmocka_unit_test(others_are_told_what_is_under_way),
+		cmocka_unit_test(what_goes_by_leases_counts),
+		cmocka_unit_test(a_rate_is_told_or_measured_or_unknown),
 		cmocka_unit_test(slices_are_shared_out_by_weight_and_the_best_gets_the_rest),
 		cmocka_unit_test(slices_of_one_nic_are_neighbours),
 		cmocka_unit_test(the_last_slice_is_charged_by_its_own_length),

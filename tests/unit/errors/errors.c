@@ -121,6 +121,8 @@ static void a_null_argument_is_malformed(void **state)
 	assert_int_equal(otte_engine_address(NULL, NULL, 0), -EINVAL);
 	assert_int_equal(otte_engine_descriptor(NULL, NULL, 0), -EINVAL);
 	assert_int_equal(otte_engine_stats(NULL, NULL), -EINVAL);
+	assert_int_equal(otte_engine_nics(NULL, NULL, 0, NULL), -EINVAL);
+	assert_int_equal(otte_engine_nics(b.user, NULL, 1, &(size_t){ 0 }), -EINVAL);
 	assert_int_equal(otte_mem_alloc(NULL, 1, 0, NULL), -EINVAL);
 	assert_int_equal(otte_mem_alloc(b.user, 0, 0, &b.here), -EINVAL);
 	assert_int_equal(otte_mem_adopt(NULL, NULL, 1, NULL), -EINVAL);
@@ -199,6 +201,7 @@ static int calls_that_do_not_know_the_fork(struct bench *b, struct otte_block_li
 	bad += otte_engine_address(b->user, text, sizeof(text)) != -EOWNERDEAD;
 	bad += otte_engine_descriptor(b->user, text, sizeof(text)) != -EOWNERDEAD;
 	bad += otte_engine_stats(b->user, &stats) != -EOWNERDEAD;
+	bad += otte_engine_nics(b->user, NULL, 0, &count) != -EOWNERDEAD;
 	bad += otte_mem_alloc(b->user, 1, 0, &mem) != -EOWNERDEAD;
 	bad += otte_mem_adopt(b->user, text, 1, &mem) != -EOWNERDEAD;
 	bad += otte_mem_map_file(b->user, fd, 0, 0, 0, &mem) != -EOWNERDEAD;

@@ -19,75 +19,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/util.h"
-#include "unit/engine/nics.h"
+#include "room.h"
 #include "seen.h"
-
-#define SIZE (2u << 20)
-#define GUARD 64
-#define UNTOUCHED 0xa5
-#define RAILS 2
-
-/* ---- Two hosts ---- */
-
-static struct sim_device *const *const theirs = nics[SOURCE], *const *const ours = nics[REQUESTER];
-
-/* Of two networks: like NICs reach each other, others do not. */
-static int with_two_networks(void **state)
-{
-	with_two_nics(state);
-	sim_link_set(ours[0], theirs[1], false);
-	sim_link_set(ours[1], theirs[0], false);
-	return 0;
-}
-
-static void use_rdma(struct otte_config *config)
-{
-	use_nics(config);
-	config->rdma_mrs = 1024;
-	config->retry_budget = 1;
-	config->rdma_qp_timeout = 13; /* 34 ms */
-	config->rdma_qp_retries = 1;
-	config->reconnect_min_ns = 1000000;
-	config->reconnect_max_ns = 8000000;
-	config->rdma_smart_selection = 0; /* halves, whatever has been measured */
-}
-
-static void use_selection(struct otte_config *config)
-{
-	use_rdma(config);
-	config->rdma_smart_selection = 1;
-}
-
-/* What is read from is one thing, and where it goes to another, with nothing written beside it. */
-static struct otte_task move(struct pair *pair, uint8_t op, uint32_t transport, uint64_t length,
-			     uint8_t salt)
-{
-	pair_fill(pair->remote_bytes, pair->size, op == OTTE_READ ? salt : 0);
-	pair_fill(pair->local_bytes, pair->size, op == OTTE_READ ? 0 : salt);
-	memset(op == OTTE_READ ? pair->local_bytes : pair->remote_bytes, UNTOUCHED, pair->size);
-	return run_over(pair, op, transport, GUARD, length);
-}
-
-static void assert_arrived(const struct pair *pair, uint8_t op, uint64_t length)
-{
-	const uint8_t *from = op == OTTE_READ ? pair->remote_bytes : pair->local_bytes;
-	const uint8_t *to = op == OTTE_READ ? pair->local_bytes : pair->remote_bytes;
-	uint64_t i;
-
-	assert_memory_equal(to + GUARD, from + GUARD, length);
-	for (i = 0; i < GUARD; i++)
-		assert_int_equal(to[i], UNTOUCHED);
-	for (i = GUARD + length; i < pair->size; i++)
-		if (to[i] != UNTOUCHED)
-			fail_msg("byte %lu behind the range was written",
-				 (unsigned long)(i - GUARD - length));
-}
-
-static uint64_t carried(uint8_t op, unsigned rail)
-{
-	return op == OTTE_READ ? sim_counts(ours[rail]).bytes_read :
-				 sim_counts(theirs[rail]).bytes_written;
-}
 
 /* ---- What is shared ---- */
 

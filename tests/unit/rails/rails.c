@@ -662,18 +662,23 @@ static void counters_are_kept_by_local_nic_too(void **state)
 	otte_rails_port_changed(rails, 63);
 	otte_rails_fail(rails, &before, START_NS);
 	otte_rails_stats(rails, &stats);
-	assert_memory_equal(&stats.nic[3],
-			    (&(struct otte_rail_counters){
-				    .errors = 6, .probes = 1, .recoveries = 1, .paused = 1 }),
-			    sizeof(stats.nic[3]));
-	assert_memory_equal(&stats.nic[63],
-			    (&(struct otte_rail_counters){ .errors = 3, .fenced = 1, .paused = 1 }),
-			    sizeof(stats.nic[63]));
 	assert_memory_equal(
-		&stats.total,
+		&stats.nic[3],
 		(&(struct otte_rail_counters){
-			.errors = 9, .probes = 1, .recoveries = 1, .fenced = 1, .paused = 2 }),
-		sizeof(stats.total));
+			.errors = 6, .probes = 1, .recoveries = 1, .pauses = 2, .paused = 1 }),
+		sizeof(stats.nic[3]));
+	assert_memory_equal(&stats.nic[63],
+			    (&(struct otte_rail_counters){
+				    .errors = 3, .pauses = 1, .fenced = 1, .paused = 1 }),
+			    sizeof(stats.nic[63]));
+	assert_memory_equal(&stats.total,
+			    (&(struct otte_rail_counters){ .errors = 9,
+							   .probes = 1,
+							   .recoveries = 1,
+							   .pauses = 3,
+							   .fenced = 1,
+							   .paused = 2 }),
+			    sizeof(stats.total));
 	assert_int_equal(stats.pairs, 3);
 	otte_rails_destroy(rails);
 }
@@ -852,6 +857,7 @@ static int model_admit(struct model *m, struct model_rail *r, enum otte_rail_pur
 
 static void model_pause(struct model *m, struct model_rail *r, uint64_t length_ns)
 {
+	m->expected.pauses++;
 	m->expected.paused += !r->paused;
 	r->paused = true;
 	r->tried = false;

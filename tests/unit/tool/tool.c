@@ -16,6 +16,7 @@
 #include "../../../tools/otte/pattern.h"
 #include "../../../tools/otte/routes.h"
 #include "../../../tools/otte/samples.h"
+#include "../../../tools/otte/stats_text.h"
 #include "../../../tools/otte/tool.h"
 #include "../../../tools/otte/trace.h"
 
@@ -53,6 +54,63 @@ static void one_route_is_named_and_several_with_their_bytes(void **state)
 	assert_int_equal(json_integer_value(json_object_get(json, "tcp")), 1u << 20);
 	assert_int_equal(json_integer_value(json_object_get(json, "local")), 3u << 20);
 	json_decref(json);
+}
+
+/* ---- Statistics ------------------------------------------------------------------------------ */
+
+static const char two_nics[] =
+	"{\"name\":\"a\\\"b\",\"pid\":7,\"requests\":3,\"rdma_nics\":["
+	"{\"nic\":0,\"name\":\"mlx5_0\",\"port\":1,\"active\":true,\"slices\":12},"
+	"{\"nic\":3,\"name\":\"mlx5_3\",\"port\":2,\"active\":false,\"slices\":5}]}";
+
+static void assert_shown(void (*print)(FILE *to, const json_t *stats), const char *json,
+			 const char *wanted)
+{
+	json_t *stats = json_loads(json, 0, NULL);
+	size_t length;
+	char *text;
+	FILE *to = open_memstream(&text, &length);
+
+	print(to, stats);
+	fclose(to);
+	assert_string_equal(text, wanted);
+	free(text);
+	json_decref(stats);
+}
+
+static void each_value_of_a_nic_has_a_line(void **state)
+{
+	(void)state;
+	assert_shown(stats_print, two_nics,
+		     "name                     a\"b\n"
+		     "pid                      7\n"
+		     "requests                 3\n"
+		     "nic0.name                mlx5_0\n"
+		     "nic0.port                1\n"
+		     "nic0.active              true\n"
+		     "nic0.slices              12\n"
+		     "nic3.name                mlx5_3\n"
+		     "nic3.port                2\n"
+		     "nic3.active              false\n"
+		     "nic3.slices              5\n");
+}
+
+static void metrics_have_a_family_for_each_value(void **state)
+{
+	(void)state;
+	assert_shown(stats_print_metrics, two_nics,
+		     "# TYPE otte_engine_requests gauge\n"
+		     "otte_engine_requests{engine=\"a\\\"b\",pid=\"7\"} 3\n"
+		     "# TYPE otte_nic_active gauge\n"
+		     "otte_nic_active{engine=\"a\\\"b\",pid=\"7\",device=\"mlx5_0\",port=\"1\"} 1\n"
+		     "otte_nic_active{engine=\"a\\\"b\",pid=\"7\",device=\"mlx5_3\",port=\"2\"} 0\n"
+		     "# TYPE otte_nic_slices gauge\n"
+		     "otte_nic_slices{engine=\"a\\\"b\",pid=\"7\",device=\"mlx5_0\",port=\"1\"} 12\n"
+		     "otte_nic_slices{engine=\"a\\\"b\",pid=\"7\",device=\"mlx5_3\",port=\"2\"} 5\n"
+		     "# EOF\n");
+	/* A peer says neither who it is nor what its NICs do. */
+	assert_shown(stats_print_metrics, "{\"requests\":3}",
+		     "# TYPE otte_engine_requests gauge\notte_engine_requests{} 3\n# EOF\n");
 }
 
 /* ---- Arguments ------------------------------------------------------------------------------- */
@@ -311,6 +369,8 @@ int main(void)
 		cmocka_unit_test(samples_beyond_the_room_are_a_fair_choice),
 		cmocka_unit_test(the_median_of_an_even_count_is_between_the_two_in_the_middle),
 		cmocka_unit_test(one_route_is_named_and_several_with_their_bytes),
+		cmocka_unit_test(each_value_of_a_nic_has_a_line),
+		cmocka_unit_test(metrics_have_a_family_for_each_value),
 		cmocka_unit_test(every_changed_byte_is_found),
 		cmocka_unit_test(seeds_differ_in_every_word),
 		cmocka_unit_test(the_least_recently_used_block_goes),

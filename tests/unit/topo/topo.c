@@ -3,12 +3,15 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "otte/otte.h"
+#include "topo/memory_node.h"
 #include "topo/topo.h"
 
 #define MADE_UP "tests/unit/topo/two-nodes.xml"
@@ -107,6 +110,37 @@ static void a_missing_description_is_an_error_that_names_it(void **state)
 
 #define MADE_UP_TEST(test) cmocka_unit_test_setup_teardown(test, read_made_up, free_it)
 
+static bool is_a_node(const struct otte_topo *found, int node)
+{
+	size_t i;
+
+	for (i = 0; i < found->node_count; i++)
+		if (found->nodes[i].id == node)
+			return true;
+	return false;
+}
+
+/* Where the kernel says nothing, under seccomp, it is none. */
+static void memory_is_at_a_node_of_this_machine_or_at_none(void **state)
+{
+	const uint64_t length = 16 * 4096;
+	struct otte_topo *found;
+	void *memory;
+	int node;
+
+	(void)state;
+	assert_int_equal(otte_topo_read(NULL, &found), 0);
+	memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_ptr_not_equal(memory, MAP_FAILED);
+	node = otte_memory_node(memory, length);
+	assert_true(node == OTTE_TOPO_NO_NODE || is_a_node(found, node));
+	/* Nothing is known of a range of which a part is not there. */
+	assert_int_equal(munmap((uint8_t *)memory + length - 4096, 4096), 0);
+	assert_int_equal(otte_memory_node(memory, length), OTTE_TOPO_NO_NODE);
+	assert_int_equal(munmap(memory, length), 0);
+	otte_topo_free(found);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -118,6 +152,7 @@ int main(void)
 		MADE_UP_TEST(the_path_from_gpu_to_nic_is_the_nearest_that_both_share),
 		cmocka_unit_test(this_machine_has_a_node_whatever_else_it_lacks),
 		cmocka_unit_test(a_missing_description_is_an_error_that_names_it),
+		cmocka_unit_test(memory_is_at_a_node_of_this_machine_or_at_none),
 	};
 
 	return cmocka_run_group_tests_name("topo", tests, NULL, NULL);
