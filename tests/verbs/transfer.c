@@ -543,17 +543,22 @@ static void move_over_both(void)
 	open_requester(&self, &source);
 	move_sizes(&self, OTTE_READ, OTTE_TRANSPORT_RDMA);
 	move_sizes(&self, OTTE_WRITE, OTTE_TRANSPORT_RDMA);
-	/* In halves: where all of it is on one of them rxe drops what it answers faster than it can be taken. */
+	stats = stats_of(&self);
+	check(stats.rdma_slices > 12 && !stats.rdma_slices_moved, "in slices, none of which was moved");
+	check(!stats.rdma_rail_errors, "no rail that leads nowhere was tried");
+	/*
+	 * In halves: where all of it is on one of them rxe drops what it answers faster than it can be taken. On a busy
+	 * machine it drops of halves as well, and then a slice may go another way: every byte is looked at all the same.
+	 */
 	if (in_turn) {
 		move_size(&self, OTTE_READ, OTTE_TRANSPORT_RDMA, 64u << 20, 8);
 		move_size(&self, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 64u << 20, 9);
 	}
 	stats = stats_of(&self);
-	printf("# %lu slices; %lu and %lu packets\n", (unsigned long)stats.rdma_slices,
-	       (unsigned long)(sent(0) - before[0]), (unsigned long)(sent(1) - before[1]));
+	printf("# %lu slices, %lu moved; %lu and %lu packets\n", (unsigned long)stats.rdma_slices,
+	       (unsigned long)stats.rdma_slices_moved, (unsigned long)(sent(0) - before[0]),
+	       (unsigned long)(sent(1) - before[1]));
 	check(sent(0) - before[0] > 100 && sent(1) - before[1] > 100, "both rails have carried them");
-	check(stats.rdma_slices > 12 && !stats.rdma_slices_moved, "in slices, none of which was moved");
-	check(!stats.rdma_rail_errors, "no rail that leads nowhere was tried");
 	close_requester(&self);
 	check(end_source(&source) == 0, "the source gives back everything");
 }
