@@ -13,7 +13,7 @@ check-part-verbs: $(B)/verbs/discover $(B)/verbs/owners $(OTTE_BIN)
 
 VERBS_HOSTILE := authority incarnation
 VERBS_HOSTILE_COMMON := parties hostile
-VERBS_HOSTILE_WRAPS := $(addprefix -Wl$(comma)--wrap=,otte_rdma_qp_post otte_rdma_window_bind)
+VERBS_HOSTILE_WRAPS := $(addprefix -Wl$(comma)--wrap=,otte_rdma_qp_post otte_rdma_window_bind otte_rdma_peer_say)
 VERBS_HOSTILE_BIN = $(VERBS_HOSTILE:%=$(B)/verbs/%)
 VERBS_RDMA_BIN = $(B)/verbs/transfer $(B)/verbs/crowd $(VERBS_HOSTILE_BIN)
 
