@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Many threads of one engine, which READ from a source and WRITE to it over two rails with two queue pairs each, for
- * a while: every byte is what it is to be, and nothing that was taken for it is missing in the end. Runs in a guest
- * with two rxe devices; see tests/verbs/guest-rdma.
+ * Many threads of one engine, which READ from a source and WRITE to it over two rails with two
+ * queue pairs each, for a while: every byte is what it is to be, and nothing that was taken for it
+ * is missing in the end. Runs in a guest with two rxe devices; see tests/verbs/guest-rdma.
  *
  *   crowd direct|staged THREADS KIB SECONDS
  *
- * Each thread has two ranges of KIB, the same at either side: one it reads, one it writes, both in one batch, and
- * looks at both when it is over. A quarter of them ask for leases.
+ * Each thread has two ranges of KIB, the same at either side: one it reads, one it writes, both in
+ * one batch, and looks at both when it is over. A quarter of them ask for leases.
  */
 #include <pthread.h>
 #include <string.h>
@@ -36,11 +36,11 @@ static void adjust(struct otte_config *config, bool source)
 	config->rdma_mrs = 4096;
 	config->rdma_pairs = PAIRS;
 	config->rdma_grants = GRANTS;
-	config->rdma_send_wrs = 8;
+	config->rdma_send_wrs = 4; /* of two requests: more take another pair */
 	config->rdma_link_rate_mbps = 1000;
 	/* Emulated, beside other work: nothing of it is to be late. */
 	config->rdma_lease_idle_ns = 60 * SECOND;
-	config->rdma_qp_timeout = 16;
+	config->rdma_qp_timeout = 18;
 	config->control_timeout_ns = 30 * SECOND;
 	config->default_deadline_ns = 600 * SECOND;
 	if (!source && staged)
@@ -158,7 +158,8 @@ static uint64_t gather(struct requester *by, uint64_t seconds)
 		rounds += members[i].rounds;
 		least = members[i].rounds < least ? members[i].rounds : least;
 	}
-	printf("# %u threads, %lu KiB, %s: %lu READs and as many WRITEs in %.1f s, the slowest %lu of each\n",
+	printf("# %u threads, %lu KiB, %s: %lu READs and as many WRITEs in %.1f s, "
+	       "the slowest %lu of each\n",
 	       threads, (unsigned long)bytes >> 10, staged ? "staged" : "direct",
 	       (unsigned long)rounds, (double)(now_ns() - began_ns) / 1e9, (unsigned long)least);
 	check(arrived, "every request of the crowd is done");
@@ -195,8 +196,8 @@ static void check_requester(const struct requester *by, uint64_t rounds)
 	struct otte_stats stats;
 	bool idle = EVENTUALLY((stats = requester_stats(by), is_idle(&stats)));
 
-	printf("# requester: %lu slices, %lu by leases, %lu QPs, %lu rail errors; now %lu requests, %lu bytes in place, "
-	       "%lu of chunks\n",
+	printf("# requester: %lu slices, %lu by leases, %lu QPs, %lu rail errors; now %lu requests, "
+	       "%lu bytes in place, %lu of chunks\n",
 	       (unsigned long)stats.rdma_slices, (unsigned long)stats.rdma_lease_requests,
 	       (unsigned long)stats.rdma_qps, (unsigned long)stats.rdma_rail_errors,
 	       (unsigned long)stats.requests, (unsigned long)stats.rdma_direct_bytes,
@@ -207,8 +208,8 @@ static void check_requester(const struct requester *by, uint64_t rounds)
 	      "as many requests are done as were asked for");
 	check(stats.read_bytes == rounds * bytes && stats.write_bytes == rounds * bytes,
 	      "and as many bytes have moved");
-	check(stats.rdma_qps == RAILS * PAIRS * OPS,
-	      "over two queue pairs of each rail and direction");
+	check(stats.rdma_qps > RAILS * OPS && stats.rdma_qps <= RAILS * PAIRS * OPS,
+	      "over second queue pairs of rails, too, and no more than these");
 	check(!stats.rdma_rail_errors && !stats.rdma_slices_moved, "none of which has failed");
 	check(staged ? !stats.rdma_lease_requests : stats.rdma_lease_requests > 0,
 	      staged ? "none by a lease" : "some by leases");
@@ -222,7 +223,8 @@ static void check_source(const struct source *source, const struct requester *by
 	struct otte_stats stats;
 	bool rests = EVENTUALLY((stats = source_stats(source), !stats.loans));
 
-	printf("# source: %lu grants, %lu leases, %lu requests, %lu and %lu bytes; now %lu loans, %lu retained\n",
+	printf("# source: %lu grants, %lu leases, %lu requests, %lu and %lu bytes; "
+	       "now %lu loans, %lu retained\n",
 	       (unsigned long)stats.rdma_grants, (unsigned long)stats.rdma_leases,
 	       (unsigned long)stats.served_requests, (unsigned long)stats.served_read_bytes,
 	       (unsigned long)stats.served_write_bytes, (unsigned long)stats.loans,
