@@ -13,14 +13,26 @@ check-part-verbs: $(B)/verbs/discover $(B)/verbs/owners $(OTTE_BIN)
 
 VERBS_HOSTILE := authority incarnation
 VERBS_HOSTILE_COMMON := parties hostile
+VERBS_HOSTILE_WRAPS := $(addprefix -Wl$(comma)--wrap=,otte_rdma_qp_post otte_rdma_window_bind otte_rdma_peer_say)
 VERBS_HOSTILE_BIN = $(VERBS_HOSTILE:%=$(B)/verbs/%)
+VERBS_RDMA_BIN = $(B)/verbs/transfer $(B)/verbs/crowd $(B)/verbs/flap $(VERBS_HOSTILE_BIN)
 
 CHECK_PARTS += rdma
-budget-rdma := 4
+budget-rdma := 5
+# 64 threads for five minutes; a rail that is lost 20 times, by an event of its port.
+CHECK_LONG_PARTS += rdma-crowd-long rdma-flap-long
+budget-rdma-crowd-long := 10
+budget-rdma-flap-long := 5
 
-.PHONY: check-part-rdma
-check-part-rdma: $(B)/verbs/transfer $(VERBS_HOSTILE_BIN)
+.PHONY: check-part-rdma check-part-rdma-crowd-long check-part-rdma-flap-long
+check-part-rdma: $(VERBS_RDMA_BIN)
 	@tests/verbs/run-rdma --kernel 6.1 --kernel 6.12 $(B)
+
+check-part-rdma-crowd-long: $(VERBS_RDMA_BIN)
+	@tests/verbs/run-rdma --kernel 6.12 --long crowd $(B)
+
+check-part-rdma-flap-long: $(VERBS_RDMA_BIN)
+	@tests/verbs/run-rdma --kernel 6.1 --kernel 6.12 --long flap $(B)
 
 # Processes that are killed at random points: the storm of mk/storm.mk, over rxe.
 CHECK_PARTS += kills-rdma
@@ -44,21 +56,35 @@ budget-rdma-hosts := 4
 check-part-rdma-hosts: $(B)/verbs/hosts
 	@tests/verbs/run-hosts $(B)
 
+# Both on the older kernel.
+CHECK_LONG_PARTS += kills-rdma-6.1 rdma-hosts-6.1
+budget-kills-rdma-6.1 := 3
+budget-rdma-hosts-6.1 := 4
+
+.PHONY: check-part-kills-rdma-6.1 check-part-rdma-hosts-6.1
+check-part-kills-rdma-6.1: $(B)/e2e/storm $(OTTECTL_BIN)
+	@tests/verbs/run-kills --kernel 6.1 --kills $(RDMA_KILLS) $(B)
+
+check-part-rdma-hosts-6.1: $(B)/verbs/hosts
+	@tests/verbs/run-hosts --kernel 6.1 $(B)
+
 $(B)/verbs/%: $(B)/tests/verbs/%.o $(B)/libotte.a
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE)
+	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS_OTTE)
 	@mv $@.tmp $@
+
+$(B)/verbs/crowd $(B)/verbs/flap: $(B)/tests/verbs/parties.o
+$(B)/verbs/flap: $(B)/tests/verbs/nodes.o
 
 # These post what the library would not: the calls of its own that they stand before.
 $(VERBS_HOSTILE_BIN): $(B)/verbs/%: $(B)/tests/verbs/%.o $(VERBS_HOSTILE_COMMON:%=$(B)/tests/verbs/%.o) $(B)/libotte.a
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -Wl,--wrap=otte_rdma_qp_post -Wl,--wrap=otte_rdma_window_bind -o $@.tmp $^ \
-		$(LDLIBS_OTTE)
+	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) $(VERBS_HOSTILE_WRAPS) -o $@.tmp $^ $(LDLIBS_OTTE)
 	@mv $@.tmp $@
 
 STATIC_BUILD += $(VERBS_HOSTILE_BIN)
 -include $(VERBS_HOSTILE:%=$(B)/tests/verbs/%.d) $(VERBS_HOSTILE_COMMON:%=$(B)/tests/verbs/%.d)
 
-STATIC_BUILD += $(B)/verbs/discover $(B)/verbs/owners $(B)/verbs/transfer $(B)/verbs/hosts
+STATIC_BUILD += $(addprefix $(B)/verbs/,discover owners transfer hosts crowd flap)
 
--include $(B)/tests/verbs/discover.d $(B)/tests/verbs/owners.d $(B)/tests/verbs/transfer.d $(B)/tests/verbs/hosts.d
+-include $(addprefix $(B)/tests/verbs/,discover.d owners.d transfer.d hosts.d crowd.d flap.d nodes.d)

@@ -314,6 +314,100 @@ static void try_all(struct stage *stage, uint8_t op)
 	       op, "and after all of that", "everybody is served");
 }
 
+/* ---- By a lease ---- */
+
+/* Memory that is adopted is leased with this ledger alone. */
+static void lease_for_a_moment(struct otte_config *config, bool source)
+{
+	(void)source;
+	config->ledger = OTTE_LEDGER_PROCESS;
+	config->rdma_lease_idle_ns = SECOND;
+}
+
+/* It moves by a lease, which then stands: what was posted. */
+static bool be_leased(struct stage *stage, uint8_t op, struct payload *payload)
+{
+	const uint64_t leases = source_counts(&stage->source).leases;
+
+	if (!serves(&stage->self, op))
+		return false;
+	*payload = hostile_last();
+	return source_counts(&stage->source).leases == leases + 1 &&
+	       source_counts(&stage->source).loans == 1;
+}
+
+static void report_leased(bool good, uint8_t op, const char *name, const char *what)
+{
+	char rule[160];
+
+	snprintf(rule, sizeof(rule), "leased a %s, %s: %s", op_text(op), name, what);
+	check(good, rule);
+}
+
+/* By the key of a lease that stands: another range, or the other direction. */
+static void try_beside_a_lease(struct stage *stage, uint8_t op, const struct trial *trial)
+{
+	struct payload payload;
+	int status = -1;
+
+	hostile_keep_leases(true);
+	if (be_leased(stage, op, &payload)) {
+		prepare(&stage->self, 41);
+		trial->alter(&payload.send, 0);
+		status = hostile_post(payload.qp, &payload.send);
+	}
+	hostile_keep_leases(false);
+	printf("# lease, %s, %s: status %d\n", op_text(op), trial->name, status);
+	report_leased(is_refused(status, trial->alter) && nothing_has_moved(&stage->self), op,
+		      trial->name, "a remote access error, and nothing has moved");
+	report_leased(source_rests(&stage->source), op, trial->name,
+		      "the source lends nothing any more");
+}
+
+/* Who holds it neither renews it nor gives it back, so that it is taken away; and then uses it. */
+static void try_a_revoked_lease(struct stage *stage, uint8_t op)
+{
+	static const char *const name = "its key once the lease is revoked";
+	struct payload payload;
+	bool leased, revoked;
+	int status;
+
+	hostile_keep_leases(true);
+	leased = be_leased(stage, op, &payload);
+	revoked = leased && source_rests(&stage->source);
+	report_leased(revoked, op, name, "it is revoked without its holder");
+	if (revoked) {
+		prepare(&stage->self, 43);
+		status = hostile_post(payload.qp, &payload.send);
+		printf("# lease, %s, %s: status %d\n", op_text(op), name, status);
+		report_leased(status == IBV_WC_REM_ACCESS_ERR, op, name, "a remote access error");
+		report_leased(nothing_has_moved(&stage->self), op, name, "nothing has moved");
+	}
+	hostile_keep_leases(false);
+	report_leased(serves(&stage->self, op), op, name, "and then an honest one is served");
+	report_leased(source_rests(&stage->source), op, name, "the source lends nothing any more");
+}
+
+static void try_leases(const char *device)
+{
+	static const uint8_t ops[] = { OTTE_READ, OTTE_WRITE };
+	const char *const devices[DEVICES_MAX] = { device };
+	struct stage stage;
+	size_t i, j;
+
+	parties.adjust = lease_for_a_moment;
+	source_start(&stage.source, devices, NULL);
+	requester_open(&stage.self, device, &stage.source.doors[0], false);
+	stage.self.lease = OTTE_LEASE_RANGE;
+	for (i = 0; i < sizeof(ops) / sizeof(ops[0]); i++) {
+		for (j = 0; trials[j].alter != key_of_an_earlier_grant; j++)
+			try_beside_a_lease(&stage, ops[i], &trials[j]);
+		try_a_revoked_lease(&stage, ops[i]);
+	}
+	requester_close(&stage.self);
+	check(source_end(&stage.source) == 0, "the source of leases gives back everything");
+}
+
 int main(int argc, char **argv)
 {
 	const char *const devices[DEVICES_MAX] = { argv[1], argc > 2 ? argv[2] : NULL };
@@ -333,5 +427,6 @@ int main(int argc, char **argv)
 	requester_close(&stage.fellow);
 	requester_close(&stage.self);
 	check(source_end(&stage.source) == 0, "the source gives back everything");
+	try_leases(argv[1]);
 	return checked();
 }

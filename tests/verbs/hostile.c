@@ -117,6 +117,27 @@ struct payload hostile_last(void)
 	return last;
 }
 
+static _Atomic bool keeps;
+
+void __real_otte_rdma_peer_say(struct otte_rdma_peer *peer,
+			       const struct otte_rdma_message *message);
+void __wrap_otte_rdma_peer_say(struct otte_rdma_peer *peer,
+			       const struct otte_rdma_message *message);
+
+void __wrap_otte_rdma_peer_say(struct otte_rdma_peer *peer,
+			       const struct otte_rdma_message *message)
+{
+	if (atomic_load(&keeps) && (message->type == OTTE_RDMA_MSG_RENEW ||
+				    message->type == OTTE_RDMA_MSG_RETURN))
+		return;
+	__real_otte_rdma_peer_say(peer, message);
+}
+
+void hostile_keep_leases(bool keep)
+{
+	atomic_store(&keeps, keep);
+}
+
 struct shot {
 	struct otte_rdma_work work;
 	_Atomic int status;

@@ -43,6 +43,9 @@ void hostile_let_go(void);
 /* The last that was posted. */
 struct payload hostile_last(void);
 
+/* Of its leases no requester renews any from now on, or gives one back; or they do again. */
+void hostile_keep_leases(bool keep);
+
 /*
  * Posts it and waits for its completion: its status, or -1 with a line that says why there is
  * none.

@@ -13,6 +13,7 @@
 #define REQUESTS_MAX 4
 
 uint8_t *remote;
+struct parties_setup parties;
 
 void must(int ret, const char *what)
 {
@@ -47,9 +48,14 @@ void *map_for_all(size_t bytes)
 	return at;
 }
 
+static size_t area_bytes(void)
+{
+	return parties.area_bytes ? parties.area_bytes : AREA_BYTES;
+}
+
 void parties_open(void)
 {
-	remote = map_for_all(AREA_BYTES);
+	remote = map_for_all(area_bytes());
 }
 
 static void log_line(void *arg, enum otte_log_level level, const char *line)
@@ -59,16 +65,20 @@ static void log_line(void *arg, enum otte_log_level level, const char *line)
 	fflush(stdout);
 }
 
-static void fill_config(struct otte_config *config, const char *device)
+static void fill_config(struct otte_config *config, const char *device, bool source)
 {
 	MUST(otte_log_set(log_line, NULL, OTTE_LOG_WARNING));
 	MUST(otte_config_init(config, sizeof(*config)));
 	config->rdma_enabled = 1;
-	config->rdma_gid_index = 1; /* the address of IPv4 */
-	strcpy(config->rdma_device, device);
+	if (*device) {
+		config->rdma_gid_index = 1; /* the address of IPv4 */
+		strcpy(config->rdma_device, device);
+	}
 	/* What was lost is soon there again. */
 	config->reconnect_min_ns = SECOND / 50;
 	config->reconnect_max_ns = SECOND / 20;
+	if (parties.adjust)
+		parties.adjust(config, source);
 }
 
 /* ---- The source ---- */
@@ -92,15 +102,15 @@ static void take_place(struct otte_config *config, const struct door *like)
 static void open_host(struct host *host, const char *device, const struct door *like,
 		      struct door *door)
 {
-	struct otte_region_desc desc = { .length = AREA_BYTES,
+	struct otte_region_desc desc = { .length = area_bytes(),
 					 .access = OTTE_REMOTE_READ | OTTE_REMOTE_WRITE };
 	struct otte_config config;
 
-	fill_config(&config, device);
+	fill_config(&config, device, true);
 	if (like)
 		take_place(&config, like);
 	MUST(otte_engine_create(&config, &host->engine));
-	MUST(otte_mem_adopt(host->engine, remote, AREA_BYTES, &host->mem));
+	MUST(otte_mem_adopt(host->engine, remote, area_bytes(), &host->mem));
 	desc.mem = host->mem;
 	MUST(otte_region_register(host->engine, &desc, 1, &host->region));
 	MUST(otte_engine_address(host->engine, door->address, sizeof(door->address)));
@@ -112,28 +122,69 @@ static void close_host(struct host *host)
 {
 	if (!host->engine)
 		return;
-	MUST(otte_region_unregister(&host->region, 1, 10 * SECOND, NULL));
+	if (host->region)
+		MUST(otte_region_unregister(&host->region, 1, 10 * SECOND, NULL));
 	MUST(otte_mem_release(host->mem));
 	MUST(otte_engine_destroy(host->engine));
 }
 
-static void answer_all(struct host hosts[DEVICES_MAX], int asks, int answers)
+static struct otte_stats stats_of(struct otte_engine *engine)
 {
-	char what;
+	struct otte_stats stats = { .size = sizeof(stats) };
+
+	MUST(otte_engine_stats(engine, &stats));
+	return stats;
+}
+
+static struct counts count(const struct host hosts[DEVICES_MAX])
+{
+	struct counts counts = { 0 };
 	int i;
 
+	for (i = 0; i < DEVICES_MAX && hosts[i].engine; i++) {
+		struct otte_stats stats = stats_of(hosts[i].engine);
+
+		counts.loans += stats.loans;
+		counts.retained += stats.retained;
+		counts.grants += stats.rdma_grants;
+		counts.leases += stats.rdma_leases;
+	}
+	return counts;
+}
+
+static int withdraw(struct host hosts[DEVICES_MAX])
+{
+	int ret = 0, i;
+
+	for (i = 0; i < DEVICES_MAX && hosts[i].engine && !ret; i++) {
+		ret = otte_region_unregister(&hosts[i].region, 1, 20 * SECOND, NULL);
+		if (!ret)
+			hosts[i].region = NULL;
+	}
+	return ret;
+}
+
+/* 'c': counts; 's': stats; 'w': withdraws its regions, and says what came of it. */
+static void answer_all(struct host hosts[DEVICES_MAX], int asks, int answers)
+{
+	struct otte_stats stats;
+	struct counts counts;
+	ssize_t written;
+	char what;
+	int ret;
+
 	while (read(asks, &what, 1) == 1) {
-		struct counts counts = { 0 };
-
-		for (i = 0; i < DEVICES_MAX && hosts[i].engine; i++) {
-			struct otte_stats stats = { .size = sizeof(stats) };
-
-			MUST(otte_engine_stats(hosts[i].engine, &stats));
-			counts.loans += stats.loans;
-			counts.retained += stats.retained;
-			counts.grants += stats.rdma_grants;
+		if (what == 's') {
+			stats = stats_of(hosts[0].engine);
+			written = write(answers, &stats, sizeof(stats));
+		} else if (what == 'w') {
+			ret = withdraw(hosts);
+			written = write(answers, &ret, sizeof(ret));
+		} else {
+			counts = count(hosts);
+			written = write(answers, &counts, sizeof(counts));
 		}
-		if (write(answers, &counts, sizeof(counts)) != sizeof(counts))
+		if (written <= 0)
 			_exit(3);
 	}
 }
@@ -145,6 +196,8 @@ static void be_source(const char *const devices[DEVICES_MAX], const struct door 
 	struct source self = { 0 };
 	int i;
 
+	if (parties.enter_source)
+		parties.enter_source();
 	for (i = 0; i < DEVICES_MAX && devices[i]; i++)
 		open_host(&hosts[i], devices[i], i ? NULL : like, &self.doors[i]);
 	if (write(answers, &self, sizeof(self)) != sizeof(self))
@@ -180,14 +233,35 @@ void source_start(struct source *source, const char *const devices[DEVICES_MAX],
 	source->answers = answers[0];
 }
 
+static void ask(const struct source *source, const char *what, void *answer, size_t bytes)
+{
+	if (write(source->asks, what, 1) != 1 ||
+	    read(source->answers, answer, bytes) != (ssize_t)bytes)
+		_exit(3);
+}
+
 struct counts source_counts(const struct source *source)
 {
 	struct counts counts = { 0 };
 
-	if (write(source->asks, "s", 1) != 1 ||
-	    read(source->answers, &counts, sizeof(counts)) != sizeof(counts))
-		_exit(3);
+	ask(source, "c", &counts, sizeof(counts));
 	return counts;
+}
+
+struct otte_stats source_stats(const struct source *source)
+{
+	struct otte_stats stats = { 0 };
+
+	ask(source, "s", &stats, sizeof(stats));
+	return stats;
+}
+
+int source_withdraw(const struct source *source)
+{
+	int ret = 0;
+
+	ask(source, "w", &ret, sizeof(ret));
+	return ret;
 }
 
 bool source_rests(const struct source *source)
@@ -218,15 +292,15 @@ void source_kill(const struct source *source)
 void requester_open(struct requester *self, const char *device, const struct door *door,
 		    bool narrow)
 {
-	struct otte_region_desc desc = { .length = AREA_BYTES };
+	struct otte_region_desc desc = { .length = area_bytes() };
 	struct otte_config config;
 
-	fill_config(&config, device);
+	fill_config(&config, device, false);
 	config.listen_address[0] = '\0';
 	if (narrow)
 		config.rdma_send_wrs = 2 * NARROW;
 	MUST(otte_engine_create(&config, &self->engine));
-	MUST(otte_mem_alloc(self->engine, AREA_BYTES, 0, &self->mem));
+	MUST(otte_mem_alloc(self->engine, area_bytes(), 0, &self->mem));
 	desc.mem = self->mem;
 	self->bytes = otte_mem_address(self->mem);
 	MUST(otte_region_register(self->engine, &desc, 1, &self->region));
@@ -234,6 +308,7 @@ void requester_open(struct requester *self, const char *device, const struct doo
 			       &self->segment));
 	MUST(otte_batch_create(self->engine, REQUESTS_MAX, &self->batch));
 	self->remote = door->region;
+	self->lease = OTTE_LEASE_DEFAULT;
 }
 
 void requester_close(struct requester *self)
@@ -245,7 +320,12 @@ void requester_close(struct requester *self)
 	MUST(otte_engine_destroy(self->engine));
 }
 
-static struct otte_request request_of(const struct requester *self, uint8_t op, uint64_t offset,
+struct otte_stats requester_stats(const struct requester *self)
+{
+	return stats_of(self->engine);
+}
+
+struct otte_request requester_request(const struct requester *self, uint8_t op, uint64_t offset,
 				      uint64_t length)
 {
 	return (struct otte_request){
@@ -257,6 +337,7 @@ static struct otte_request request_of(const struct requester *self, uint8_t op, 
 		.length = length,
 		.op = op,
 		.transport = OTTE_TRANSPORT_RDMA,
+		.lease = self->lease,
 	};
 }
 
@@ -267,7 +348,7 @@ void requester_submit_some(struct requester *self, uint8_t op, uint64_t offset, 
 	unsigned int i;
 
 	for (i = 0; i < count; i++)
-		requests[i] = request_of(self, op, offset + i * 2 * length, length);
+		requests[i] = requester_request(self, op, offset + i * 2 * length, length);
 	MUST(otte_batch_reset(self->batch));
 	MUST(otte_batch_submit(self->batch, requests, count));
 }

@@ -39,6 +39,15 @@ void nap(void);
 
 extern uint8_t *remote; /* the source's memory */
 
+/* What a program has otherwise; once it is open: of whom is created from then on. */
+struct parties_setup {
+	size_t area_bytes; /* of either side; 0: AREA_BYTES */
+	void (*adjust)(struct otte_config *config, bool source);
+	void (*enter_source)(void); /* in its process, before its engine is there */
+};
+
+extern struct parties_setup parties;
+
 void parties_open(void);
 /* Zeroed, and seen by all processes that are forked from now on. */
 void *map_for_all(size_t bytes);
@@ -54,13 +63,17 @@ struct source {
 
 /* Of both engines. */
 struct counts {
-	uint64_t loans, retained, grants;
+	uint64_t loans, retained, grants, leases;
 };
 
-/* `like`: the first engine listens where that one did; or NULL. */
+/* A device "" is all of them. `like`: the first engine listens where that one did; or NULL. */
 void source_start(struct source *source, const char *const devices[DEVICES_MAX],
 		  const struct door *like);
 struct counts source_counts(const struct source *source);
+/* Of its first engine. */
+struct otte_stats source_stats(const struct source *source);
+/* Its regions are not there any more: whoever has leases of them gives them back. */
+int source_withdraw(const struct source *source);
 /* Nothing is lent, and nothing was retained. */
 bool source_rests(const struct source *source);
 /* Its exit status; everything that it had it has given back. */
@@ -75,13 +88,18 @@ struct requester {
 	struct otte_batch *batch;
 	uint8_t *bytes;
 	uint64_t remote;
+	uint8_t lease; /* enum otte_lease, of its requests */
 };
 
 /* `narrow`: a queue pair has room for NARROW requests, so that one more takes another. */
 void requester_open(struct requester *self, const char *device, const struct door *door,
 		    bool narrow);
 void requester_close(struct requester *self);
-/* One request over RDMA and nothing else, of the same range on both sides. */
+struct otte_stats requester_stats(const struct requester *self);
+/* One over RDMA and nothing else, of the same range on both sides. */
+struct otte_request requester_request(const struct requester *self, uint8_t op, uint64_t offset,
+				      uint64_t length);
+/* Submits one, of the same kind. */
 void requester_submit(struct requester *self, uint8_t op, uint64_t offset, uint64_t length);
 struct otte_task requester_wait(struct requester *self);
 /* Likewise some in one batch, which are 2 * `length` apart. */

@@ -12,6 +12,8 @@
 
 #define HOP_LIMIT 64
 #define PSN_BITS 0xffffffu
+/* rxe takes 7 for without end: of what is lost in silence nobody would ever hear. */
+#define RXE_RETRIES_MAX 6
 
 /* The ids of the WRs of a lane's `serial`th QP: those of sends are even. */
 #define SEND_TAG(serial) ((serial)*2)
@@ -364,13 +366,20 @@ static int set_rtr(struct otte_rdma_qp *qp, const struct otte_rdma_qp_end *peer)
 	return rc ? otte_rdma_call_failed(qp->context, "ibv_modify_qp to RTR", rc) : 0;
 }
 
+static uint8_t retries(const struct otte_rdma_qp *qp)
+{
+	uint8_t count = qp->params.retry_count;
+
+	return qp->context->rxe && count > RXE_RETRIES_MAX ? RXE_RETRIES_MAX : count;
+}
+
 static int set_rts(struct otte_rdma_qp *qp, const struct otte_rdma_qp_end *peer)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTS,
 		.sq_psn = qp->end.psn,
 		.timeout = qp->params.timeout,
-		.retry_cnt = qp->params.retry_count,
+		.retry_cnt = retries(qp),
 		.rnr_retry = qp->params.rnr_retry,
 		.max_rd_atomic = otte_rdma_rd_atomic(qp->params.max_rd_atomic,
 						     qp->context->limits.max_rd_atomic),

@@ -53,7 +53,7 @@ struct otte_rdma_qp_params {
 	bool finishes; /* it posts FINISH */
 	unsigned int remote_access; /* IBV_ACCESS_REMOTE_READ or _WRITE, through windows; or 0 */
 	uint8_t timeout; /* 4.096 us << timeout; 0: none */
-	uint8_t retry_count; /* at most 7 */
+	uint8_t retry_count; /* at most 7, which is 6 on rxe */
 	uint8_t rnr_retry; /* at most 7, which is without end */
 	uint8_t min_rnr_timer; /* as verbs encode it, at most 31 */
 	uint8_t max_rd_atomic; /* READs under way; 0 stays 0 */

@@ -65,7 +65,9 @@ enum sim_quirk {
 	SIM_RXE_KEEPS_CQES = 1 << 4,
 	/* A parent whose windows are bound is EINVAL to dereg_mr, not EBUSY. */
 	SIM_RXE_DEREG_EINVAL = 1 << 5,
-	SIM_RXE = (1 << 6) - 1,
+	/* retry_cnt 7 is without end, as rnr_retry 7 is; by SIM_BY_CLOCK. */
+	SIM_RXE_RETRIES_FOR_EVER = 1 << 6,
+	SIM_RXE = (1 << 7) - 1,
 };
 
 struct sim_gid {

@@ -276,6 +276,8 @@ static int wait_for_answer(const struct sim_qp *qp, struct sim_wqe *wqe)
 
 	if (sim_retry() == SIM_AT_ONCE)
 		return IBV_WC_RETRY_EXC_ERR;
+	if (qp->attr.retry_cnt == INFINITE && qp->nic->device.quirks & SIM_RXE_RETRIES_FOR_EVER)
+		return WAITS;
 	if (!has_waited(&wqe->unanswered_since_ns, limit_ns) || !qp->attr.timeout)
 		return WAITS;
 	return IBV_WC_RETRY_EXC_ERR;

@@ -740,6 +740,35 @@ static void all_without_a_like_one_costs_one_retry_period(void **state)
 	pair_close(&pair);
 }
 
+static void use_most_retries(struct otte_config *config)
+{
+	use_no_trials(config);
+	config->rdma_qp_timeout = 10; /* 4 ms */
+	config->rdma_qp_retries = 7;
+}
+
+/* To rxe 7 retries are without end; and so a rail that leads nowhere would be tried for ever. */
+static void on_rxe_the_most_retries_have_an_end_too(void **state)
+{
+	struct pair pair;
+	unsigned i;
+
+	(void)state;
+	leave_one_alone();
+	ours[1]->ports[0].attr.state = IBV_PORT_DOWN;
+	for (i = 0; i < RAILS; i++) {
+		sim_device_be_rxe(ours[i]);
+		sim_device_be_rxe(theirs[i]);
+	}
+	sim_retry_set(SIM_BY_CLOCK);
+	sim_progress_set(SIM_THREAD, 0);
+	pair_open(&pair, SIZE, use_most_retries);
+	assert_int_equal(run(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 0, 4096).code, -ENETUNREACH);
+	assert_int_equal(pair_stats(pair.requester).rdma_rail_errors, 1);
+	assert_int_equal(pair_stats(pair.requester).rdma_rails_paused, 1);
+	pair_close(&pair);
+}
+
 /* Where unlike ones do reach each other they carry what like ones cannot. */
 static void all_uses_what_is_not_like_where_it_leads_somewhere(void **state)
 {
@@ -853,6 +882,7 @@ int main(void)
 		TEST(direct_without_a_like_one_is_no_rail),
 		TEST(all_tries_what_is_not_like_once),
 		TEST(all_without_a_like_one_costs_one_retry_period),
+		TEST(on_rxe_the_most_retries_have_an_end_too),
 		TEST(all_uses_what_is_not_like_where_it_leads_somewhere),
 		TEST(unequal_hosts_trust_no_rail_at_first),
 		TEST(handshakes_that_fail_are_backed_off),
