@@ -70,6 +70,7 @@ static void fill_config(struct otte_config *config, const char *device, bool sou
 	MUST(otte_log_set(log_line, NULL, OTTE_LOG_WARNING));
 	MUST(otte_config_init(config, sizeof(*config)));
 	config->rdma_enabled = 1;
+	config->rdma_qp_timeout = 17; /* 3.8 s in all: a busy machine holds guests up */
 	if (*device) {
 		config->rdma_gid_index = 1; /* the address of IPv4 */
 		strcpy(config->rdma_device, device);

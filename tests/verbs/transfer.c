@@ -69,6 +69,7 @@ static void fill_config(struct otte_config *config, const char *nic)
 	config->rdma_smart_selection = !in_turn;
 	config->rdma_link_rate_mbps = 1000;
 	config->default_deadline_ns = 300 * SECOND;
+	config->rdma_qp_timeout = 17; /* 3.8 s in all: a busy machine holds guests up */
 	if (*device && strcmp(device, source_device)) { /* it is to be seen soon that nothing passes */
 		config->rdma_qp_timeout = 10;
 		config->rdma_qp_retries = 2;

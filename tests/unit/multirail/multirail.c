@@ -763,7 +763,7 @@ static void on_rxe_the_most_retries_have_an_end_too(void **state)
 	sim_retry_set(SIM_BY_CLOCK);
 	sim_progress_set(SIM_THREAD, 0);
 	pair_open(&pair, SIZE, use_most_retries);
-	assert_int_equal(run(&pair, OTTE_WRITE, OTTE_TRANSPORT_RDMA, 0, 4096).code, -ENETUNREACH);
+	assert_int_equal(run(&pair, OTTE_WRITE, 0, 4096).code, -ENETUNREACH);
 	assert_int_equal(pair_stats(pair.requester).rdma_rail_errors, 1);
 	assert_int_equal(pair_stats(pair.requester).rdma_rails_paused, 1);
 	pair_close(&pair);
