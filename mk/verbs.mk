@@ -56,18 +56,6 @@ budget-rdma-hosts := 4
 check-part-rdma-hosts: $(B)/verbs/hosts
 	@tests/verbs/run-hosts $(B)
 
-# Both on the older kernel.
-CHECK_LONG_PARTS += kills-rdma-6.1 rdma-hosts-6.1
-budget-kills-rdma-6.1 := 3
-budget-rdma-hosts-6.1 := 4
-
-.PHONY: check-part-kills-rdma-6.1 check-part-rdma-hosts-6.1
-check-part-kills-rdma-6.1: $(B)/e2e/storm $(OTTECTL_BIN)
-	@tests/verbs/run-kills --kernel 6.1 --kills $(RDMA_KILLS) $(B)
-
-check-part-rdma-hosts-6.1: $(B)/verbs/hosts
-	@tests/verbs/run-hosts --kernel 6.1 $(B)
-
 $(B)/verbs/%: $(B)/tests/verbs/%.o $(B)/libotte.a
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS_OTTE)
