@@ -39,7 +39,10 @@
  *   takes; -EEXIST that memory is known already; -ENOTCONN no listener, or a peer that the named
  *   transport does not reach; -ENOSPC the caller's buffer is short; -EAGAIN nothing there yet;
  *   -EALREADY another thread is in that call; -EOPNOTSUPP not with this ledger, or not with this
- *   memory; -ECONNREFUSED nobody listens there; -EHOSTUNREACH the host name is unknown.
+ *   memory; -EUSERS as many peers of other users borrow of that memory as can; -EFAULT memory that
+ *   cannot be pinned, or not be copied; -EPERM others may read the key's file; -ENETUNREACH no NIC
+ *   reaches one of the peer's, or none that does is well; -ECONNREFUSED nobody listens there;
+ *   -EHOSTUNREACH the host name is unknown.
  */
 #ifndef OTTE_OTTE_H
 #define OTTE_OTTE_H
@@ -290,8 +293,8 @@ struct otte_close_report {
 
 /*
  * Stop admitting work for the named directions and wait until what was accepted has drained, at
- * most `timeout_ns` (0: only ask; negative: for ever). May be called again to go on waiting; of two
- * concurrent calls one waits and the other gets -EALREADY.
+ * most `timeout_ns` (0: stop admitting, and do not wait; negative: for ever). May be called again to
+ * go on waiting; of two concurrent calls one waits and the other gets -EALREADY.
  *   0           drained, nothing kept
  *   -ETIMEDOUT  still draining; call again
  *   -EUCLEAN    drained but for what is retained, see *report
@@ -461,9 +464,14 @@ struct otte_region;
 
 /*
  * Pinned by the module, and charged to the user's locked memory, so that peers of this host can
- * borrow it. -EDQUOT: RLIMIT_MEMLOCK does not suffice; -EFAULT: part of it is not mapped;
- * -EOPNOTSUPP: there is no module. With local.pinned every region that peers may use is pinned, and
- * refused likewise.
+ * borrow it. -EDQUOT: RLIMIT_MEMLOCK does not suffice; -EFAULT: part of it is not mapped, or
+ * is a shared mapping without PROT_WRITE; -EOPNOTSUPP: there is no module. With local.pinned every
+ * region that peers may use is pinned, and refused likewise.
+ *
+ * What is pinned is what was mapped at registration. Where its owner replaces pages of it under the
+ * same address (madvise(MADV_DONTNEED) or MADV_REMOVE, a punched hole, ftruncate()), peers of this
+ * host may still READ the old bytes and WRITE in vain, reported as success, until the engine has
+ * noticed, within a second, and they have given back what they borrowed: see otte_mem_adopt(3).
  */
 #define OTTE_REGION_PINNED 1u
 

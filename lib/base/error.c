@@ -67,6 +67,14 @@ const char *otte_strerror(int code)
 		{ -EPROTONOSUPPORT, "the peer or the module speaks another version" },
 		{ -EKEYREJECTED, "the peer failed authentication" },
 		{ -EOWNERDEAD, "handle belongs to the process before fork" },
+		{ -E2BIG, "text or struct larger than the library takes" },
+		{ -EEXIST, "that memory is known already" },
+		{ -ENOSYS, "missing library" },
+		{ -ENODEV, "missing device" },
+		{ -ENOTCONN, "no listener, or a peer that the transport does not reach" },
+		{ -EALREADY, "another thread is in that call" },
+		{ -EOPNOTSUPP, "not with this ledger, or not with this memory" },
+		{ -EUSERS, "as many other users borrow of that memory as can" },
 	};
 	size_t i;
 

@@ -19,7 +19,8 @@ static int check_blocks(struct otte_engine *engine, const struct otte_request *p
 
 	if (prototype->deadline_ns != OTTE_DEADLINE_DEFAULT &&
 	    prototype->deadline_ns != OTTE_DEADLINE_NONE)
-		return otte_fail(-EINVAL, "a block list's deadline must be relative to submission");
+		return otte_fail(-EINVAL, "a block list's deadline must be OTTE_DEADLINE_DEFAULT "
+					  "or OTTE_DEADLINE_NONE");
 	for (i = 0; i < count; i++) {
 		request = *prototype;
 		if (__builtin_add_overflow(request.local_offset, blocks[i].local_offset,

@@ -132,8 +132,12 @@ int otte_mem_adopt(struct otte_engine *engine, void *address, uint64_t length,
 	ret = otte_fork_check(engine->generation);
 	if (ret)
 		return ret;
-	if (length == 0 || length > UINTPTR_MAX - (uintptr_t)address)
-		return otte_fail(-EINVAL, "otte_mem_adopt: a length of %lu", (unsigned long)length);
+	if (length == 0)
+		return otte_fail(-EINVAL, "otte_mem_adopt: a length of 0");
+	if (length > UINTPTR_MAX - (uintptr_t)address)
+		return otte_fail(-EINVAL,
+				 "otte_mem_adopt: %lu bytes at %p wrap around the address space",
+				 (unsigned long)length, address);
 	return create(engine, OTTE_MEM_ADOPTED, address, length, 0, -1, mem);
 }
 

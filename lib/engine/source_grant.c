@@ -188,6 +188,8 @@ static int grant_region(struct source_peer *peer, struct otte_region *region, ui
 	grant->mapped = mapped;
 	grant->user.owner = owner;
 	ret = lend_range(grant, op, by_module);
+	if (ret == -EDQUOT) /* of the table of uses, which is pinned as well */
+		otte_source_say_quota(peer->engine);
 	if (ret)
 		goto free_grant;
 	lent->fd = -1;

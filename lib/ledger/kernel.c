@@ -76,8 +76,29 @@ static int refused_budget(struct kernel_client *client, const char *what, uint64
 	return -EDQUOT;
 }
 
-/* There is no client yet that the module could tell the level. */
-static int refused_client(struct kernel_client *client, int rc)
+/* All but budgets. */
+static int refused(int rc, const char *name)
+{
+	switch (rc) {
+	case -EKEYREVOKED:
+		return otte_fail(rc, "%s: fenced", name);
+	case -ESTALE:
+		return otte_fail(rc, "%s: its memory was unmapped or replaced", name);
+	case -ESHUTDOWN:
+		return otte_fail(rc, "%s: the module admits nothing new, it is drained", name);
+	case -ENOMEM:
+		return otte_fail(rc, "%s: no memory in the module", name);
+	case -ENOENT:
+		return otte_fail(rc, "%s: unknown", name);
+	case -EPERM:
+		return otte_fail(rc, "%s: not the process that opened this client", name);
+	default:
+		return otte_fail(rc, "%s: the module says %s", name, strerror(-rc));
+	}
+}
+
+/* There is no client yet that the module could tell the level, nor an id. */
+static int refused_client(int rc)
 {
 	switch (rc) {
 	case -EDQUOT:
@@ -87,33 +108,18 @@ static int refused_client(struct kernel_client *client, int rc)
 		return otte_fail(-EDQUOT, "a client: more cgroups and user namespaces, one inside "
 					  "the other, than the module can charge");
 	default:
-		return kernel_refused(client, rc, "client", 0);
+		return refused(rc, "a client");
 	}
 }
 
 int kernel_refused(struct kernel_client *client, int rc, const char *what, uint64_t id)
 {
-	switch (rc) {
-	case -EDQUOT:
+	char name[64];
+
+	if (rc == -EDQUOT)
 		return refused_budget(client, what, id);
-	case -EKEYREVOKED:
-		return otte_fail(rc, "%s %" PRIu64 ": fenced", what, id);
-	case -ESTALE:
-		return otte_fail(rc, "%s %" PRIu64 ": its memory was unmapped or replaced", what,
-				 id);
-	case -ESHUTDOWN:
-		return otte_fail(rc, "%s %" PRIu64 ": the module admits nothing new, it is drained",
-				 what, id);
-	case -ENOMEM:
-		return otte_fail(rc, "%s %" PRIu64 ": no memory in the module", what, id);
-	case -ENOENT:
-		return otte_fail(rc, "%s %" PRIu64 ": unknown", what, id);
-	case -EPERM:
-		return otte_fail(rc, "%s %" PRIu64 ": not the process that opened this client",
-				 what, id);
-	default:
-		return otte_fail(rc, "%s %" PRIu64 ": the module says %s", what, id, strerror(-rc));
-	}
+	snprintf(name, sizeof(name), "%s %" PRIu64, what, id);
+	return refused(rc, name);
 }
 
 /* ---- Members --------------------------------------------------------------------------------- */
@@ -202,7 +208,7 @@ static int attach(struct kernel_ledger *ledger, struct kernel_client *client, ui
 		return client->fd;
 	rc = otte_module_client_init(client->fd, &init, &client->id, &client->status_bytes);
 	if (rc) {
-		rc = refused_client(client, rc);
+		rc = refused_client(rc);
 		goto close;
 	}
 	rc = otte_module_status_map(client->fd, client->status_bytes, &client->status);

@@ -45,8 +45,24 @@ static int check_room(struct kernel_client *client)
 			 HASH_COUNT(client->regions), max);
 }
 
-static int refused_add(struct kernel_client *client, int rc)
+/*
+ * The module does not tell which. It pins as for writing, but for private memory that peers only
+ * read.
+ */
+static int refused_pin(const struct kernel_client *client, const struct otte_region_claim *claim)
 {
+	return otte_fail(-EFAULT,
+			 "region of client %" PRIu64 ": cannot be pinned: part of it is not mapped, "
+			 "or is %s",
+			 client->id,
+			 claim->access & OTTE_REMOTE_WRITE ? "mapped without PROT_WRITE" :
+							     "a shared mapping without PROT_WRITE");
+}
+
+static int refused_add(struct kernel_client *client, const struct otte_region_claim *claim, int rc)
+{
+	if (rc == -EFAULT && claim->backing == OTTE_BACKING_PAGES)
+		return refused_pin(client, claim);
 	if (rc == -ENOSPC)
 		return otte_fail(-EDQUOT,
 				 "region of client %" PRIu64 ": the module's status page has room "
@@ -79,7 +95,7 @@ int kernel_region_add(struct kernel_client *client, const struct otte_region_cla
 	region->claim = *claim;
 	rc = otte_module_region_add(client->fd, &wanted, &region->id, &index);
 	if (rc) {
-		rc = refused_add(client, rc);
+		rc = refused_add(client, claim, rc);
 		goto free_region;
 	}
 	region->word = otte_module_status_word(client->status, index);

@@ -39,8 +39,9 @@ static int check_claim(const struct otte_region_claim *claim)
 		return rc;
 	if (claim->backing != OTTE_BACKING_NONE)
 		return otte_fail(-EOPNOTSUPP,
-				 "region: local.pinned needs the module's ledger (ledger = kernel), "
-				 "this is the process ledger, which has no backing of its own");
+				 "region: OTTE_REGION_PINNED or local.pinned needs the module's "
+				 "ledger (ledger = kernel), this is the process ledger, which has "
+				 "no backing of its own");
 	return 0;
 }
 

@@ -127,6 +127,7 @@ test_stats_are_for_the_own_user_and_root() {
 test_stats_without_an_engine_are_unreachable() {
     exits 3 "$OTTE" stats "$$"
     says "process $$"
+    exits 3 "$OTTE" stats "$$.1" && says "process $$.1 has no stats socket"
 }
 
 test_everything_that_prints_numbers_has_json() {
@@ -184,7 +185,10 @@ test_a_bad_argument_is_named_and_exits_with_1() {
     exits 1 "$OTTE" push onlyone && says FILE
     exits 1 "$OTTE" ls && says ENDPOINT
     exits 1 "$OTTE" ls 'no port/at:all' && says 'no port'
-    exits 1 "$OTTE" stats abc && says 'otte stats: "abc" is neither a PID nor HOST:PORT'
+    for bad in 1. .1 1.x 1.1.1; do
+        exits 1 "$OTTE" stats "$bad" && says "\"$bad\" is neither PID, PID.N nor HOST:PORT"
+    done
+    exits 1 "$OTTE" stats abc && says 'otte stats: "abc" is neither PID, PID.N nor HOST:PORT'
     exits 1 "$OTTE" replay && says TRACE
     exits 1 "$OTTE" replay --generate 0 && says --generate
     exits 1 "$OTTE" replay --generate 9 --block-bytes 2G && says --block-bytes

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * otte stats: the counters of an engine, of a process on this machine through the abstract UNIX
- * socket "otte/PID" (for its own user and root), or of a peer over its control connection.
+ * socket "otte/PID", or "otte/PID.N" of a further engine of it (for its own user and root), or of a
+ * peer over its control connection.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -27,9 +28,9 @@
 #define ANSWER_SECONDS 5
 
 static const char help[] =
-	"Usage: otte stats [OPTION]... PID|ENDPOINT\n"
+	"Usage: otte stats [OPTION]... PID|PID.N|ENDPOINT\n"
 	"Print the counters of a process's engine, or of the peer at HOST:PORT.\n"
-	"A process answers its own user and root.\n" COMMON_HELP
+	"A process answers its own user and root. PID.N: its N-th further engine, from 1 on.\n" COMMON_HELP
 	"      --metrics       as OpenMetrics text, for node_exporter's textfile collector\n";
 
 enum {
@@ -210,9 +211,17 @@ static int peer_stats(const struct common *common, const char *endpoint, json_t 
 	return rc;
 }
 
-static bool is_pid(const char *text)
+static size_t digits(const char *text)
 {
-	return *text && strspn(text, "0123456789") == strlen(text) && strlen(text) < 10;
+	return strspn(text, "0123456789");
+}
+
+/* PID or PID.N */
+static bool is_process(const char *text)
+{
+	size_t pid = digits(text), more = text[pid] == '.' ? digits(text + pid + 1) : 0;
+
+	return pid && pid < 10 && more < 10 && !text[more ? pid + 1 + more : pid];
 }
 
 int cmd_stats(int argc, char **argv)
@@ -233,13 +242,14 @@ int cmd_stats(int argc, char **argv)
 			return EXIT_USAGE;
 	}
 	if (argc - optind != 1)
-		return complain(EXIT_USAGE, "give one PID or ENDPOINT");
-	if (*argv[optind] && !is_pid(argv[optind]) && !strchr(argv[optind], ':'))
-		return complain(EXIT_USAGE, "\"%s\" is neither a PID nor HOST:PORT", argv[optind]);
+		return complain(EXIT_USAGE, "give one PID, PID.N or ENDPOINT");
+	if (*argv[optind] && !is_process(argv[optind]) && !strchr(argv[optind], ':'))
+		return complain(EXIT_USAGE, "\"%s\" is neither PID, PID.N nor HOST:PORT",
+				argv[optind]);
 	rc = common_ends_at_once("otte stats");
 	if (rc)
 		return rc;
-	if (is_pid(argv[optind]))
+	if (is_process(argv[optind]))
 		rc = process_stats(argv[optind], &stats);
 	else
 		rc = peer_stats(&common, argv[optind], &stats);

@@ -28,7 +28,8 @@ static const char help[] =
 	"Stop admission of clients, regions and loans, wait for those that exist to end, and say\n"
 	"whether the module can be unloaded: exit status 0 if so, 7 if not, with what keeps it.\n"
 	"Admission stays stopped in both cases.\n" COMMON_HELP
-	"      --timeout S     wait at most so many seconds (30); 0 only looks\n"
+	"      --timeout S     wait at most so many seconds (30); 0 stops admission and\n"
+	"                      does not wait\n"
 	"      --undo          let everybody in again\n";
 
 enum {

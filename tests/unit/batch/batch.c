@@ -514,6 +514,7 @@ static void a_block_list_moves_each_block_to_its_place(void **state)
 	prototype.deadline_ns = 12345;
 	assert_int_equal(otte_block_list_create(pair.requester, &prototype, blocks, 1, &list),
 			 -EINVAL);
+	assert_non_null(strstr(otte_error_text(), "must be OTTE_DEADLINE_DEFAULT or OTTE_DEADLINE_NONE"));
 	prototype.deadline_ns = OTTE_DEADLINE_NONE;
 	assert_int_equal(otte_segment_describe(pair.segment, 10 * SECOND, &row, 1, &count), 0);
 	assert_int_equal(otte_block_list_create(pair.requester, &prototype, far, 2, &list), -ERANGE);

@@ -126,6 +126,8 @@ static void a_null_argument_is_malformed(void **state)
 	assert_int_equal(otte_mem_alloc(NULL, 1, 0, NULL), -EINVAL);
 	assert_int_equal(otte_mem_alloc(b.user, 0, 0, &b.here), -EINVAL);
 	assert_int_equal(otte_mem_adopt(NULL, NULL, 1, NULL), -EINVAL);
+	assert_int_equal(otte_mem_adopt(b.user, (void *)(UINTPTR_MAX - 4096), 8192, &b.there), -EINVAL);
+	assert_non_null(strstr(otte_error_text(), "8192 bytes at 0xffffffffffffefff wrap around"));
 	assert_int_equal(otte_mem_map_file(NULL, 0, 0, 0, 0, NULL), -EINVAL);
 	assert_int_equal(otte_mem_release(NULL), -EINVAL);
 	assert_int_equal(otte_region_register(NULL, NULL, 1, NULL), -EINVAL);
@@ -368,6 +370,8 @@ static void a_kernel_ledger_that_cannot_be_had_is_refused_by_name(void **state)
 	expect_no_kernel_ledger(-EDQUOT, "limit_user/clients, limit_cgroup/clients or limit_module");
 	init_code = -ENOSPC; /* of what can be charged */
 	expect_no_kernel_ledger(-EDQUOT, "more cgroups and user namespaces, one inside the other");
+	init_code = -ESHUTDOWN;
+	expect_no_kernel_ledger(-ESHUTDOWN, "a client: the module admits nothing new, it is drained");
 	node = NULL;
 }
 

@@ -790,6 +790,27 @@ static void a_call_that_the_module_refuses_leaves_nothing(void **unused)
 	}
 }
 
+static void what_cannot_be_pinned_is_told_with_its_likely_cause(void **unused)
+{
+	struct otte_region_claim claim = { 0x900000, 100, OTTE_REMOTE_READ, OTTE_BACKING_PAGES };
+	struct world w;
+	uint64_t id;
+
+	(void)unused;
+	open_world(&w, NULL);
+	fail_ioctl(1, EFAULT);
+	expect_refused(w.ops->region_add(w.client[LENDER], &claim, &id), -EFAULT,
+		       "cannot be pinned: part of it is not mapped, or is a shared mapping without PROT_WRITE");
+	claim.access |= OTTE_REMOTE_WRITE;
+	fail_ioctl(1, EFAULT);
+	expect_refused(w.ops->region_add(w.client[LENDER], &claim, &id), -EFAULT,
+		       "cannot be pinned: part of it is not mapped, or is mapped without PROT_WRITE");
+	claim.backing = OTTE_BACKING_NONE;
+	fail_ioctl(1, EFAULT);
+	expect_refused(w.ops->region_add(w.client[LENDER], &claim, &id), -EFAULT, "the module says Bad address");
+	close_world(&w);
+}
+
 static void an_end_that_the_module_refuses_can_be_asked_for_again(void **unused)
 {
 	struct otte_loan_terms terms;
@@ -1400,6 +1421,7 @@ const struct CMUnitTest kernel_tests[] = {
 	cmocka_unit_test(an_allocation_that_fails_leaves_nothing_in_the_module),
 	cmocka_unit_test(an_acceptance_that_finds_no_memory_leaves_the_offer),
 	cmocka_unit_test(a_call_that_the_module_refuses_leaves_nothing),
+	cmocka_unit_test(what_cannot_be_pinned_is_told_with_its_likely_cause),
 	cmocka_unit_test(an_end_that_the_module_refuses_can_be_asked_for_again),
 	cmocka_unit_test(a_client_that_the_module_refuses_leaves_nothing),
 	cmocka_unit_test(a_revoked_loan_cannot_be_accepted_again),

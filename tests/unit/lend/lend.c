@@ -180,7 +180,8 @@ static void note_quota(void *arg, enum otte_log_level level, const char *line)
 {
 	(void)arg;
 	if (level == OTTE_LOG_WARNING && strstr(line, "a peer is lent nothing: "))
-		quotas_said += strstr(line, "no more loans") || strstr(line, "(local.maps)");
+		quotas_said += strstr(line, "no more loans") || strstr(line, "(local.maps)") ||
+			       strstr(line, "RLIMIT_MEMLOCK is reached");
 }
 
 static void a_refused_loan_is_no_error_of_the_requests(void **state)
@@ -208,6 +209,25 @@ static void a_refused_loan_is_no_error_of_the_requests(void **state)
 	usleep(1100000);
 	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
 	assert_int_equal(route(&pair), OTTE_TRANSPORT_LOCAL);
+	pair_close(&pair);
+}
+
+/* A region may fit into what can be locked where the table of its uses does not. */
+static void a_table_that_cannot_be_pinned_is_told(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	module_reset();
+	script.refuses_pins = true;
+	quotas_said = 0;
+	otte_log_set(note_quota, NULL, OTTE_LOG_WARNING);
+	pair_open(&pair, BYTES, copies);
+	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, BYTES), 0);
+	assert_int_equal(route(&pair), OTTE_TRANSPORT_TCP);
+	assert_true(quotas_said > 0);
+	otte_log_set(NULL, NULL, OTTE_LOG_ERROR);
+	script.refuses_pins = false;
 	pair_close(&pair);
 }
 
@@ -2031,6 +2051,7 @@ int main(void)
 		cmocka_unit_test(a_table_that_ended_unheard_is_awaited_no_longer),
 		cmocka_unit_test(tables_that_another_user_keeps_are_bounded_whatever_clients_it_has),
 		cmocka_unit_test(tables_that_all_keep_are_bounded),
+		cmocka_unit_test(a_table_that_cannot_be_pinned_is_told),
 	};
 
 	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));

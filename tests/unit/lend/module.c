@@ -209,6 +209,8 @@ static int region_add(struct otte_ledger_client *client, const struct otte_regio
 	struct region *region;
 	int ret;
 
+	if (claim->access == OTTE_REMOTE_WRITE && atomic_load(&script.refuses_pins))
+		return otte_fail(-EDQUOT, "RLIMIT_MEMLOCK is reached");
 	plain.backing = OTTE_BACKING_NONE;
 	ret = real->region_add(client, &plain, id);
 	if (ret)

@@ -24,6 +24,7 @@ struct script {
 	_Atomic uint32_t user; /* of every client, as it is attested */
 	_Atomic uint64_t client; /* that engines made now are attested as; 0: their own */
 	_Atomic uint64_t unwelcome; /* the lender that was last said to be welcome no more */
+	_Atomic bool refuses_pins; /* of tables of uses, for want of locked memory */
 	_Atomic bool refuses_tables; /* offers of tables of uses, for want of quota */
 	_Atomic bool refuses_memory; /* and of what they are of */
 	_Atomic bool refuses_lenders; /* no place for one more that is welcome */

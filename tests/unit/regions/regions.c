@@ -394,6 +394,7 @@ static void what_cannot_be_pinned_is_no_region(void **state)
 	(void)state;
 	assert_int_equal(otte_mem_alloc(engine, PAGE, 0, &desc.mem), 0);
 	assert_int_equal(otte_region_register(engine, &desc, 1, &region), -EOPNOTSUPP);
+	assert_non_null(strstr(otte_error_text(), "OTTE_REGION_PINNED or local.pinned needs the module"));
 	ops.region_add = region_add_over_a_hole;
 	engine->ledger->ops = &ops;
 	assert_int_equal(otte_region_register(engine, &desc, 1, &region), -EFAULT);
