@@ -234,6 +234,7 @@ struct otte_config {
 	uint32_t rdma_link_rate_mbps;           /* rdma.link_rate_mbps: 0 = as each NIC reports */
 	uint32_t rdma_log_slice_affinity;       /* rdma.log_slice_affinity: false */
 	uint32_t rdma_deadline_bw_arbitration;  /* rdma.deadline_bw_arbitration: false; by deadlines */
+	uint32_t reserved;                      /* 0 */
 	uint64_t rdma_rail_error_window_ns;     /* rdma.rail_error_window_ms: 10000 that these are within */
 	uint64_t rdma_rail_cooldown_ns;         /* rdma.rail_cooldown_ms: 30000 of the first pause */
 	uint64_t rdma_rail_probe_interval_ns;   /* rdma.rail_probe_interval_ms: 1000; 0 = at once */

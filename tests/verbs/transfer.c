@@ -548,8 +548,9 @@ static void move_over_both(void)
 	check(stats.rdma_slices > 12 && !stats.rdma_slices_moved, "in slices, none of which was moved");
 	check(!stats.rdma_rail_errors, "no rail that leads nowhere was tried");
 	/*
-	 * In halves: where all of it is on one of them rxe drops what it answers faster than it can be taken. On a busy
-	 * machine it drops of halves as well, and then a slice may go another way: every byte is looked at all the same.
+	 * In halves: where all of it is on one of them rxe drops what it answers faster than it can
+	 * be taken. On a busy machine it drops of halves as well, and then a slice may go another
+	 * way: every byte is looked at all the same.
 	 */
 	if (in_turn) {
 		move_size(&self, OTTE_READ, OTTE_TRANSPORT_RDMA, 64u << 20, 8);
