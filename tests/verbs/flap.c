@@ -43,6 +43,7 @@ static void adjust(struct otte_config *config, bool source)
 	 */
 	config->rdma_qp_timeout = 18;
 	config->rdma_qp_retries = 1;
+	config->rdma_grant_ns = 15 * SECOND; /* and so one that does not is given up, and goes over the other one */
 	config->rdma_rail_cooldown_ns = SECOND / 2;
 	config->rdma_rail_probe_interval_ns = SECOND / 10;
 	config->retry_budget = 16;
