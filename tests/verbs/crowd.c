@@ -171,17 +171,7 @@ static uint64_t gather(struct requester *by, uint64_t seconds)
 
 static uint64_t received(unsigned int rail)
 {
-	char path[96];
-	unsigned long packets = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/sys/class/infiniband/rxe%u/ports/1/hw_counters/rcvd_pkts",
-		 rail);
-	file = fopen(path, "r");
-	if (!file || fscanf(file, "%lu", &packets) != 1)
-		_exit(3);
-	fclose(file);
-	return packets;
+	return device_received("rxe", rail);
 }
 
 static bool is_idle(const struct otte_stats *stats)

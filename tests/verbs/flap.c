@@ -122,17 +122,7 @@ static void restore(enum fault fault, unsigned int rail)
 /* Packets that the requester's device has ever got. */
 static uint64_t received(unsigned int rail)
 {
-	char path[96];
-	unsigned long packets = 0;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/sys/class/infiniband/ra%u/ports/1/hw_counters/rcvd_pkts",
-		 rail);
-	file = fopen(path, "r");
-	if (!file || fscanf(file, "%lu", &packets) != 1)
-		_exit(3);
-	fclose(file);
-	return packets;
+	return device_received("ra", rail);
 }
 
 /* ---- Load ---- */

@@ -82,6 +82,21 @@ static void fill_config(struct otte_config *config, const char *device, bool sou
 		parties.adjust(config, source);
 }
 
+uint64_t device_received(const char *prefix, unsigned int number)
+{
+	char path[96];
+	unsigned long packets = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s%u/ports/1/hw_counters/rcvd_pkts",
+		 prefix, number);
+	file = fopen(path, "r");
+	if (!file || fscanf(file, "%lu", &packets) != 1)
+		_exit(3);
+	fclose(file);
+	return packets;
+}
+
 /* ---- The source ---- */
 
 struct host {

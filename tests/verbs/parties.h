@@ -35,6 +35,8 @@
 
 void must(int ret, const char *what);
 uint64_t now_ns(void);
+/* Packets that the rxe device of that name, a prefix and a number, has ever got. */
+uint64_t device_received(const char *prefix, unsigned int number);
 void nap(void);
 
 extern uint8_t *remote; /* the source's memory */
