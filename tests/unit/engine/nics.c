@@ -169,6 +169,21 @@ struct otte_task run(struct pair *pair, uint8_t op, uint64_t offset, uint64_t le
 	return run_over(pair, op, OTTE_TRANSPORT_RDMA, offset, length);
 }
 
+void assert_arrived(const struct pair *pair, uint8_t op, uint64_t length)
+{
+	const uint8_t *from = op == OTTE_READ ? pair->remote_bytes : pair->local_bytes;
+	const uint8_t *to = op == OTTE_READ ? pair->local_bytes : pair->remote_bytes;
+	uint64_t i;
+
+	assert_memory_equal(to + GUARD, from + GUARD, length);
+	for (i = 0; i < GUARD; i++)
+		assert_int_equal(to[i], UNTOUCHED);
+	for (i = GUARD + length; i < pair->size; i++)
+		if (to[i] != UNTOUCHED)
+			fail_msg("byte %lu behind the range was written",
+				 (unsigned long)(i - GUARD - length));
+}
+
 /* ---- What comes to be ---- */
 
 bool comes(bool (*condition)(void *arg), void *arg)

@@ -74,6 +74,14 @@ struct otte_request rdma_request(const struct pair *pair, uint8_t op, uint64_t o
 void submit(struct pair *pair, uint8_t op, uint64_t offset, uint64_t length);
 struct otte_task run(struct pair *pair, uint8_t op, uint64_t offset, uint64_t length);
 
+/*
+ * All of what was moved at GUARD is where it goes to, which was UNTOUCHED before, and nothing is
+ * written beside it.
+ */
+#define GUARD 64
+#define UNTOUCHED 0xa5
+void assert_arrived(const struct pair *pair, uint8_t op, uint64_t length);
+
 /* Within 10 s. */
 bool comes(bool (*condition)(void *arg), void *arg);
 /* Of a pair: nothing is lent, some range is, one was granted, no queue pairs are left. */

@@ -26,7 +26,6 @@
 #include "seen.h"
 
 #define SIZE (1u << 20)
-#define GUARD 64
 
 /* ---- What they say, and hear ---- */
 

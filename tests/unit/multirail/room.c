@@ -45,21 +45,6 @@ struct otte_task move(struct pair *pair, uint8_t op, uint32_t transport, uint64_
 	return run_over(pair, op, transport, GUARD, length);
 }
 
-void assert_arrived(const struct pair *pair, uint8_t op, uint64_t length)
-{
-	const uint8_t *from = op == OTTE_READ ? pair->remote_bytes : pair->local_bytes;
-	const uint8_t *to = op == OTTE_READ ? pair->local_bytes : pair->remote_bytes;
-	uint64_t i;
-
-	assert_memory_equal(to + GUARD, from + GUARD, length);
-	for (i = 0; i < GUARD; i++)
-		assert_int_equal(to[i], UNTOUCHED);
-	for (i = GUARD + length; i < pair->size; i++)
-		if (to[i] != UNTOUCHED)
-			fail_msg("byte %lu behind the range was written",
-				 (unsigned long)(i - GUARD - length));
-}
-
 uint64_t carried(uint8_t op, unsigned rail)
 {
 	return op == OTTE_READ ? sim_counts(ours[rail]).bytes_read :

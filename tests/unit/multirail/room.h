@@ -7,8 +7,6 @@
 #include "unit/engine/nics.h"
 
 #define SIZE (2u << 20)
-#define GUARD 64
-#define UNTOUCHED 0xa5
 #define RAILS 2
 
 static struct sim_device *const *const theirs = nics[SOURCE], *const *const ours = nics[REQUESTER];
@@ -22,11 +20,10 @@ void use_selection(struct otte_config *config);
 
 /*
  * One request and nothing else, at GUARD. What is read from is one thing, and where it goes to
- * another, with nothing written beside it.
+ * another; for assert_arrived().
  */
 struct otte_task move(struct pair *pair, uint8_t op, uint32_t transport, uint64_t length,
 		      uint8_t salt);
-void assert_arrived(const struct pair *pair, uint8_t op, uint64_t length);
 
 /* Payload that has passed a rail, ever. */
 uint64_t carried(uint8_t op, unsigned rail);

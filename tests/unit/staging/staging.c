@@ -25,8 +25,6 @@
 
 #define CHUNK 65536u
 #define SIZE (2u << 20)
-#define GUARD 64
-#define UNTOUCHED 0xa5
 
 static void use_rdma(struct otte_config *config)
 {
@@ -113,21 +111,6 @@ static void fill(const struct pair *pair, uint8_t op, uint8_t salt)
 {
 	pair_fill(op == OTTE_READ ? pair->remote_bytes : pair->local_bytes, pair->size, salt);
 	memset(op == OTTE_READ ? pair->local_bytes : pair->remote_bytes, UNTOUCHED, pair->size);
-}
-
-static void assert_arrived(const struct pair *pair, uint8_t op, uint64_t length)
-{
-	const uint8_t *from = op == OTTE_READ ? pair->remote_bytes : pair->local_bytes;
-	const uint8_t *to = op == OTTE_READ ? pair->local_bytes : pair->remote_bytes;
-	uint64_t i;
-
-	assert_memory_equal(to + GUARD, from + GUARD, length);
-	for (i = 0; i < GUARD; i++)
-		assert_int_equal(to[i], UNTOUCHED);
-	for (i = GUARD + length; i < pair->size; i++)
-		if (to[i] != UNTOUCHED)
-			fail_msg("byte %lu behind the range was written",
-				 (unsigned long)(i - GUARD - length));
 }
 
 static const uint64_t sizes[] = { 1, 17, 4095, CHUNK - 1, CHUNK, CHUNK + 1, (1u << 20) + 3 };
