@@ -139,6 +139,7 @@ enum otte_host_memory {
 #define OTTE_DESCRIPTOR_MAX 512 /* bytes of a peer descriptor with its terminator */
 #define OTTE_NOTIFY_MAX 4096  /* bytes of one notification */
 #define OTTE_TEXT_MAX 192     /* bytes of an explanation with its terminator */
+#define OTTE_FAILURE_TEXT_MAX 288 /* of that of a failure: a code's words, why, effect and drain, none cut */
 
 /*
  * Every tunable, with its JSON key. otte_config_init() gives the defaults shown. Lengths are bytes.
@@ -655,7 +656,7 @@ struct otte_failure {
 	uint32_t remote_effect;
 	uint32_t locally_drained;
 	uint32_t reserved;
-	char text[OTTE_TEXT_MAX];
+	char text[OTTE_FAILURE_TEXT_MAX];
 };
 
 struct otte_batch_status {

@@ -94,6 +94,8 @@ static void every_code_of_the_contract_has_words_of_its_own(void **state)
 	(void)state;
 	for (i = 0; i < ARRAY_SIZE(codes); i++) {
 		assert_string_not_equal(otte_strerror(codes[i]), strerror(-codes[i]));
+		/* As much as OTTE_FAILURE_TEXT_MAX has for them. */
+		assert_in_range(strlen(otte_strerror(codes[i])), 1, 80);
 		for (j = 0; j < i; j++)
 			assert_string_not_equal(otte_strerror(codes[i]), otte_strerror(codes[j]));
 	}
