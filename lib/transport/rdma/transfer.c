@@ -20,6 +20,7 @@
 #include "transport/rdma/peer.h"
 #include "transport/rdma/rail.h"
 #include "transport/rdma/rdma.h"
+#include "transport/rdma/routes.h"
 #include "transport/rdma/transfer.h"
 
 static bool is_charged(const struct otte_rdma_transfer *transfer)
@@ -367,6 +368,22 @@ static struct otte_rdma_transfer *find(struct otte_rdma_peer *peer, uint64_t ask
 	return NULL;
 }
 
+static void log_rail(const struct otte_rdma_transfer *transfer)
+{
+	const struct otte_rdma_pair *pair = transfer->pair;
+	const struct otte_rdma_context *context = pair->rdma->pollers[pair->nic].context;
+	const struct otte_rdma_path *path =
+		otte_rdma_find_path(&transfer->peer->paths, pair->remote_nic);
+	struct otte_rdma_gid gid = {};
+	char text[OTTE_RDMA_GID_TEXT];
+
+	if (path)
+		memcpy(gid.bytes, path->gid, sizeof(gid.bytes));
+	otte_log(OTTE_LOG_DEBUG, "slice of %lu bytes: NIC %u (%s port %u) to NIC %u (%s) of peer %s",
+		 (unsigned long)transfer->bytes, pair->nic, context->name, context->port,
+		 pair->remote_nic, otte_rdma_gid_text(&gid, text), transfer->peer->source.name);
+}
+
 int otte_rdma_transfer_begin(struct otte_rdma_peer *peer, struct otte_rdma_pair *pair,
 			     struct otte_rdma_slice *slice, const struct otte_rail_ticket *ticket,
 			     const struct otte_rdma_stage *stage)
@@ -392,9 +409,7 @@ int otte_rdma_transfer_begin(struct otte_rdma_peer *peer, struct otte_rdma_pair 
 	transfer->ticketed = true;
 	transfer->stage = *stage;
 	if (peer->rdma->env.config->rdma_log_slice_affinity)
-		otte_log(OTTE_LOG_DEBUG, "slice of %lu bytes: NIC %u to NIC %u of peer %s",
-			 (unsigned long)slice->bytes, pair->nic, pair->remote_nic,
-			 peer->source.name);
+		log_rail(transfer);
 	ask.ask = (struct otte_rdma_ask){
 		.ask = transfer->ask,
 		.connection = pair->connection,

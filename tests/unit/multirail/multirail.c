@@ -121,13 +121,16 @@ static _Atomic unsigned said[RAILS];
 
 static void count_slices(void *arg, enum otte_log_level level, const char *line)
 {
+	struct otte_rdma_gid gid = {};
+	char text[128], address[OTTE_RDMA_GID_TEXT];
 	unsigned rail;
-	char text[64];
 
 	(void)arg;
 	for (rail = 0; rail < RAILS; rail++) {
-		snprintf(text, sizeof(text), "slice of 131072 bytes: NIC %u to NIC %u of peer ",
-			 rail, rail);
+		memcpy(gid.bytes, theirs[rail]->ports[0].gids[1].gid.raw, sizeof(gid.bytes));
+		snprintf(text, sizeof(text),
+			 "slice of 131072 bytes: NIC %u (mlx5_%u port 1) to NIC %u (%s) of peer ",
+			 rail, rail, rail, otte_rdma_gid_text(&gid, address));
 		if (level == OTTE_LOG_DEBUG && strstr(line, text))
 			atomic_fetch_add(&said[rail], 1);
 	}
