@@ -82,6 +82,9 @@ UNIT_WITH_multirail := $(VERBS_ROOM)
 LDFLAGS_unit_multirail := -Wl,--wrap=otte_verbs_open
 UNIT_WITH_nics := $(VERBS_ROOM) tests/unit/multirail/room.o
 LDFLAGS_unit_nics := -Wl,--wrap=otte_verbs_open,--wrap=otte_memory_node
+# What the config says of NICs.
+UNIT_WITH_select := $(UNIT_WITH_nics)
+LDFLAGS_unit_select := $(LDFLAGS_unit_nics)
 UNIT_WITH_deadlines := $(UNIT_WITH_nics)
 LDFLAGS_unit_deadlines := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_peer_say)
 UNIT_WITH_staging := $(VERBS_ROOM)

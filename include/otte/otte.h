@@ -120,6 +120,7 @@ enum otte_zerocopy {
 };
 
 #define OTTE_RDMA_GID_UNSET 65535u
+#define OTTE_RDMA_NODE_UNSET 65535u
 
 /* Which NICs of a peer those of ours are paired with. */
 enum otte_rail_choice {
@@ -132,10 +133,18 @@ enum otte_host_memory {
 	OTTE_HOST_MEMORY_STAGED = 1, /* they know a pool of chunks of ours, and bytes are copied */
 };
 
+/* The same of a GPU's, which no engine has yet. */
+enum otte_cuda_memory {
+	OTTE_CUDA_MEMORY_STAGED = 0,
+	OTTE_CUDA_MEMORY_DIRECT = 1,
+};
+
 #define OTTE_CONFIG_VERSION 1
 #define OTTE_NAME_MAX 64      /* bytes of a name with its terminator */
 #define OTTE_ADDRESS_MAX 256  /* bytes of "host:port" or "[v6]:port" with its terminator */
 #define OTTE_PATH_MAX 1024    /* bytes of a path in the config with its terminator */
+#define OTTE_NAMES_MAX 1024   /* bytes of a list of names in the config with its terminator */
+#define OTTE_MATRIX_MAX 8192  /* bytes of a matrix of NICs in the config with its terminator */
 #define OTTE_DESCRIPTOR_MAX 512 /* bytes of a peer descriptor with its terminator */
 #define OTTE_NOTIFY_MAX 4096  /* bytes of one notification */
 #define OTTE_TEXT_MAX 192     /* bytes of an explanation with its terminator */
@@ -209,6 +218,13 @@ struct otte_config {
 	uint32_t rdma_port;                     /* rdma.port: 0 = 1 of a device that is named, else any */
 	uint32_t rdma_gid_index;                /* rdma.gid_index: OTTE_RDMA_GID_UNSET = 0 of a device that is
 						   named, else chosen */
+	char rdma_whitelist[OTTE_NAMES_MAX];    /* rdma.whitelist: devices, "a,b"; "" = any but the next */
+	char rdma_blacklist[OTTE_NAMES_MAX];    /* rdma.blacklist: devices that are left alone; "" */
+	uint32_t rdma_numa_node;                /* rdma.numa_node: OTTE_RDMA_NODE_UNSET = the memory's own */
+	uint64_t rdma_device_mask;              /* rdma.device_mask: 0; bits by NIC id; 0, ~0 = all */
+	uint32_t rdma_strict_numa;              /* rdma.strict_numa: false; no NIC of another node */
+	char rdma_priority_matrix[OTTE_MATRIX_MAX]; /* rdma.priority_matrix: "" = by the next; JSON */
+	char rdma_topology_file[OTTE_PATH_MAX]; /* rdma.topology_file: "" = by the machine's topology */
 	uint32_t rdma_endpoints;                /* rdma.endpoints: 64 QPs */
 	uint32_t rdma_pairs;                    /* rdma.pairs: 2 of them over one rail, for each direction */
 	uint32_t rdma_grants;                   /* rdma.grants: 64 ranges that peers may reach at a time */
@@ -218,12 +234,16 @@ struct otte_config {
 	uint32_t rdma_key_indices;              /* rdma.key_indices: 65536 of a PD */
 	uint32_t rdma_qp_timeout;               /* rdma.qp_timeout: 14, 4.096 us times 2 to that power */
 	uint32_t rdma_qp_retries;               /* rdma.qp_retries: 7 */
+	uint32_t rdma_rd_atomic;                /* rdma.rd_atomic: 16 READs of a QP under way; 0: none go */
+	uint32_t rdma_dest_rd_atomic;           /* rdma.dest_rd_atomic: 16 that it answers; likewise */
 	uint64_t rdma_mr_bytes;                 /* rdma.mr_bytes: 64 MiB that MRs pin */
 	uint32_t rdma_lease;                    /* rdma.lease: off; 0 off, 1 range, 2 region */
 	uint32_t rdma_leases;                   /* rdma.leases: 64 that peers hold, and we of one peer */
 	uint64_t rdma_lease_idle_ns;            /* rdma.lease_idle_ms: 10000 that one stands unused */
 	uint64_t rdma_grant_ns;                 /* rdma.grant_ms: 60000 that a peer keeps a range */
 	uint32_t rdma_host_memory;              /* rdma.host_memory: "direct"; enum otte_host_memory */
+	uint32_t rdma_cuda_memory;              /* rdma.cuda_memory: "staged"; enum otte_cuda_memory */
+	uint32_t rdma_disable_gpu_direct;       /* rdma.disable_gpu_direct: false; refuses "direct" there */
 	uint32_t rdma_chunk_bytes;              /* rdma.chunk_bytes: 262144 of a staged slice, at most */
 	uint64_t rdma_direct_bytes;             /* rdma.direct_bytes: 64 MiB under way, where direct */
 	uint64_t rdma_staging_bytes;            /* rdma.staging_bytes: 64 MiB of chunks, where staged */
@@ -235,7 +255,7 @@ struct otte_config {
 	uint32_t rdma_link_rate_mbps;           /* rdma.link_rate_mbps: 0 = as each NIC reports */
 	uint32_t rdma_log_slice_affinity;       /* rdma.log_slice_affinity: false */
 	uint32_t rdma_deadline_bw_arbitration;  /* rdma.deadline_bw_arbitration: false; by deadlines */
-	uint32_t reserved;                      /* 0 */
+	uint32_t rdma_signal_interval;          /* rdma.signal_interval: 1; each so many WRs have a CQE */
 	uint64_t rdma_rail_error_window_ns;     /* rdma.rail_error_window_ms: 10000 that these are within */
 	uint64_t rdma_rail_cooldown_ns;         /* rdma.rail_cooldown_ms: 30000 of the first pause */
 	uint64_t rdma_rail_probe_interval_ns;   /* rdma.rail_probe_interval_ms: 1000; 0 = at once */
@@ -380,6 +400,7 @@ struct otte_stats {
 	uint64_t rdma_rail_recoveries;  /* of which so many ended a pause */
 	uint64_t rdma_direct_bytes;     /* of requests that NICs move in place now, or stay */
 	uint64_t rdma_staging_bytes;    /* of chunks that are in use, or stay */
+	uint64_t rdma_wrs;              /* work requests ever posted, but for receives */
 };
 
 /*

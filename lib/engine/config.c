@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/name_list.h"
 #include "base/util.h"
 #include "sched/slots.h"
 
@@ -32,6 +33,7 @@
 #define VERSION_1_SIZE \
 	(offsetof(struct otte_config, low_inflight_bytes) + sizeof(uint64_t))
 _Static_assert(sizeof(struct otte_config) == VERSION_1_SIZE, "struct otte_config is of version 1");
+_Static_assert(OTTE_NAME_LIST_BYTES == OTTE_NAMES_MAX, "lists of names are those of the config");
 
 static const char *const ledger_words[] = { "auto", "kernel", "process", NULL };
 /* enum otte_lease from OFF on. */
@@ -39,6 +41,7 @@ static const char *const lease_words[] = { "off", "range", "region", NULL };
 static const char *const zerocopy_words[] = { "auto", "off", "always", NULL };
 static const char *const rail_words[] = { "all", "direct", NULL };
 static const char *const host_memory_words[] = { "direct", "staged", NULL };
+static const char *const cuda_memory_words[] = { "staged", "direct", NULL };
 
 static int check_pattern(const char *text)
 {
@@ -58,6 +61,12 @@ static int check_pattern(const char *text)
 		.key = name, .type = OTTE_CONFIG_TEXT, PLACE(field), .standard_text = text, \
 		.max = sizeof(((struct otte_config *)0)->field) - 1, .check = form,         \
 		.meaning = about                                                            \
+	}
+/* An object in JSON, kept as its text. */
+#define OBJECT(name, field, about)                                                         \
+	{                                                                                  \
+		.key = name, .type = OTTE_CONFIG_OBJECT, PLACE(field), .standard_text = "", \
+		.max = sizeof(((struct otte_config *)0)->field) - 1, .meaning = about      \
 	}
 #define NUMBER(name, field, kind, low, high, value, about)                        \
 	{                                                                         \
@@ -154,6 +163,19 @@ static const struct otte_config_key keys[] = {
 	U32("rdma.port", rdma_port, 0, 255, 0, "its port; 0: 1 where a device is named, else any"),
 	U32("rdma.gid_index", rdma_gid_index, 0, OTTE_RDMA_GID_UNSET, OTTE_RDMA_GID_UNSET,
 	    "the port's address; 65535: 0 where a device is named, else the best"),
+	FORMED_TEXT("rdma.whitelist", rdma_whitelist, "", otte_name_list_check,
+		    "the only verbs devices to use, by commas; empty: all but those of the next"),
+	FORMED_TEXT("rdma.blacklist", rdma_blacklist, "", otte_name_list_check,
+		    "verbs devices that are left alone, by commas"),
+	U32("rdma.numa_node", rdma_numa_node, 0, OTTE_RDMA_NODE_UNSET, OTTE_RDMA_NODE_UNSET,
+	    "node whose NICs are near; 65535: that of the memory"),
+	U64("rdma.device_mask", rdma_device_mask, 0, UINT64_MAX, 0,
+	    "NICs that requests go over, bits by their ids; 0: all"),
+	SWITCH("rdma.strict_numa", rdma_strict_numa, 0, "NICs that are known to be of another node are not used"),
+	OBJECT("rdma.priority_matrix", rdma_priority_matrix,
+	       "NICs by where memory is: {\"cpu:0\": [[preferred], [others]]}; empty: as the next"),
+	TEXT("rdma.topology_file", rdma_topology_file, "",
+	     "file of such a matrix, or of nics and mems; empty: as the machine is"),
 	U32("rdma.endpoints", rdma_endpoints, 1, 65536, 64, "queue pairs"),
 	U32("rdma.pairs", rdma_pairs, 1, 8, 2, "queue pairs over one rail for each direction"),
 	U32("rdma.grants", rdma_grants, 1, 4096, 64, "ranges that peers may reach at a time"),
@@ -164,6 +186,10 @@ static const struct otte_config_key keys[] = {
 	U32("rdma.qp_timeout", rdma_qp_timeout, 1, 31, 14,
 	    "a packet is sent again after 4.096 us times 2 to that power"),
 	U32("rdma.qp_retries", rdma_qp_retries, 0, 7, 7, "and so often"),
+	U32("rdma.rd_atomic", rdma_rd_atomic, 0, 255, 16,
+	    "READs under way on one queue pair; 0: none go by RDMA"),
+	U32("rdma.dest_rd_atomic", rdma_dest_rd_atomic, 0, 255, 16,
+	    "READs of a peer that one queue pair answers at a time; 0: none"),
 	U64("rdma.mr_bytes", rdma_mr_bytes, 4 * KIB, BYTES_MAX, 64 * MIB, "bytes of these"),
 	WORD("rdma.lease", rdma_lease, lease_words, 0, "what requests that name none lease"),
 	U32("rdma.leases", rdma_leases, 0, 4096, 64, "ranges that peers may lease at a time, and we of one peer"),
@@ -172,6 +198,10 @@ static const struct otte_config_key keys[] = {
 	MS("rdma.grant_ms", rdma_grant_ns, 1, HOUR_MS, 60000, "longest time that a peer keeps one of rdma.grants"),
 	WORD("rdma.host_memory", rdma_host_memory, host_memory_words, OTTE_HOST_MEMORY_DIRECT,
 	     "whether NICs know what is registered, or bytes are copied through a pool that they know"),
+	WORD("rdma.cuda_memory", rdma_cuda_memory, cuda_memory_words, OTTE_CUDA_MEMORY_STAGED,
+	     "the same of memory of GPUs, which is not there yet"),
+	SWITCH("rdma.disable_gpu_direct", rdma_disable_gpu_direct, 0,
+	       "no NIC is to know memory of GPUs"),
 	U32("rdma.chunk_bytes", rdma_chunk_bytes, 4 * KIB, 16 * MIB, 256 * KIB,
 	    "bytes of a chunk of that pool; no slice is longer"),
 	U64("rdma.direct_bytes", rdma_direct_bytes, 4 * KIB, BYTES_MAX, 64 * MIB,
@@ -192,6 +222,8 @@ static const struct otte_config_key keys[] = {
 	       "the NICs of each slice are logged, at level debug"),
 	SWITCH("rdma.deadline_bw_arbitration", rdma_deadline_bw_arbitration, 0,
 	       "what waits goes by what its deadline leaves it; what cannot be done in time is refused"),
+	U32("rdma.signal_interval", rdma_signal_interval, 1, 4096, 1,
+	    "one of so many work requests tells of its completion"),
 	MS("rdma.rail_error_window_ms", rdma_rail_error_window_ns, 1, HOUR_MS, 10000, "if they are no further apart"),
 	MS("rdma.rail_cooldown_ms", rdma_rail_cooldown_ns, 1, HOUR_MS, 30000, "length of the first pause"),
 	MS("rdma.rail_probe_interval_ms", rdma_rail_probe_interval_ns, 0, HOUR_MS, 1000,
@@ -267,7 +299,7 @@ static void fill_defaults(struct otte_config *config)
 	config->size = sizeof(*config);
 	config->version = OTTE_CONFIG_VERSION;
 	for (i = 0; i < ARRAY_SIZE(keys); i++) {
-		if (keys[i].type == OTTE_CONFIG_TEXT)
+		if (otte_config_is_text(&keys[i]))
 			otte_config_put_text(config, &keys[i], keys[i].standard_text);
 		else
 			otte_config_put_number(config, &keys[i], keys[i].standard);
@@ -346,8 +378,8 @@ int otte_config_check(const struct otte_config *config)
 	size_t i;
 
 	for (i = 0; !rc && i < ARRAY_SIZE(keys); i++)
-		rc = keys[i].type == OTTE_CONFIG_TEXT ? check_text(config, &keys[i]) :
-							check_number(config, &keys[i]);
+		rc = otte_config_is_text(&keys[i]) ? check_text(config, &keys[i]) :
+						     check_number(config, &keys[i]);
 	if (rc)
 		return rc;
 	if (config->reconnect_min_ns > config->reconnect_max_ns)
@@ -356,6 +388,8 @@ int otte_config_check(const struct otte_config *config)
 				 "control.reconnect_max_ms, %s",
 				 otte_time_text(min, config->reconnect_min_ns),
 				 otte_time_text(max, config->reconnect_max_ns));
+	if (config->rdma_cuda_memory == OTTE_CUDA_MEMORY_DIRECT && config->rdma_disable_gpu_direct)
+		return otte_fail(-EINVAL, "rdma.cuda_memory: direct, and rdma.disable_gpu_direct is true");
 	return 0;
 }
 

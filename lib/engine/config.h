@@ -20,6 +20,7 @@ enum otte_config_type {
 	OTTE_CONFIG_US,     /* the same, microseconds */
 	OTTE_CONFIG_WORD,   /* uint32_t, one of `words` by its index */
 	OTTE_CONFIG_SWITCH, /* uint32_t 0 or 1, true or false in JSON */
+	OTTE_CONFIG_OBJECT, /* char[], the text of an object of JSON; "": none */
 };
 
 /* One key. Numbers are in the unit of the JSON text; for a text `max` is its longest length. */

@@ -51,6 +51,7 @@ static int set_variable(struct otte_config *config, const struct otte_config_key
 {
 	switch (key->type) {
 	case OTTE_CONFIG_TEXT:
+	case OTTE_CONFIG_OBJECT:
 		return otte_config_set_text(config, key, value);
 	case OTTE_CONFIG_WORD:
 		return otte_config_set_word(config, key, value);

@@ -60,6 +60,25 @@ static int set_json_number(struct otte_config *config, const struct otte_config_
 	return otte_config_set_number(config, key, (uint64_t)number, shown);
 }
 
+/* Who reads it later finds it as it was, but for white space. */
+static int set_json_object(struct otte_config *config, const struct otte_config_key *key,
+			   const json_t *value)
+{
+	char *text;
+	int rc;
+
+	if (!json_is_object(value))
+		return wrong_type(key->key, "an object", value);
+	if (!json_object_size(value))
+		return otte_config_set_text(config, key, "");
+	text = json_dumps(value, JSON_COMPACT);
+	if (!text)
+		return otte_fail(-ENOMEM, "%s: no memory for its JSON", key->key);
+	rc = otte_config_set_text(config, key, text);
+	free(text);
+	return rc;
+}
+
 static int set_json(struct otte_config *config, const struct otte_config_key *key,
 		    const json_t *value)
 {
@@ -72,6 +91,8 @@ static int set_json(struct otte_config *config, const struct otte_config_key *ke
 		if (!json_is_string(value))
 			return wrong_type(key->key, "a string", value);
 		return otte_config_set_word(config, key, json_string_value(value));
+	case OTTE_CONFIG_OBJECT:
+		return set_json_object(config, key, value);
 	case OTTE_CONFIG_SWITCH:
 		if (!json_is_boolean(value))
 			return wrong_type(key->key, "true or false", value);

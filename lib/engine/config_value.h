@@ -29,6 +29,10 @@ int otte_config_copy_in(struct otte_config *whole, const struct otte_config *con
 
 #define OTTE_CONFIG_RANGE 56 /* two numbers of 20 digits and the words around them */
 
+static inline bool otte_config_is_text(const struct otte_config_key *key)
+{
+	return key->type == OTTE_CONFIG_TEXT || key->type == OTTE_CONFIG_OBJECT;
+}
 /* Of the key's unit to the struct's. */
 uint64_t otte_config_scale(const struct otte_config_key *key);
 /* In the struct's unit. By memcpy(), as those below: the caller's struct may have any alignment and size. */

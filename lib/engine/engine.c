@@ -156,6 +156,13 @@ static void close_ledger(struct otte_engine *engine)
 	engine->ledger->ops->close(engine->ledger);
 }
 
+/* They are to be there. */
+static bool names_nics(const struct otte_config *config)
+{
+	return config->rdma_device[0] || config->rdma_whitelist[0] || config->rdma_device_mask ||
+	       config->rdma_priority_matrix[0] || config->rdma_topology_file[0];
+}
+
 /*
  * Where it is wanted and can be had. What the config names must be there; without that its lack is told to who asks for
  * this transport and no other.
@@ -169,7 +176,7 @@ static int probe_rdma(struct otte_engine *engine)
 	snprintf(engine->no_rdma_text, sizeof(engine->no_rdma_text), "%s", otte_error_text());
 	if (!ret)
 		return 0;
-	if (engine->config.rdma_enabled && engine->config.rdma_device[0])
+	if (engine->config.rdma_enabled && names_nics(&engine->config))
 		return ret;
 	if (engine->config.rdma_enabled)
 		otte_log(OTTE_LOG_WARNING, "transport rdma is not there: %s", engine->no_rdma_text);

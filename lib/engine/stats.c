@@ -143,7 +143,7 @@ static const struct {
 	COUNTER(rdma_cqes), COUNTER(rdma_leases), COUNTER(rdma_lease_requests),
 	COUNTER(rdma_slices), COUNTER(rdma_slices_moved), COUNTER(rdma_rails_paused),
 	COUNTER(rdma_rail_errors), COUNTER(rdma_rail_probes), COUNTER(rdma_rail_recoveries),
-	COUNTER(rdma_direct_bytes), COUNTER(rdma_staging_bytes),
+	COUNTER(rdma_direct_bytes), COUNTER(rdma_staging_bytes), COUNTER(rdma_wrs),
 };
 
 #define NIC_VALUE(name) { #name, offsetof(struct otte_nic_info, name) }

@@ -182,6 +182,28 @@ static void find_ranks(const struct otte_devices *devices,
 		ranks[rank] = row ? row->ranks[rank] & mask : 0;
 }
 
+uint64_t otte_devices_eligible(const struct otte_devices *devices, struct otte_location location)
+{
+	const struct otte_devices_request any = { .location = location, .allowed = UINT64_MAX };
+	uint64_t ranks[OTTE_NIC_RANKS];
+
+	find_ranks(devices, &any, ranks);
+	return ranks[0] | ranks[1] | ranks[2];
+}
+
+double otte_devices_weight(const struct otte_devices *devices, struct otte_location location,
+			   unsigned nic)
+{
+	const struct otte_devices_request any = { .location = location, .allowed = UINT64_MAX };
+	uint64_t ranks[OTTE_NIC_RANKS];
+	unsigned rank = 0;
+
+	find_ranks(devices, &any, ranks);
+	while (rank < OTTE_NIC_RANKS - 1 && !(ranks[rank] >> nic & 1))
+		rank++;
+	return devices->params.rank_weights[rank];
+}
+
 static void tell_others(const struct otte_devices *devices, unsigned nic, int64_t bytes)
 {
 	if (devices->params.moves)

@@ -121,6 +121,12 @@ struct otte_device_lease {
 	uint64_t first_ns, last_ns;
 };
 
+/* Those that requests of memory at this place may have, whatever is healthy now. */
+uint64_t otte_devices_eligible(const struct otte_devices *devices, struct otte_location location);
+/* By which a NIC's score is multiplied for it: the less the nearer. */
+double otte_devices_weight(const struct otte_devices *devices, struct otte_location location,
+			   unsigned nic);
+
 /* -ENODEV: no NIC is eligible, -EINVAL: more slices than there may be; both with a text. */
 int otte_devices_select(struct otte_devices *devices, const struct otte_devices_request *request,
 			struct otte_device_charge *charge);

@@ -3,6 +3,7 @@
 
 #include <linux/mempolicy.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -30,4 +31,12 @@ int otte_memory_node(const void *address, uint64_t length)
 		if (node_at(first + offsets[i]) != node)
 			return OTTE_TOPO_NO_NODE;
 	return node;
+}
+
+bool otte_memory_has_node(int node)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d", node);
+	return !access(path, F_OK);
 }

@@ -3,6 +3,7 @@
 #ifndef OTTE_TOPO_MEMORY_NODE_H
 #define OTTE_TOPO_MEMORY_NODE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
@@ -11,5 +12,8 @@
  * NUMA). A page that is not there yet is made.
  */
 int otte_memory_node(const void *address, uint64_t length);
+
+/* Whether this machine has a node of that number. */
+bool otte_memory_has_node(int node);
 
 #endif

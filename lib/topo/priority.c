@@ -194,20 +194,26 @@ static unsigned gpu_rank(enum otte_topo_path path, enum otte_topo_path best)
 	return path <= OTTE_TOPO_NODE ? 1 : 2;
 }
 
-static unsigned node_rank(const struct otte_topo *topo, int node, const char *name)
+static int node_of_nic(const struct otte_nic_priority_source *source, size_t id)
 {
-	ptrdiff_t nic = find_nic(topo, name);
+	ptrdiff_t nic;
 
-	return nic >= 0 && topo->nics[nic].node == node ? 0 : 2;
+	if (!source->nics.names[id])
+		return OTTE_TOPO_NO_NODE;
+	if (source->nodes)
+		return source->nodes[id];
+	nic = find_nic(source->topo, source->nics.names[id]);
+	return nic < 0 ? OTTE_TOPO_NO_NODE : source->topo->nics[nic].node;
 }
 
 static unsigned rank_of(const struct otte_nic_priority_source *source,
-			struct otte_location location, const char *name)
+			struct otte_location location, size_t id)
 {
+	const char *name = source->nics.names[id];
 	size_t gpu;
 
 	if (location.kind == OTTE_LOCATION_CPU)
-		return node_rank(source->topo, (int)location.index, name);
+		return node_of_nic(source, id) == (int)location.index ? 0 : 2;
 	if (location.kind == OTTE_LOCATION_CUDA && find_gpu(source, location.index, &gpu))
 		return gpu_rank(path_to(source->topo, gpu, name), nearest(source, gpu));
 	return 2;
@@ -221,20 +227,39 @@ static int discover_row(const struct otte_nic_priority_source *source,
 
 	for (id = 0; id < source->nics.count; id++)
 		if (source->nics.names[id])
-			row.ranks[rank_of(source, location, source->nics.names[id])] |= 1ull << id;
+			row.ranks[rank_of(source, location, id)] |= 1ull << id;
 	return otte_nic_priority_add(priority, &row);
+}
+
+/* The least one above `node` that the machine has, as far as is known, or -1. */
+static int next_node(const struct otte_nic_priority_source *source, int node)
+{
+	int next = OTTE_TOPO_NO_NODE, each;
+	size_t i;
+
+	for (i = 0; source->topo && i < source->topo->node_count; i++) {
+		each = source->topo->nodes[i].id;
+		if (each > node && (next < 0 || each < next))
+			next = each;
+	}
+	for (i = 0; i < source->nics.count; i++) {
+		each = node_of_nic(source, i);
+		if (each > node && (next < 0 || each < next))
+			next = each;
+	}
+	return next;
 }
 
 static int discover(const struct otte_nic_priority_source *source,
 		    struct otte_nic_priority *priority)
 {
 	struct otte_location location = { .kind = OTTE_LOCATION_ANY };
-	int rc = discover_row(source, priority, location);
+	int rc = discover_row(source, priority, location), node = OTTE_TOPO_NO_NODE;
 	size_t i;
 
 	location.kind = OTTE_LOCATION_CPU;
-	for (i = 0; !rc && source->topo && i < source->topo->node_count; i++) {
-		location.index = (uint32_t)source->topo->nodes[i].id;
+	while (!rc && (node = next_node(source, node)) >= 0) {
+		location.index = (uint32_t)node;
 		rc = discover_row(source, priority, location);
 	}
 	location.kind = OTTE_LOCATION_CUDA;
@@ -280,10 +305,8 @@ static int load_file(const struct otte_nic_priority_source *source,
 static int load_matrix(const struct otte_nic_priority_source *source,
 		       struct otte_nic_priority *priority)
 {
-	int rc = otte_nic_priority_parse_matrix(source->matrix, strlen(source->matrix),
-						&source->nics, priority);
-
-	return rc ? otte_fail_within(rc, "priority matrix: ") : 0;
+	return otte_nic_priority_parse_matrix(source->matrix, strlen(source->matrix), &source->nics,
+					      priority);
 }
 
 int otte_nic_priority_load(const struct otte_nic_priority_source *source,

@@ -69,9 +69,10 @@ struct otte_nic_priority {
 
 struct otte_nic_priority_source {
 	struct otte_nic_inventory nics;
+	const int *nodes; /* of NICs by id, or OTTE_TOPO_NO_NODE; NULL: as `topo` says */
 	const char *matrix; /* NULL or "": none */
 	const char *path; /* likewise */
-	const struct otte_topo *topo;
+	const struct otte_topo *topo; /* NULL: nothing is known but `nodes` */
 	const char *const *cuda; /* PCI address of each device of CUDA's; NULL: unknown */
 	size_t cuda_count;
 };

@@ -89,14 +89,19 @@ static int find_nic(const char *where, const char *name, const struct otte_nic_i
 	return otte_fail(-EINVAL, "%s: '%s' is none of the NICs that were found", where, shown);
 }
 
+/* A device's name is that of each of its ports. */
 static int take_nic(const char *where, unsigned id, unsigned rank,
 		    const struct otte_nic_inventory *nics, struct otte_nic_row *row)
 {
-	uint64_t bit = 1ull << id;
+	uint64_t bits = 0;
+	size_t i;
 
-	if ((row->ranks[0] | row->ranks[1] | row->ranks[2]) & bit)
+	for (i = id; i < nics->count; i++)
+		if (nics->names[i] && !strcmp(nics->names[i], nics->names[id]))
+			bits |= 1ull << i;
+	if ((row->ranks[0] | row->ranks[1] | row->ranks[2]) & bits)
 		return otte_fail(-EINVAL, "%s: '%s' is named twice", where, nics->names[id]);
-	row->ranks[rank] |= bit;
+	row->ranks[rank] |= bits;
 	return 0;
 }
 

@@ -32,6 +32,9 @@ int main(void)
 			printf("string, at most %" PRIu64 " bytes; default \"%s\"", key.max,
 			       key.standard_text);
 			break;
+		case OTTE_CONFIG_OBJECT:
+			printf("object, at most %" PRIu64 " bytes; default {}", key.max);
+			break;
 		case OTTE_CONFIG_WORD:
 			print_words(key.words);
 			printf("; default \"%s\"", key.words[key.standard]);

@@ -102,6 +102,7 @@ static const struct {
 	COUNTER(rdma_rail_recoveries),
 	COUNTER(rdma_direct_bytes),
 	COUNTER(rdma_staging_bytes),
+	COUNTER(rdma_wrs),
 };
 
 /* All that a peer tells: how many threads it has is its own affair. */

@@ -93,6 +93,7 @@ struct otte_rdma_context {
 	struct otte_rdma_qp *retained_qps;
 	struct otte_rdma_cq_lane *retained_lanes;
 
+	_Atomic uint64_t posted; /* WRs of all its QPs, ever; no receives */
 	_Atomic uint32_t children; /* MRs, lanes and windows that are in use */
 	struct otte_rdma_retained retained;
 };

@@ -272,22 +272,54 @@ static int cannot_list(int error)
 			 error == ENOSYS ? " (is ib_uverbs loaded?)" : "");
 }
 
+static bool is_there(const struct otte_verbs *verbs, struct ibv_device *const *list, int count,
+		     const char *name)
+{
+	int i;
+
+	for (i = 0; i < count; i++)
+		if (!strcmp(verbs->get_device_name(list[i]), name))
+			return true;
+	return false;
+}
+
+/*
+ * What is wanted by name is there. What is not wanted need not be, but may be misspelt, and its NIC
+ * used.
+ */
+static int check_named(const struct search *search, struct ibv_device *const *list, int count)
+{
+	const struct otte_rdma_select *select = search->select;
+	size_t i;
+
+	for (i = 0; i < select->whitelist_count; i++)
+		if (!is_there(search->verbs, list, count, select->whitelist[i]))
+			return otte_fail(-ENODEV, "rdma.whitelist: there is no device %s",
+					 select->whitelist[i]);
+	for (i = 0; !select->whitelist_count && i < select->blacklist_count; i++)
+		if (!is_there(search->verbs, list, count, select->blacklist[i]))
+			otte_log(OTTE_LOG_WARNING, "rdma.blacklist: there is no device %s",
+				 select->blacklist[i]);
+	return 0;
+}
+
 static int add_devices(const struct search *search)
 {
 	const struct otte_verbs *verbs = search->verbs;
 	struct ibv_device **list;
-	int i, count = 0;
+	int i, rc, count = 0;
 
 	errno = 0;
 	list = verbs->get_device_list(&count);
 	if (!list)
 		return cannot_list(errno > 0 ? errno : EIO);
 	qsort_r(list, (size_t)count, sizeof(*list), by_name, (void *)verbs);
-	for (i = 0; i < count; i++)
+	rc = check_named(search, list, count);
+	for (i = 0; !rc && i < count; i++)
 		if (is_wanted(search->select, verbs->get_device_name(list[i])))
 			add_device(search, list[i]);
 	verbs->free_device_list(list);
-	return 0;
+	return rc;
 }
 
 /* A device that is fixed is there, and one of its NICs can be used. */

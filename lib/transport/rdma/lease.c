@@ -2,7 +2,7 @@
 #include "transport/rdma/lease.h"
 
 #include <errno.h>
-#include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <utlist.h>
 
@@ -230,11 +230,13 @@ static void ask_for(struct otte_rdma_lease *lease, const struct otte_rdma_ask *a
 	otte_rdma_peer_say(lease->peer, &message);
 }
 
-/* Of ours, that which has fewest leases. */
-static unsigned int choose_nic(const struct otte_rdma_peer *peer, uint64_t nics)
+/* Of ours, that which has fewest leases, as far as it is near. */
+static unsigned int choose_nic(const struct otte_rdma_peer *peer, uint64_t nics,
+			       struct otte_location location)
 {
 	const struct otte_rdma_lease *lease;
-	unsigned int nic, best = 0, count, least = UINT_MAX;
+	unsigned int nic, best = 0, count;
+	double score, least = HUGE_VAL;
 	uint64_t left;
 
 	for (left = nics; left; left &= left - 1) {
@@ -242,8 +244,9 @@ static unsigned int choose_nic(const struct otte_rdma_peer *peer, uint64_t nics)
 		count = 0;
 		DL_FOREACH(peer->leases, lease)
 			count += lease->pair && lease->pair->nic == nic;
-		if (count < least) {
-			least = count;
+		score = (count + 1) * otte_devices_weight(peer->rdma->devices, location, nic);
+		if (score < least) {
+			least = score;
 			best = nic;
 		}
 	}
@@ -251,7 +254,7 @@ static unsigned int choose_nic(const struct otte_rdma_peer *peer, uint64_t nics)
 }
 
 /* 0; 1: later; negative: not by a lease, as what is granted once finds out, too. */
-static int choose_pair(struct otte_rdma_peer *peer, const struct otte_rdma_wanted *wanted,
+static int choose_pair(struct otte_rdma_peer *peer, const struct otte_rdma_plan *wish,
 		       uint64_t now_ns, struct otte_rdma_pair **pair)
 {
 	struct otte_rdma_endpoint *endpoint;
@@ -259,11 +262,12 @@ static int choose_pair(struct otte_rdma_peer *peer, const struct otte_rdma_wante
 	unsigned int nic;
 	int ret;
 
-	ret = otte_rdma_rails_choose(peer, wanted, now_ns, &choice);
+	ret = otte_rdma_rails_choose(peer, &wish->wanted, now_ns, &choice);
 	if (ret)
 		return -ENETUNREACH;
-	nic = choose_nic(peer, choice.nics);
-	ret = otte_rdma_endpoint_get(peer, nic, choice.remote[nic], wanted->op, &endpoint);
+	nic = choose_nic(peer, choice.nics, wish->location);
+	ret = otte_rdma_endpoint_get(peer, nic, choice.remote[nic], wish->wanted.op,
+				     &endpoint);
 	return ret ? ret : otte_rdma_endpoint_pick(endpoint, now_ns, pair);
 }
 
@@ -328,7 +332,7 @@ static bool ask_for_first(struct otte_rdma_peer *peer, const struct otte_work *f
 		make_room(peer);
 		return false;
 	}
-	ret = choose_pair(peer, &wish.wanted, now_ns, &pair);
+	ret = choose_pair(peer, &wish, now_ns, &pair);
 	return ret > 0 || (!ret && make(peer, &like, pair, &ask));
 }
 

@@ -31,6 +31,9 @@ static void fill_params(const struct otte_rdma_pair *pair, bool source,
 	params->max_send_wr = config->rdma_send_wrs;
 	params->timeout = (uint8_t)config->rdma_qp_timeout;
 	params->retry_count = (uint8_t)config->rdma_qp_retries;
+	params->max_rd_atomic = (uint8_t)config->rdma_rd_atomic;
+	params->max_dest_rd_atomic = (uint8_t)config->rdma_dest_rd_atomic;
+	params->signal_interval = config->rdma_signal_interval;
 	params->finishes = !source;
 	if (!source)
 		return;

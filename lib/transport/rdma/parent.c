@@ -94,13 +94,18 @@ void otte_rdma_slice_unproven(struct otte_rdma_slice *slice)
 
 /* ---- Another rail ---- */
 
-static void fill_wanted(const struct otte_rdma_peer *peer, const struct otte_work *work,
+/* False: no NIC that reaches the peer knows its memory. */
+static bool fill_wanted(const struct otte_rdma_peer *peer, const struct otte_work *work,
 			struct otte_rdma_wanted *wanted)
 {
+	const struct otte_devices *devices = peer->rdma->devices;
+	uint64_t known = otte_rdma_stages_nics(peer->rdma, work, peer->nics);
+
 	*wanted = (struct otte_rdma_wanted){
-		.nics = otte_rdma_stages_nics(peer->rdma, work, peer->nics),
+		.nics = known & otte_devices_eligible(devices, work->published->location),
 		.op = work->op,
 	};
+	return known;
 }
 
 static int select_nics(struct otte_rdma_peer *peer, const struct otte_rdma_choice *choice,
@@ -441,6 +446,16 @@ static bool has_room(const struct otte_rdma_peer *peer, uint32_t count)
 	       min_u64(peer->rdma->env.config->rdma_grants, peer->paths.grants);
 }
 
+static int no_nic(const struct otte_rdma_plan *plan)
+{
+	char text[OTTE_LOCATION_TEXT];
+
+	if (plan->known)
+		return otte_fail(-ENODEV, "no NIC that reaches the peer is for memory at %s",
+				 otte_location_text(text, plan->location));
+	return otte_fail(-EOPNOTSUPP, "no NIC that reaches the peer knows the local region");
+}
+
 int otte_rdma_parent_begin(struct otte_rdma_peer *peer, struct otte_work *work,
 			   const struct otte_rdma_plan *plan, uint64_t now_ns)
 {
@@ -455,8 +470,7 @@ int otte_rdma_parent_begin(struct otte_rdma_peer *peer, struct otte_work *work,
 	if (!has_room(peer, 1))
 		return 1;
 	if (!plan->wanted.nics && peer->nics)
-		return otte_fail(-EOPNOTSUPP,
-				 "no NIC that reaches the peer knows the local region");
+		return no_nic(plan);
 	ret = otte_rdma_stages_ready(peer->rdma);
 	if (ret)
 		return ret;
@@ -490,7 +504,7 @@ int otte_rdma_parent_begin(struct otte_rdma_peer *peer, struct otte_work *work,
 void otte_rdma_plan(const struct otte_rdma_peer *peer, const struct otte_work *work,
 		    struct otte_rdma_plan *plan)
 {
-	fill_wanted(peer, work, &plan->wanted);
+	plan->known = fill_wanted(peer, work, &plan->wanted);
 	plan->location = work->published->location;
 	plan->left = work->length - work->own.moved;
 	plan->patient = work->wanted == OTTE_TRANSPORT_RDMA;

@@ -293,8 +293,10 @@ static int begin_first(struct otte_rdma_peer *peer, uint64_t now_ns)
 		return ret;
 	/* Who wants its end may have been faster; the next one's turn comes. */
 	work = take_first(peer, &peer->queue, work);
-	if (work)
-		otte_rdma_work_hand_on(peer, work, ret);
+	if (!work)
+		return 0;
+	work->said = work->wanted == OTTE_TRANSPORT_RDMA && otte_region_is_fresh(work->watch);
+	otte_rdma_work_hand_on(peer, work, ret);
 	return 0;
 }
 

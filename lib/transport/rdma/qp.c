@@ -442,6 +442,7 @@ int otte_rdma_qp_post(struct otte_rdma_qp *qp, const struct otte_rdma_send *send
 	} else {
 		rc = otte_rdma_send_queue_post(&qp->send, qp->context->verbs, qp->native, sends,
 					       count, accepted);
+		atomic_fetch_add_explicit(&qp->context->posted, *accepted, memory_order_relaxed);
 		fence_after_post(qp, rc);
 	}
 	pthread_mutex_unlock(&qp->lock);

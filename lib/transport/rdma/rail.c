@@ -17,14 +17,13 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "transport/rdma/domain.h"
 #include "transport/rdma/endpoint.h"
 #include "transport/rdma/pair.h"
 #include "transport/rdma/peer.h"
 #include "transport/rdma/rail.h"
-#include "transport/rdma/ranks.h"
 #include "transport/rdma/rdma.h"
 #include "transport/rdma/routes.h"
+#include "transport/rdma/selector.h"
 
 /* ---- Life ---- */
 
@@ -47,43 +46,12 @@ static int open_rails(struct otte_rdma *rdma)
 	return ret == -ENOMEM ? otte_fail(ret, "no memory for rails") : ret;
 }
 
-static int open_devices(struct otte_rdma *rdma)
-{
-	struct otte_device list[OTTE_NIC_IDS];
-	struct otte_devices_setup setup = {
-		.params = OTTE_DEVICES_PARAMS,
-		.devices = list,
-		.count = OTTE_NIC_IDS,
-		.priority = &rdma->ranks,
-	};
-	unsigned int i;
-	int ret;
-
-	for (i = 0; i < OTTE_NIC_IDS; i++) {
-		const struct otte_rdma_context *context = rdma->pollers[i].context;
-
-		list[i] = (struct otte_device){ .node = OTTE_TOPO_NO_NODE };
-		if (!context)
-			continue;
-		list[i] =
-			(struct otte_device){ .node = context->node, .rate = context->bytes_per_s };
-	}
-	ret = otte_rdma_ranks_open(rdma);
-	if (ret)
-		return ret;
-	setup.params.smart = rdma->env.config->rdma_smart_selection;
-	setup.params.others = otte_rdma_domain_others;
-	setup.params.moves = otte_rdma_domain_moves;
-	setup.params.arg = rdma;
-	return otte_devices_open(&setup, &rdma->devices);
-}
-
 int otte_rdma_rails_open(struct otte_rdma *rdma)
 {
 	int ret = open_rails(rdma);
 
 	if (!ret)
-		ret = open_devices(rdma);
+		ret = otte_rdma_selector_open(rdma);
 	if (ret)
 		otte_rdma_rails_close(rdma);
 	return ret;
@@ -91,10 +59,8 @@ int otte_rdma_rails_open(struct otte_rdma *rdma)
 
 void otte_rdma_rails_close(struct otte_rdma *rdma)
 {
-	otte_devices_close(rdma->devices);
-	otte_nic_priority_free(&rdma->ranks);
+	otte_rdma_selector_close(rdma);
 	otte_rails_destroy(rdma->rails);
-	rdma->devices = NULL;
 	rdma->rails = NULL;
 }
 
@@ -135,15 +101,15 @@ static void find_reach(const struct otte_rdma_paths *ours, const struct otte_rdm
 
 void otte_rdma_peer_look_again(struct otte_rdma_peer *peer)
 {
+	uint64_t before, mask = otte_rdma_selector_mask(peer->rdma->env.config);
 	struct otte_rdma_paths ours;
-	uint64_t before;
 	unsigned int i;
 
 	otte_rdma_fill_paths(peer->rdma, &ours);
 	find_reach(&ours, &peer->paths, &peer->reach);
 	peer->nics = 0;
 	for (i = 0; i < OTTE_NIC_IDS; i++) {
-		peer->nics |= (uint64_t) !!peer->reach.compatible[i] << i;
+		peer->nics |= ((uint64_t) !!peer->reach.compatible[i] << i) & mask;
 		before = peer->likely[i];
 		peer->likely[i] = ours.count == peer->paths.count ? peer->reach.direct[i] : 0;
 		peer->trusted[i] |= peer->likely[i] & ~before;
@@ -490,6 +456,8 @@ int otte_rdma_rails_choose(struct otte_rdma_peer *peer, const struct otte_rdma_w
 	int ret;
 
 	choice->nics = 0;
+	if (wanted->op == OTTE_READ && !peer->rdma->env.config->rdma_rd_atomic)
+		return otte_fail(-EOPNOTSUPP, "rdma.rd_atomic is 0: no READ goes by RDMA");
 	ret = otte_rails_allowed(peer->rdma->rails, peer->epoch, &peer->reach, wanted->nics, now_ns,
 				 &allowed);
 	if (ret && otte_rdma_probes_are_under_way(peer))

@@ -29,6 +29,7 @@
 #include "transport/rdma/rail.h"
 #include "transport/rdma/ranks.h"
 #include "transport/rdma/routes.h"
+#include "transport/rdma/selector.h"
 #include "transport/rdma/source.h"
 
 /* The thread looks up this often while something has a limit, and while there is nothing to do. */
@@ -257,7 +258,7 @@ static int withdraw(struct otte_transport *transport, struct otte_published *pub
 static int discover(const struct otte_config *config, const struct otte_verbs **verbs,
 		    struct otte_rdma_nics *nics)
 {
-	struct otte_rdma_select select = OTTE_RDMA_SELECT_DEFAULTS;
+	struct otte_rdma_permitted permitted;
 	int ret;
 
 	ret = otte_verbs_open(verbs);
@@ -265,16 +266,11 @@ static int discover(const struct otte_config *config, const struct otte_verbs **
 		ret = otte_verbs_survive_forks(*verbs);
 	if (ret)
 		return ret;
-	select.device = config->rdma_device[0] ? config->rdma_device : NULL;
-	if (config->rdma_port)
-		select.port = (int)config->rdma_port;
-	if (config->rdma_gid_index != OTTE_RDMA_GID_UNSET)
-		select.gid_index = (int)config->rdma_gid_index;
-	select.link_rate_mbps = config->rdma_link_rate_mbps;
-	return otte_rdma_discover(*verbs, &select, nics);
+	otte_rdma_permitted_of(config, &permitted);
+	return otte_rdma_discover(*verbs, &permitted.select, nics);
 }
 
-static int check_usable(const struct otte_rdma_nics *nics)
+static int check_usable(const struct otte_config *config, const struct otte_rdma_nics *nics)
 {
 	size_t i;
 
@@ -284,7 +280,8 @@ static int check_usable(const struct otte_rdma_nics *nics)
 	if (nics->count)
 		return otte_fail(-ENODEV, "%s port %u: %s", nics->list[0].name, nics->list[0].port,
 				 nics->list[0].why);
-	return otte_fail(-ENODEV, "there is no verbs device");
+	return otte_fail(-ENODEV, "there is no verbs device%s",
+			 config->rdma_blacklist[0] ? " that rdma.blacklist permits" : "");
 }
 
 /* One context at least; `set` is to be closed in any case. */
@@ -302,7 +299,7 @@ static int open_contexts(const struct otte_config *config, const struct otte_ver
 		return otte_fail(-ENOMEM, "no memory for a list of NICs");
 	ret = discover(config, verbs, nics);
 	if (!ret) {
-		ret = check_usable(nics);
+		ret = check_usable(config, nics);
 		if (!ret)
 			ret = otte_rdma_context_set_open(*verbs, nics, &params, set);
 		otte_rdma_nics_close(*verbs, nics);
@@ -512,6 +509,17 @@ static void source_tick(struct otte_transport *transport, unsigned index, uint64
 	rdma->next->ops->source_tick(rdma->next, index, now_ns);
 }
 
+static uint64_t posted_wrs(const struct otte_rdma *rdma)
+{
+	uint64_t sum = 0;
+	unsigned int nic;
+
+	for (nic = 0; nic < OTTE_NIC_IDS; nic++)
+		if (rdma->pollers[nic].context)
+			sum += atomic_load(&rdma->pollers[nic].context->posted);
+	return sum;
+}
+
 static void counters(struct otte_transport *transport, struct otte_stats *stats)
 {
 	struct otte_rdma *rdma = to_rdma(transport);
@@ -529,6 +537,7 @@ static void counters(struct otte_transport *transport, struct otte_stats *stats)
 	stats->rdma_grants += atomic_load(&rdma->grants);
 	stats->rdma_leases += atomic_load(&rdma->leases_given);
 	stats->rdma_lease_requests += atomic_load(&rdma->lease_requests);
+	stats->rdma_wrs += posted_wrs(rdma);
 	stats->rdma_cqes += atomic_load(&rdma->cqes);
 	stats->rdma_slices += atomic_load(&rdma->slices);
 	stats->rdma_slices_moved += atomic_load(&rdma->slices_moved);

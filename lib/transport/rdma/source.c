@@ -177,6 +177,8 @@ static int check_connect(struct otte_rdma_source *source, const struct otte_rdma
 		return ret;
 	if (connect->op == OTTE_READ && !connect->rd_atomic)
 		return otte_fail(-EINVAL, "a peer would have READs, and none under way");
+	if (connect->op == OTTE_READ && !source->rdma->env.config->rdma_dest_rd_atomic)
+		return otte_fail(-EOPNOTSUPP, "rdma.dest_rd_atomic is 0: no READ is answered");
 	*path = otte_rdma_find_path(&source->paths, connect->requester_nic);
 	if (!*path || (*path)->pd != connect->requester_pd)
 		return otte_fail(-ESTALE, "NIC %u of a peer is not the one of its PATHS",

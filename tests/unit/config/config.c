@@ -100,6 +100,13 @@ static void defaults_are_those_of_the_header(void **state)
 	assert_string_equal(c.rdma_device, "");
 	assert_int_equal(c.rdma_port, 0);
 	assert_int_equal(c.rdma_gid_index, OTTE_RDMA_GID_UNSET);
+	assert_string_equal(c.rdma_whitelist, "");
+	assert_string_equal(c.rdma_blacklist, "");
+	assert_int_equal(c.rdma_numa_node, OTTE_RDMA_NODE_UNSET);
+	assert_int_equal(c.rdma_device_mask, 0);
+	assert_int_equal(c.rdma_strict_numa, 0);
+	assert_string_equal(c.rdma_priority_matrix, "");
+	assert_string_equal(c.rdma_topology_file, "");
 	assert_int_equal(c.rdma_endpoints, 64);
 	assert_int_equal(c.rdma_pairs, 2);
 	assert_int_equal(c.rdma_grants, 64);
@@ -114,6 +121,11 @@ static void defaults_are_those_of_the_header(void **state)
 	assert_int_equal(c.rdma_key_indices, 65536);
 	assert_int_equal(c.rdma_qp_timeout, 14);
 	assert_int_equal(c.rdma_qp_retries, 7);
+	assert_int_equal(c.rdma_rd_atomic, 16);
+	assert_int_equal(c.rdma_dest_rd_atomic, 16);
+	assert_int_equal(c.rdma_signal_interval, 1);
+	assert_int_equal(c.rdma_cuda_memory, OTTE_CUDA_MEMORY_STAGED);
+	assert_int_equal(c.rdma_disable_gpu_direct, 0);
 	assert_int_equal(c.rdma_lease, 0);
 	assert_int_equal(c.rdma_leases, 64);
 	assert_int_equal(c.rdma_lease_idle_ns, 10 * NSEC_PER_SEC);
@@ -167,7 +179,11 @@ static void every_json_key_reaches_its_field(void **state)
 		"\"rail_topology\":\"direct\",\"max_rail_pairs\":13,\"rail_error_threshold\":14,"
 		"\"rail_error_window_ms\":15,\"rail_cooldown_ms\":16,\"rail_probe_interval_ms\":0,"
 		"\"smart_selection\":false,\"link_rate_mbps\":18,\"log_slice_affinity\":true,"
-		"\"deadline_bw_arbitration\":true,"
+		"\"deadline_bw_arbitration\":true,\"whitelist\":\"a,b\",\"blacklist\":\"c\","
+		"\"numa_node\":104,\"device_mask\":9223372036854775807,\"strict_numa\":true,"
+		"\"priority_matrix\":{\"cpu:0\" : [[\"a\"],\n[ ]]},\"topology_file\":\"/t\","
+		"\"rd_atomic\":0,\"dest_rd_atomic\":255,\"signal_interval\":105,"
+		"\"cuda_memory\":\"direct\",\"disable_gpu_direct\":false,"
 		"\"host_memory\":\"staged\",\"chunk_bytes\":4101,\"direct_bytes\":4102,"
 		"\"staging_bytes\":4103},"
 		"\"priority\":{\"high_requests\":22,\"medium_requests\":23,\"low_requests\":24,"
@@ -222,6 +238,13 @@ static void every_json_key_reaches_its_field(void **state)
 	assert_string_equal(c.rdma_device, "mlx5_0");
 	assert_int_equal(c.rdma_port, 2);
 	assert_int_equal(c.rdma_gid_index, 3);
+	assert_string_equal(c.rdma_whitelist, "a,b");
+	assert_string_equal(c.rdma_blacklist, "c");
+	assert_int_equal(c.rdma_numa_node, 104);
+	assert_int_equal(c.rdma_device_mask, INT64_MAX);
+	assert_int_equal(c.rdma_strict_numa, 1);
+	assert_string_equal(c.rdma_priority_matrix, "{\"cpu:0\":[[\"a\"],[]]}");
+	assert_string_equal(c.rdma_topology_file, "/t");
 	assert_int_equal(c.rdma_endpoints, 4);
 	assert_int_equal(c.rdma_pairs, 7);
 	assert_int_equal(c.rdma_grants, 5);
@@ -236,6 +259,11 @@ static void every_json_key_reaches_its_field(void **state)
 	assert_int_equal(c.rdma_key_indices, 10);
 	assert_int_equal(c.rdma_qp_timeout, 11);
 	assert_int_equal(c.rdma_qp_retries, 1);
+	assert_int_equal(c.rdma_rd_atomic, 0);
+	assert_int_equal(c.rdma_dest_rd_atomic, 255);
+	assert_int_equal(c.rdma_signal_interval, 105);
+	assert_int_equal(c.rdma_cuda_memory, OTTE_CUDA_MEMORY_DIRECT);
+	assert_int_equal(c.rdma_disable_gpu_direct, 0);
 	assert_int_equal(c.rdma_lease, 2);
 	assert_int_equal(c.rdma_leases, 13);
 	assert_int_equal(c.rdma_lease_idle_ns, 114 * NSEC_PER_MSEC);
@@ -331,6 +359,33 @@ static void each_refusal_names_its_key_and_changes_nothing(void **state)
 		  "rdma.qp_timeout: 0 is out of range, allowed are 1 to 31" },
 		{ "{\"rdma\":{\"send_wrs\":3}}",
 		  "rdma.send_wrs: 3 is out of range, allowed are 4 to 4096" },
+		{ "{\"rdma\":{\"whitelist\":\"mlx5_0,,mlx5_1\"}}",
+		  "rdma.whitelist: name 2 is empty" },
+		{ "{\"rdma\":{\"whitelist\":[\"mlx5_0\"]}}",
+		  "rdma.whitelist: a string is wanted, not an array" },
+		{ "{\"rdma\":{\"blacklist\":\"mlx5_0,\"}}", "rdma.blacklist: name 2 is empty" },
+		{ "{\"rdma\":{\"blacklist\":\"mlx5_0, mlx5_1\"}}",
+		  "rdma.blacklist: name 2 has what no name has" },
+		{ "{\"rdma\":{\"blacklist\":\"../mlx5_0\"}}",
+		  "rdma.blacklist: name 1 has what no name has" },
+		{ "{\"rdma\":{\"numa_node\":65536}}",
+		  "rdma.numa_node: 65536 is out of range, allowed are 0 to 65535" },
+		{ "{\"rdma\":{\"device_mask\":-1}}",
+		  "rdma.device_mask: -1 is out of range, allowed are 0 to 18446744073709551615" },
+		{ "{\"rdma\":{\"strict_numa\":1}}",
+		  "rdma.strict_numa: true or false is wanted, not an integer" },
+		{ "{\"rdma\":{\"priority_matrix\":\"{}\"}}",
+		  "rdma.priority_matrix: an object is wanted, not a string" },
+		{ "{\"rdma\":{\"priority_matrix\":[]}}",
+		  "rdma.priority_matrix: an object is wanted, not an array" },
+		{ "{\"rdma\":{\"rd_atomic\":256}}",
+		  "rdma.rd_atomic: 256 is out of range, allowed are 0 to 255" },
+		{ "{\"rdma\":{\"dest_rd_atomic\":256}}",
+		  "rdma.dest_rd_atomic: 256 is out of range, allowed are 0 to 255" },
+		{ "{\"rdma\":{\"signal_interval\":0}}",
+		  "rdma.signal_interval: 0 is out of range, allowed are 1 to 4096" },
+		{ "{\"rdma\":{\"cuda_memory\":\"peermem\"}}",
+		  "rdma.cuda_memory: 'peermem' is none of staged, direct" },
 		{ "{\"slots\":{\"interval_us\":99}}",
 		  "slots.interval_us: 99 is out of range, allowed are 100 to 1000000" },
 		{ "{\"slots\":{\"interval_us\":1000001}}",
@@ -400,6 +455,48 @@ static void text_of_the_longest_length_fits_and_one_more_does_not(void **state)
 	name[OTTE_NAME_MAX] = 0;
 	snprintf(text, sizeof(text), "{\"name\":\"%s\"}", name);
 	refused(text, -EINVAL, "name: 64 bytes are too long, allowed are 0 to 63");
+}
+
+/* In whatever way its text is spaced, and from the environment as it is. */
+static void an_object_is_kept_as_its_text(void **state)
+{
+	static const char shortest[] = "{\"cpu:0\":[[\"\"],[]]}";
+	char object[OTTE_MATRIX_MAX + 1], text[OTTE_MATRIX_MAX + 64];
+	size_t room = OTTE_MATRIX_MAX - sizeof(shortest);
+	struct otte_config c;
+
+	(void)state;
+	fresh(&c);
+	memset(object, 'x', sizeof(object));
+	snprintf(text, sizeof(text), "{\"rdma\":{\"priority_matrix\":{\"cpu:0\":[[\"%.*s\"],[ ]]}}}",
+		 (int)room, object);
+	assert_int_equal(load(&c, text), 0);
+	assert_int_equal(strlen(c.rdma_priority_matrix), OTTE_MATRIX_MAX - 1);
+	assert_int_equal(otte_config_check(&c), 0);
+	assert_int_equal(load(&c, "{\"rdma\":{\"priority_matrix\":{}}}"), 0);
+	assert_string_equal(c.rdma_priority_matrix, "");
+	snprintf(text, sizeof(text), "{\"rdma\":{\"priority_matrix\":{\"cpu:0\":[[\"%.*s\"],[]]}}}",
+		 (int)room + 1, object);
+	refused(text, -EINVAL,
+		"rdma.priority_matrix: 8192 bytes are too long, allowed are 0 to 8191");
+	refused("{\"rdma\":{\"priority_matrix\":{\"cpu:0\":1,\"cpu:0\":2}}}", -EINVAL,
+		"line 1 column 45: duplicate object key near '\"cpu:0\"'");
+}
+
+static void direct_gpu_memory_is_not_what_disables_it(void **state)
+{
+	struct otte_config c;
+
+	(void)state;
+	fresh(&c);
+	assert_int_equal(load(&c, "{\"rdma\":{\"disable_gpu_direct\":true}}"), 0);
+	assert_int_equal(otte_config_check(&c), 0);
+	assert_int_equal(load(&c, "{\"rdma\":{\"cuda_memory\":\"direct\"}}"), 0);
+	assert_int_equal(otte_config_check(&c), -EINVAL);
+	assert_string_equal(otte_error_text(),
+			    "rdma.cuda_memory: direct, and rdma.disable_gpu_direct is true");
+	assert_int_equal(load(&c, "{\"rdma\":{\"disable_gpu_direct\":false}}"), 0);
+	assert_int_equal(otte_config_check(&c), 0);
 }
 
 static void json_of_one_mebibyte_is_read_and_one_byte_more_is_not(void **state)
@@ -643,7 +740,11 @@ static void check_names_every_key_that_was_set_out_of_range(void **state)
 		       key.type == OTTE_CONFIG_US ? NSEC_PER_USEC :
 						    1;
 		wide = key.max * unit + 1;
-		if (key.type == OTTE_CONFIG_TEXT)
+		if (key.max == UINT64_MAX) {
+			named++;
+			continue;
+		}
+		if (key.type == OTTE_CONFIG_TEXT || key.type == OTTE_CONFIG_OBJECT)
 			memset(place, 'x', key.max + 1);
 		else if (key.type == OTTE_CONFIG_U64 || key.type == OTTE_CONFIG_MS ||
 			 key.type == OTTE_CONFIG_US)
@@ -654,7 +755,7 @@ static void check_names_every_key_that_was_set_out_of_range(void **state)
 		assert_int_equal(strncmp(otte_error_text(), key.key, strlen(key.key)), 0);
 		assert_int_equal(otte_error_text()[strlen(key.key)], ':');
 		named++;
-		if (key.type == OTTE_CONFIG_TEXT || !key.min)
+		if (key.type == OTTE_CONFIG_TEXT || key.type == OTTE_CONFIG_OBJECT || !key.min)
 			continue;
 		fresh(&c);
 		memset(place, 0, key.type == OTTE_CONFIG_U32 ? sizeof(uint32_t) : sizeof(wide));
@@ -665,7 +766,7 @@ static void check_names_every_key_that_was_set_out_of_range(void **state)
 		assert_int_equal(otte_config_check(&c), -EINVAL);
 		assert_int_equal(strncmp(otte_error_text(), key.key, strlen(key.key)), 0);
 	}
-	assert_int_equal(named, 81);
+	assert_int_equal(named, 93);
 	fresh(&c);
 	memcpy(c.slots_pattern, "low,no", 7);
 	assert_int_equal(otte_config_check(&c), -EINVAL);
@@ -762,6 +863,8 @@ int main(void)
 		cmocka_unit_test(each_refusal_names_its_key_and_changes_nothing),
 		cmocka_unit_test(what_is_not_json_is_refused_with_its_place),
 		cmocka_unit_test(text_of_the_longest_length_fits_and_one_more_does_not),
+		cmocka_unit_test(an_object_is_kept_as_its_text),
+		cmocka_unit_test(direct_gpu_memory_is_not_what_disables_it),
 		cmocka_unit_test(json_of_one_mebibyte_is_read_and_one_byte_more_is_not),
 		cmocka_unit_test(a_file_loads_and_its_faults_are_named),
 		cmocka_unit_test_setup(variables_set_values_of_every_type, clean_environment),

@@ -4,7 +4,10 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/clock.h"
@@ -85,4 +88,31 @@ void read_nics(const struct pair *pair, struct otte_nic_info rows[RAILS])
 
 	OK(otte_engine_nics(pair->requester, rows, RAILS, &count));
 	assert_int_equal(count, RAILS);
+}
+
+void put_at_node(struct sim_device *device, const char *root, int node)
+{
+	char path[2 * IBV_SYSFS_PATH_MAX];
+	FILE *file;
+
+	snprintf(device->device.ibdev_path, sizeof(device->device.ibdev_path), "%s/%d", root, node);
+	OK(mkdir(device->device.ibdev_path, 0700));
+	snprintf(path, sizeof(path), "%s/device", device->device.ibdev_path);
+	OK(mkdir(path, 0700));
+	snprintf(path, sizeof(path), "%s/device/numa_node", device->device.ibdev_path);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	fprintf(file, "%d\n", node);
+	OK(fclose(file));
+}
+
+void take_from_node(struct sim_device *device)
+{
+	char path[2 * IBV_SYSFS_PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/device/numa_node", device->device.ibdev_path);
+	OK(unlink(path));
+	snprintf(path, sizeof(path), "%s/device", device->device.ibdev_path);
+	OK(rmdir(path));
+	OK(rmdir(device->device.ibdev_path));
 }

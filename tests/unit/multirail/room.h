@@ -34,6 +34,9 @@ struct otte_rdma *rdma_of(struct otte_engine *engine);
  * after `ns`, before anything else is posted.
  */
 void measure(const struct pair *pair, unsigned rail, uint64_t bytes, uint64_t ns, unsigned times);
+/* In sysfs, below a folder, as the library reads it; each node once. */
+void put_at_node(struct sim_device *device, const char *root, int node);
+void take_from_node(struct sim_device *device);
 /* What is told of the requester's NICs. */
 void read_nics(const struct pair *pair, struct otte_nic_info rows[RAILS]);
 

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -246,34 +245,6 @@ int __wrap_otte_memory_node(const void *address, uint64_t length)
 	(void)address;
 	(void)length;
 	return memory_is_at;
-}
-
-/* In sysfs as the library reads it. */
-static void put_at_node(struct sim_device *device, const char *root, int node)
-{
-	char path[2 * IBV_SYSFS_PATH_MAX];
-	FILE *file;
-
-	snprintf(device->device.ibdev_path, sizeof(device->device.ibdev_path), "%s/%d", root, node);
-	OK(mkdir(device->device.ibdev_path, 0700));
-	snprintf(path, sizeof(path), "%s/device", device->device.ibdev_path);
-	OK(mkdir(path, 0700));
-	snprintf(path, sizeof(path), "%s/device/numa_node", device->device.ibdev_path);
-	file = fopen(path, "w");
-	assert_non_null(file);
-	fprintf(file, "%d\n", node);
-	OK(fclose(file));
-}
-
-static void take_from_node(struct sim_device *device)
-{
-	char path[2 * IBV_SYSFS_PATH_MAX];
-
-	snprintf(path, sizeof(path), "%s/device/numa_node", device->device.ibdev_path);
-	OK(unlink(path));
-	snprintf(path, sizeof(path), "%s/device", device->device.ibdev_path);
-	OK(rmdir(path));
-	OK(rmdir(device->device.ibdev_path));
 }
 
 /*

@@ -475,7 +475,7 @@ static void each_fault_of_a_matrix_is_named_with_its_place(void **state)
 	(void)state;
 	for (i = 0; i < ARRAY_SIZE(in_matrix); i++) {
 		assert_int_equal(load_matrix(in_matrix[i].text, &priority), -EINVAL);
-		snprintf(words, sizeof(words), "priority matrix: %s", in_matrix[i].words);
+		snprintf(words, sizeof(words), "%s", in_matrix[i].words);
 		assert_string_equal(otte_error_text(), words);
 	}
 }
@@ -507,7 +507,7 @@ static void depth_is_bounded(void **state)
 	assert_int_equal(load_matrix(text, &priority), -EINVAL);
 	assert_string_equal(
 		otte_error_text(),
-		"priority matrix: line 1 column 2049: maximum parsing depth reached near '['");
+		"line 1 column 2049: maximum parsing depth reached near '['");
 }
 
 static void an_input_of_a_mebibyte_is_read_and_a_longer_one_is_not(void **state)
@@ -529,7 +529,7 @@ static void an_input_of_a_mebibyte_is_read_and_a_longer_one_is_not(void **state)
 	text[MIB + 1] = 0;
 	assert_int_equal(load_matrix(text, &priority), -E2BIG);
 	assert_string_equal(otte_error_text(),
-			    "priority matrix: longer than 1048576 bytes, the most");
+			    "longer than 1048576 bytes, the most");
 	assert_int_equal(load_file(text, &priority), -E2BIG);
 	assert_non_null(strstr(otte_error_text(), ": longer than 1048576 bytes, the most"));
 	free(text);
@@ -563,7 +563,7 @@ static void the_number_of_rows_is_bounded(void **state)
 	free(text);
 	text = many_rows(OTTE_NIC_ROWS_MAX + 1);
 	assert_int_equal(load_matrix(text, &priority), -EINVAL);
-	assert_string_equal(otte_error_text(), "priority matrix: more than 4096 locations");
+	assert_string_equal(otte_error_text(), "more than 4096 locations");
 	free(text);
 }
 
