@@ -82,6 +82,9 @@ UNIT_WITH_multirail := $(VERBS_ROOM)
 LDFLAGS_unit_multirail := -Wl,--wrap=otte_verbs_open
 UNIT_WITH_nics := $(VERBS_ROOM) tests/unit/multirail/room.o
 LDFLAGS_unit_nics := -Wl,--wrap=otte_verbs_open,--wrap=otte_memory_node
+# Payload in slots: what the gate says of it.
+UNIT_WITH_posts := $(VERBS_ROOM)
+LDFLAGS_unit_posts := -Wl,--wrap=otte_verbs_open,--wrap=otte_slots_admit
 # What the config says of NICs.
 UNIT_WITH_select := $(UNIT_WITH_nics)
 LDFLAGS_unit_select := $(LDFLAGS_unit_nics)

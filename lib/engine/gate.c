@@ -153,8 +153,7 @@ int otte_gate_open(struct otte_engine *engine)
 		goto close_timer;
 	pthread_mutex_init(&gate->lock, NULL);
 	gate->open = true;
-	if (gate->slots.share)
-		tell_transport(engine);
+	tell_transport(engine);
 	otte_log(OTTE_LOG_INFO, "slots of domain %s %s", engine->config.slots_domain,
 		 joins ? "by the module's pattern, while somebody waits above" :
 			 "by the clock alone and the pattern of this engine");

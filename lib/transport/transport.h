@@ -328,7 +328,7 @@ struct otte_transport_ops {
 		       size_t capacity);
 	/*
 	 * For one that chooses between NICs: bytes under way are to be told there, and those of others
-	 * count. Once, before there are peers; `domain` is valid for the call, its slots until destroy()
+	 * count; and payload that is posted later than it was started asks these slots again. Once, before there are peers; `domain` is valid for the call, its slots until destroy()
 	 * has returned. NULL: it does not.
 	 */
 	void (*join)(struct otte_transport *transport, const struct otte_nic_domain *domain);

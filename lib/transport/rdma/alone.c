@@ -24,7 +24,8 @@ static struct otte_rdma_use *begin_alone(struct otte_rdma_peer *peer, struct ott
 	bool waits;
 
 	if (!lease || peer->broken || !otte_rdma_uses_leave_room(peer, lease->pair) ||
-	    !otte_rdma_deadline_can_be_met(peer, work))
+	    !otte_rdma_deadline_can_be_met(peer, work) ||
+	    !otte_rdma_posts_may_pass(&peer->rdma->posts, work->priority, otte_now_ns()))
 		return NULL;
 	use = otte_rdma_use_make(lease, work);
 	if (!use)
@@ -73,6 +74,7 @@ bool otte_rdma_alone_exchange(struct otte_rdma_peer *peer, struct otte_work *wor
 		struct otte_rdma_cq_lane *lane = use->pair->qp->lane;
 
 		otte_rdma_use_start(use);
+		otte_rdma_posts_go_on(&rdma->posts, otte_now_ns());
 		wait_alone(rdma, lane, &over);
 		if (!over) /* the thread goes on */
 			otte_rdma_uses_forget_waiter(peer, &over);

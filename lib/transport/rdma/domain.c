@@ -21,7 +21,7 @@ void otte_rdma_domain_join(struct otte_transport *transport, const struct otte_n
 		snprintf(name, sizeof(name), "%s:%u", context->name, context->port);
 		rdma->slot_nics[nic] = domain->index(domain->engine, name);
 	}
-	rdma->slots = domain->slots;
+	rdma->slots = rdma->posts.slots = domain->slots;
 }
 
 uint64_t otte_rdma_domain_others(void *arg, unsigned int nic)

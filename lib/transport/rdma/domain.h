@@ -2,7 +2,8 @@
 /*
  * What this process and the others of its arbitration domain have under way at the same NICs
  * (sched/slots.h). A NIC is known there by its device and port, "mlx5_0:1", which are the same for
- * all processes of a host that see it. Not in a domain of the module's, there are no others.
+ * all processes of a host that see it. Not in a domain of the module's, there are no others; but the
+ * slots are there, which payload waits for (posts.h).
  *
  * Joined before there are peers; any thread then.
  */

@@ -127,7 +127,7 @@ static bool is_over(struct otte_rdma *rdma, uint64_t now_ns, uint64_t *stop_ns)
 	return nothing || now_ns - *stop_ns > 2 * rdma->env.config->rdma_destruction_ns;
 }
 
-static int sleep_ms(struct otte_rdma *rdma)
+static uint64_t sleep_ns(struct otte_rdma *rdma)
 {
 	struct otte_rdma_peer *peer;
 	bool soon = rdma->closing || rdma->unrecorded || rdma->timed || rdma->soon ||
@@ -138,7 +138,7 @@ static int sleep_ms(struct otte_rdma *rdma)
 	DL_FOREACH2(rdma->peers, peer, next_peer)
 		soon |= peer->state == OTTE_RDMA_PEER_HELLO || peer->state == OTTE_RDMA_PEER_PATHS;
 	pthread_mutex_unlock(&rdma->lock);
-	return soon ? TICK_MS : IDLE_MS;
+	return (soon ? TICK_MS : IDLE_MS) * NSEC_PER_MSEC;
 }
 
 bool otte_rdma_take_turn(struct otte_rdma *rdma)
@@ -151,13 +151,21 @@ void otte_rdma_end_turn(struct otte_rdma *rdma)
 	pthread_mutex_unlock(&rdma->turn);
 }
 
-/* Until there is something to do, without the turn. */
-static void sleep_a_while(struct otte_rdma *rdma, int timeout_ms)
+/* Until there is something to do, or the slot opens of what waits for it; without the turn. */
+static void sleep_a_while(struct otte_rdma *rdma, uint64_t limit_ns)
 {
 	struct pollfd set = { .fd = rdma->loop.epoll_fd, .events = POLLIN };
+	uint64_t again_ns = rdma->posts.again_ns, now_ns;
+	struct timespec limit;
 
+	if (again_ns != UINT64_MAX) {
+		now_ns = otte_now_ns();
+		limit_ns = min_u64(limit_ns, again_ns - min_u64(again_ns, now_ns));
+	}
+	limit = (struct timespec){ (time_t)(limit_ns / NSEC_PER_SEC),
+				   (long)(limit_ns % NSEC_PER_SEC) };
 	pthread_mutex_unlock(&rdma->turn);
-	poll(&set, 1, timeout_ms);
+	ppoll(&set, 1, &limit, NULL);
 	atomic_store(&rdma->awaited, true);
 	pthread_mutex_lock(&rdma->turn);
 	atomic_store(&rdma->awaited, false);
@@ -177,6 +185,7 @@ static void *run(void *arg)
 		otte_rdma_lanes_poll(rdma);
 		otte_rdma_routes_look(rdma);
 		look_at_peers(rdma, now_ns);
+		otte_rdma_posts_go_on(&rdma->posts, now_ns);
 		look_at_sources(rdma, now_ns);
 		otte_rdma_lents_go_on(rdma);
 		otte_rdma_pairs_reap(rdma, now_ns);
@@ -186,7 +195,7 @@ static void *run(void *arg)
 			otte_rdma_lanes_poll(rdma);
 		}
 		if (!rdma->busy && !rdma->lines.unsent)
-			sleep_a_while(rdma, sleep_ms(rdma));
+			sleep_a_while(rdma, sleep_ns(rdma));
 		otte_loop_run(&rdma->loop, 0);
 		now_ns = otte_now_ns();
 	}
@@ -404,6 +413,7 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 	ret = otte_transport_create_next(env, &rdma->next);
 	if (ret)
 		goto fini_loop;
+	otte_rdma_posts_init(&rdma->posts, rdma->env.config);
 	otte_rdma_stages_open(rdma);
 	ret = open_native(rdma);
 	if (!ret)

@@ -19,6 +19,7 @@
  *   probe      a rail that is tried before anything goes over it; rail.c
  *   parent     a request, or a stretch of a long one, and the slices that it is cut into; parent.c
  *   transfer   a slice on its way over a pair; transfer.c
+ *   posting    payload that waits for the slot of its priority; posts.c
  *   stage      where its payload is for our NICs: in place, or in a pool; payload.c, staging.c
  *   source     one that asks us: its line, its pairs; source.c
  *   poller     a NIC: its context and its lanes; nic_lanes.c
@@ -52,6 +53,7 @@
 #include "transport/rdma/context_set.h"
 #include "transport/rdma/line.h"
 #include "transport/rdma/nic_lanes.h"
+#include "transport/rdma/posts.h"
 #include "transport/rdma/staging.h"
 #include "transport/transport.h"
 
@@ -133,6 +135,7 @@ struct otte_rdma {
 	struct otte_nic_priority ranks;  /* of devices */
 	uint64_t last_epoch;             /* of peers, as rails know them */
 	struct otte_slots *slots;        /* NULL: nobody tells of bytes under way (domain.c) */
+	struct otte_rdma_posts posts;    /* payload that waits for its slot */
 	uint8_t slot_nics[OTTE_NIC_IDS]; /* where these are told, by NIC of ours */
 	struct otte_rdma_staging staging;
 	struct otte_rdma_budget direct;  /* of what is moved in place */

@@ -64,6 +64,7 @@ static void give_ticket_back(struct otte_rdma_transfer *transfer)
 
 static void free_transfer(struct otte_rdma_transfer *transfer)
 {
+	otte_rdma_posts_remove(&transfer->peer->rdma->posts, &transfer->posting);
 	DL_DELETE(transfer->peer->transfers, transfer);
 	otte_rdma_stage_give(transfer->peer->rdma, &transfer->stage);
 	free(transfer);
@@ -145,6 +146,7 @@ void otte_rdma_transfers_lose(struct otte_rdma_peer *peer, const struct otte_rdm
 		if (transfer->pair != pair || transfer->state == OTTE_RDMA_TRANSFER_LOST)
 			continue;
 		peer->unanswered--;
+		otte_rdma_posts_remove(&peer->rdma->posts, &transfer->posting);
 		transfer->state = OTTE_RDMA_TRANSFER_LOST;
 		look_whether_lost(transfer);
 	}
@@ -291,6 +293,25 @@ static void post(struct otte_rdma_transfer *transfer)
 		transfer->pair->failed(transfer->pair, ret);
 }
 
+static void post_in_turn(struct otte_rdma_posting *posting)
+{
+	post(container_of(posting, struct otte_rdma_transfer, posting));
+}
+
+/* At once; payload in its turn, where there are slots. What goes back unused is no payload. */
+static void go(struct otte_rdma_transfer *transfer)
+{
+	struct otte_rdma_posts *posts = &transfer->peer->rdma->posts;
+
+	if (otte_rdma_posts_gate(posts) && transfer->work && !transfer->unused) {
+		otte_rdma_posts_add(posts, &transfer->posting, transfer->work->priority,
+				    transfer->work->own.since_ns);
+		return;
+	}
+	otte_rdma_posts_remove(posts, &transfer->posting);
+	post(transfer);
+}
+
 /* The caller of a request wants its end. */
 static void abandon(struct otte_rdma_transfer *transfer, int code)
 {
@@ -351,7 +372,7 @@ void otte_rdma_transfers_go_on(struct otte_rdma_peer *peer, uint64_t now_ns)
 		else if (code)
 			abandon(transfer, code);
 		if (transfer->state == OTTE_RDMA_TRANSFER_GRANTED)
-			post(transfer);
+			go(transfer);
 		look_whether_late(transfer, now_ns);
 	}
 }
@@ -402,6 +423,7 @@ int otte_rdma_transfer_begin(struct otte_rdma_peer *peer, struct otte_rdma_pair 
 	transfer->since_ns = otte_now_ns();
 	transfer->payload.done = payload_done;
 	transfer->finish.done = finish_done;
+	transfer->posting.post = post_in_turn;
 	DL_APPEND(peer->transfers, transfer);
 	peer->unanswered++;
 	transfer->work = work;
@@ -469,7 +491,11 @@ int otte_rdma_transfer_granted(struct otte_rdma_peer *peer, const struct otte_rd
 	transfer->key = grant->key;
 	fill_binding(transfer, grant);
 	transfer->state = OTTE_RDMA_TRANSFER_GRANTED;
-	post(transfer);
+	/* In slots with all that were granted with it, in the order in which they were asked for. */
+	if (otte_rdma_posts_gate(&peer->rdma->posts))
+		peer->rdma->busy = true;
+	else
+		post(transfer);
 	return 0;
 }
 

@@ -11,6 +11,9 @@
  * line is lost; so it is without a GRANT for twice as long, as a source lets nobody wait for more
  * than half of it, and hears of its binds within another one.
  *
+ * In a domain of slots a GRANTED one waits for the slot of its priority (posts.h), as long as its
+ * deadline lets it.
+ *
  * No lock: the thread's, "otte-rdma".
  */
 #ifndef OTTE_TRANSPORT_RDMA_TRANSFER_H
@@ -22,6 +25,7 @@
 #include "sched/rails.h"
 #include "transport/rdma/binding.h"
 #include "transport/rdma/payload.h"
+#include "transport/rdma/posts.h"
 #include "transport/rdma/protocol.h"
 #include "transport/rdma/work.h"
 #include "transport/transport.h"
@@ -56,6 +60,7 @@ struct otte_rdma_transfer {
 	bool unused;                 /* the grant is given back without payload */
 	struct otte_rdma_work payload, finish;
 	bool payload_charged, finish_charged, payload_posted;
+	struct otte_rdma_posting posting; /* GRANTED: its turn, where there are slots */
 	int code;                    /* of the first WR that failed */
 	uint64_t since_ns;           /* ASKED, POSTED (nothing charged), OVER: no answer */
 	bool done;                   /* DONE was heard */

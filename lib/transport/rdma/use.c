@@ -33,6 +33,7 @@ static void free_use(struct otte_rdma_use *use)
 {
 	struct otte_rdma_lease *lease = use->lease;
 
+	otte_rdma_posts_remove(&use->peer->rdma->posts, &use->posting);
 	if (use->over)
 		*use->over = true;
 	DL_DELETE(use->peer->uses, use);
@@ -205,13 +206,10 @@ static int post(struct otte_rdma_use *use)
 	return ret == -EAGAIN ? 0 : ret;
 }
 
-static void post_more(struct otte_rdma_use *use)
+static void post_now(struct otte_rdma_use *use)
 {
 	int ret;
 
-	if (use->lost || use->code || !use->work || use->posted == use->work->length ||
-	    atomic_load(&use->work->own.abandon))
-		return;
 	/* What is gone, or being given back, gets no new request, but this one has begun. */
 	if (!use->lease) {
 		if (!is_under_way(use) && !use->posted)
@@ -223,6 +221,34 @@ static void post_more(struct otte_rdma_use *use)
 	ret = post(use);
 	if (ret)
 		use->pair->failed(use->pair, ret);
+}
+
+static bool has_more(const struct otte_rdma_use *use)
+{
+	return !use->lost && !use->code && use->work && use->posted < use->work->length &&
+	       !atomic_load(&use->work->own.abandon);
+}
+
+static void post_in_turn(struct otte_rdma_posting *posting)
+{
+	struct otte_rdma_use *use = container_of(posting, struct otte_rdma_use, posting);
+
+	if (has_more(use))
+		post_now(use);
+}
+
+/* Where there are slots, in its turn. Without its lease there is no payload to wait with. */
+static void post_more(struct otte_rdma_use *use)
+{
+	struct otte_rdma_posts *posts = &use->peer->rdma->posts;
+
+	if (!has_more(use))
+		return;
+	if (!otte_rdma_posts_gate(posts) || !use->lease)
+		post_now(use);
+	else if (find_piece(use))
+		otte_rdma_posts_add(posts, &use->posting, use->work->priority,
+				    use->work->own.since_ns);
 }
 
 /* ---- Its beginning ---- */
@@ -248,6 +274,7 @@ struct otte_rdma_use *otte_rdma_use_make(struct otte_rdma_lease *lease, struct o
 	use->pair = lease->pair;
 	use->lease = lease;
 	use->work = work;
+	use->posting.post = post_in_turn;
 	return use;
 }
 
@@ -286,6 +313,7 @@ void otte_rdma_uses_lose(struct otte_rdma_peer *peer, const struct otte_rdma_pai
 		if (use->pair != pair || use->lost)
 			continue;
 		use->lost = true;
+		otte_rdma_posts_remove(&peer->rdma->posts, &use->posting);
 		look_whether_over(use);
 	}
 }
@@ -307,6 +335,7 @@ static void end_unproven(struct otte_rdma_use *use)
 	if (use->over)
 		*use->over = true;
 	use->over = NULL;
+	otte_rdma_posts_remove(&use->peer->rdma->posts, &use->posting);
 	DL_DELETE(use->peer->uses, use);
 	otte_fail(-EUCLEAN, "a queue pair could not be destroyed");
 	otte_rdma_work_tell(work, -EUCLEAN, false);

@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "transport/rdma/posts.h"
 #include "transport/rdma/work.h"
 #include "transport/transport.h"
 
@@ -39,6 +40,7 @@ struct otte_rdma_use {
 	uint64_t posted;                   /* bytes of it */
 	int code;                          /* of the first WR that failed */
 	bool lost;                         /* its pair is closed */
+	struct otte_rdma_posting posting;  /* its turn, where there are slots */
 	bool *over;                        /* of who waits, to be set when it is; or NULL */
 	uint64_t seen_ns;                  /* in which round it was looked at */
 	struct otte_rdma_piece {
