@@ -160,6 +160,18 @@ test_topo_says_why_it_shows_no_verbs_device() {
     jq -e '.verbs == null' "$scratch/out" >/dev/null || fail "verbs of another machine"
 }
 
+test_topo_shows_what_is_near_to_nodes_and_gpus() {
+    exits 0 "$OTTE" topo --xml tests/unit/topo/two-nodes.xml --json
+    jq -c '.ranks[] | [.location, .near, .next, .far]' "$scratch/out" >"$scratch/ranks"
+    diff - "$scratch/ranks" <<'END' || fail "ranks"
+["cpu:0","mlx5_0,mlx5_1","",""]
+["cpu:1","","","mlx5_0,mlx5_1"]
+["cuda:0","mlx5_0","mlx5_1",""]
+["cuda:1","","","mlx5_0,mlx5_1"]
+["*","","","mlx5_0,mlx5_1"]
+END
+}
+
 test_a_bad_argument_is_named_and_exits_with_1() {
     exits 1 "$OTTE" frobnicate && says frobnicate
     exits 1 "$OTTE" bench --sizes 4Q && says 4Q && says --sizes

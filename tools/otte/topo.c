@@ -6,11 +6,13 @@
 #include "topo/topo.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common.h"
 #include "../common/output.h"
 #include "tool.h"
+#include "topo/priority.h"
 #include "transport/rdma/discovery.h"
 #include "transport/rdma/verbs.h"
 
@@ -18,7 +20,8 @@ static const char help[] =
 	"Usage: otte topo [OPTION]...\n"
 	"Show memory nodes, NICs and GPUs of this machine, and how near they are to each other:\n"
 	"switch (one PCI bridge), root (one host bridge), node (one memory node), system.\n"
-	"And each port of its verbs devices, with the address and rate that RDMA would use.\n"
+	"Which verbs devices are near to memory of each node and GPU, which less, which far.\n"
+	"And each port of these devices, with the address and rate that RDMA would use.\n"
 	"\n"
 	"  --xml FILE          of a machine that hwloc's lstopo described in FILE\n" COMMON_HELP_OF_ALL;
 
@@ -56,6 +59,13 @@ static const struct column gpu_columns[] = {
 	{ "node", "node", COLUMN_COUNT, 0, 0 },
 	{ "pci", "PCI", COLUMN_TEXT, 0, 0 },
 	{ "name", "name", COLUMN_TEXT, 0, 0 },
+};
+
+static const struct column rank_columns[] = {
+	{ "location", "memory at", COLUMN_TEXT, 0, 0 },
+	{ "near", "near", COLUMN_TEXT, 0, 0 },
+	{ "next", "next", COLUMN_TEXT, 0, 0 },
+	{ "far", "far", COLUMN_TEXT, 0, 0 },
 };
 
 /* What is unknown is null. */
@@ -188,6 +198,68 @@ static json_t *gpu_rows(const struct otte_topo *topo)
 	return rows;
 }
 
+/* ---- Ranks ---- */
+
+/* Names of verbs devices by their place among those that the topology knows, each once. */
+static size_t name_devices(const struct otte_topo *topo, const char *names[OTTE_NIC_IDS])
+{
+	size_t count = 0, i, k;
+
+	for (i = 0; i < topo->nic_count && count < OTTE_NIC_IDS; i++) {
+		for (k = 0; k < count && strcmp(names[k], topo->nics[i].rdma) != 0; k++)
+			;
+		if (*topo->nics[i].rdma && k == count)
+			names[count++] = topo->nics[i].rdma;
+	}
+	return count;
+}
+
+/* "mlx5_0,mlx5_1" */
+static json_t *rank_text(uint64_t rank, const char *const *names)
+{
+	char text[OTTE_NIC_IDS * OTTE_TOPO_NAME_MAX] = "";
+	size_t used = 0;
+
+	for (; rank; rank &= rank - 1)
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", used ? "," : "",
+					 names[__builtin_ctzll(rank)]);
+	return json_string(text);
+}
+
+/* Of the topology alone, as an engine has them whose config says nothing. */
+static json_t *rank_rows(const struct otte_topo *topo)
+{
+	const char *names[OTTE_NIC_IDS], **gpus = calloc(topo->gpu_count + 1, sizeof(*gpus));
+	struct otte_nic_priority_source source = {
+		.nics = { .names = names, .count = name_devices(topo, names) },
+		.topo = topo,
+		.cuda = gpus,
+		.cuda_count = gpus ? topo->gpu_count : 0,
+	};
+	struct otte_nic_priority priority = { 0 };
+	char location[OTTE_LOCATION_TEXT];
+	json_t *rows = json_array();
+	size_t i;
+
+	for (i = 0; i < source.cuda_count; i++)
+		gpus[i] = topo->gpus[i].pci;
+	if (source.nics.count && !otte_nic_priority_load(&source, &priority)) {
+		for (i = 0; i < priority.count; i++) {
+			const struct otte_nic_row *row = &priority.rows[i];
+
+			json_array_append_new(
+				rows, json_pack("{s:s, s:o, s:o, s:o}", "location",
+						otte_location_text(location, row->location), "near",
+						rank_text(row->ranks[0], names), "next",
+						rank_text(row->ranks[1], names), "far",
+						rank_text(row->ranks[2], names)));
+		}
+		otte_nic_priority_free(&priority);
+	}
+	free(gpus);
+	return rows;
+}
+
 static void print_distances(const struct otte_topo *topo)
 {
 	size_t i, j, count = topo->node_count;
@@ -252,9 +324,9 @@ static void print_verbs(const json_t *verbs)
 
 static void print_topo(const struct otte_topo *topo, bool this_machine, bool json)
 {
-	json_t *all = json_pack("{s:o, s:o, s:o, s:o}", "nodes", node_rows(topo), "nics",
-				nic_rows(topo), "gpus", gpu_rows(topo), "verbs",
-				verbs_of(this_machine));
+	json_t *all = json_pack("{s:o, s:o, s:o, s:o, s:o}", "nodes", node_rows(topo), "nics",
+				nic_rows(topo), "gpus", gpu_rows(topo), "ranks", rank_rows(topo),
+				"verbs", verbs_of(this_machine));
 
 	if (json) {
 		output_json(all);
@@ -266,6 +338,8 @@ static void print_topo(const struct otte_topo *topo, bool this_machine, bool jso
 	print_verbs(json_object_get(all, "verbs"));
 	print_table("no GPU", gpu_columns, ARRAY_SIZE(gpu_columns), json_object_get(all, "gpus"));
 	print_paths(topo);
+	if (json_array_size(json_object_get(all, "ranks")))
+		print_table("", rank_columns, ARRAY_SIZE(rank_columns), json_object_get(all, "ranks"));
 	json_decref(all);
 }
 
