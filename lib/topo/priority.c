@@ -202,6 +202,8 @@ static int node_of_nic(const struct otte_nic_priority_source *source, size_t id)
 		return OTTE_TOPO_NO_NODE;
 	if (source->nodes)
 		return source->nodes[id];
+	if (!source->topo)
+		return OTTE_TOPO_NO_NODE;
 	nic = find_nic(source->topo, source->nics.names[id]);
 	return nic < 0 ? OTTE_TOPO_NO_NODE : source->topo->nics[nic].node;
 }

@@ -328,8 +328,9 @@ struct otte_transport_ops {
 		       size_t capacity);
 	/*
 	 * For one that chooses between NICs: bytes under way are to be told there, and those of others
-	 * count; and payload that is posted later than it was started asks these slots again. Once, before there are peers; `domain` is valid for the call, its slots until destroy()
-	 * has returned. NULL: it does not.
+	 * count; and payload that is posted later than it was started asks these slots again. Once,
+	 * before there are peers; `domain` is valid for the call, its slots until destroy() has
+	 * returned. NULL: it does not.
 	 */
 	void (*join)(struct otte_transport *transport, const struct otte_nic_domain *domain);
 };

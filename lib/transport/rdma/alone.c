@@ -16,6 +16,12 @@
 /* Who waits for a lone request looks for its end himself for so long; then the thread does. */
 #define ALONE_NS (2 * NSEC_PER_MSEC)
 
+static bool is_in_its_slot(const struct otte_rdma *rdma, const struct otte_work *work)
+{
+	return !otte_rdma_posts_gate(&rdma->posts) ||
+	       otte_rdma_posts_may_pass(&rdma->posts, work->priority, otte_now_ns());
+}
+
 static struct otte_rdma_use *begin_alone(struct otte_rdma_peer *peer, struct otte_work *work,
 					 bool *over)
 {
@@ -25,7 +31,7 @@ static struct otte_rdma_use *begin_alone(struct otte_rdma_peer *peer, struct ott
 
 	if (!lease || peer->broken || !otte_rdma_uses_leave_room(peer, lease->pair) ||
 	    !otte_rdma_deadline_can_be_met(peer, work) ||
-	    !otte_rdma_posts_may_pass(&peer->rdma->posts, work->priority, otte_now_ns()))
+	    !is_in_its_slot(peer->rdma, work))
 		return NULL;
 	use = otte_rdma_use_make(lease, work);
 	if (!use)
@@ -74,7 +80,8 @@ bool otte_rdma_alone_exchange(struct otte_rdma_peer *peer, struct otte_work *wor
 		struct otte_rdma_cq_lane *lane = use->pair->qp->lane;
 
 		otte_rdma_use_start(use);
-		otte_rdma_posts_go_on(&rdma->posts, otte_now_ns());
+		if (otte_rdma_posts_gate(&rdma->posts))
+			otte_rdma_posts_go_on(&rdma->posts, otte_now_ns());
 		wait_alone(rdma, lane, &over);
 		if (!over) /* the thread goes on */
 			otte_rdma_uses_forget_waiter(peer, &over);

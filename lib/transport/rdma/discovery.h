@@ -97,7 +97,8 @@ struct otte_rdma_nics {
 /*
  * Fills `nics`. 0, also where there is none or none is usable; else a negative errno with text and
  * no NIC: what is fixed, or in the whitelist, is not there or what is fixed cannot be used (-ENODEV,
- * -ENODATA for a GID, or what the call failed with), is fixed and not permitted (-EINVAL), or the devices cannot be listed.
+ * -ENODATA for a GID, or what the call failed with), is fixed and not permitted (-EINVAL), or the
+ * devices cannot be listed.
  *
  * Each usable or paused NIC comes with a context of its own. Who wants to own one takes it out,
  * leaving NULL; otte_rdma_nics_close() closes those that are left.

@@ -75,8 +75,6 @@ bool otte_rdma_posts_may_pass(const struct otte_rdma_posts *posts, uint8_t prior
 {
 	uint64_t again_ns = UINT64_MAX;
 
-	if (!otte_rdma_posts_gate(posts))
-		return true;
 	return otte_queue_empty(&posts->queue) &&
 	       (priority == HIGH ||
 		otte_slots_admit(posts->slots, 1u << priority, now_ns, &again_ns));

@@ -58,7 +58,7 @@ void otte_rdma_posts_remove(struct otte_rdma_posts *posts, struct otte_rdma_post
 /* Posts what may go now, and finds out when there will be more. */
 void otte_rdma_posts_go_on(struct otte_rdma_posts *posts, uint64_t now_ns);
 
-/* Whether the gate is open for such a one, and nobody waits. */
+/* In a domain: whether the gate is open for such a one, and nobody waits. */
 bool otte_rdma_posts_may_pass(const struct otte_rdma_posts *posts, uint8_t priority,
 			      uint64_t now_ns);
 
