@@ -21,7 +21,10 @@ void otte_rdma_domain_join(struct otte_transport *transport, const struct otte_n
 		snprintf(name, sizeof(name), "%s:%u", context->name, context->port);
 		rdma->slot_nics[nic] = domain->index(domain->engine, name);
 	}
+	/* The thread looks for slots in each of its rounds. */
+	pthread_mutex_lock(&rdma->turn);
 	rdma->slots = rdma->posts.slots = domain->slots;
+	pthread_mutex_unlock(&rdma->turn);
 }
 
 uint64_t otte_rdma_domain_others(void *arg, unsigned int nic)
