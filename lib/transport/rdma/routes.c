@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "transport/rdma/mirror.h"
 #include "transport/rdma/monitor.h"
 #include "transport/rdma/nic_lanes.h"
 #include "transport/rdma/peer.h"
@@ -192,7 +193,7 @@ void otte_rdma_fill_paths(struct otte_rdma *rdma, struct otte_rdma_paths *paths)
 
 	paths->grants = rdma->env.config->rdma_grants;
 	paths->leases = rdma->env.config->rdma_leases;
-	paths->chunk_bytes = 0;
+	paths->chunk_bytes = otte_rdma_mirrors_longest(rdma);
 	paths->count = 0;
 	for (i = 0; i < OTTE_NIC_IDS; i++) {
 		const struct otte_rdma_poller *poller = &rdma->pollers[i];
