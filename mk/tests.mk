@@ -91,7 +91,9 @@ LDFLAGS_unit_select := $(LDFLAGS_unit_nics)
 UNIT_WITH_deadlines := $(UNIT_WITH_nics)
 LDFLAGS_unit_deadlines := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_peer_say)
 UNIT_WITH_staging := $(VERBS_ROOM)
-LDFLAGS_unit_staging := -Wl,--wrap=otte_verbs_open
+LDFLAGS_unit_staging := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_source_say \
+	otte_rdma_transfer_granted otte_rdma_qp_post otte_source_still otte_source_end_lent \
+	otte_rdma_fill_paths calloc mmap)
 UNIT_WITH_rdma := $(VERBS_SIM)
 # The same, which break; and the queue pairs that they make, and what they say.
 UNIT_WITH_rdma_faults := $(VERBS_ROOM)

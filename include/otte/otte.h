@@ -130,7 +130,7 @@ enum otte_rail_choice {
 
 enum otte_host_memory {
 	OTTE_HOST_MEMORY_DIRECT = 0, /* NICs know what is registered, and reach it where it is */
-	OTTE_HOST_MEMORY_STAGED = 1, /* they know a pool of chunks of ours, and bytes are copied */
+	OTTE_HOST_MEMORY_STAGED = 1, /* they know pools of chunks of ours, and bytes are copied */
 };
 
 /* The same of a GPU's, which no engine has yet. */
@@ -399,7 +399,7 @@ struct otte_stats {
 	uint64_t rdma_rail_probes;      /* trials of paused ones, ever */
 	uint64_t rdma_rail_recoveries;  /* of which so many ended a pause */
 	uint64_t rdma_direct_bytes;     /* of requests that NICs move in place now, or stay */
-	uint64_t rdma_staging_bytes;    /* of chunks that are in use, or stay */
+	uint64_t rdma_staging_bytes;    /* of chunks that are in use, or stay, for us and for peers */
 	uint64_t rdma_wrs;              /* work requests ever posted, but for receives */
 };
 

@@ -189,6 +189,7 @@ static const struct otte_source_ops source_ops = {
 	.still = otte_source_still,
 	.guarded = otte_source_guarded,
 	.lasts = otte_source_lasts,
+	.firm = otte_source_firm,
 	.end = otte_source_end,
 	.retain = otte_source_retain,
 	.lane_closed = otte_source_lane_closed,

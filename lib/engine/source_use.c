@@ -322,6 +322,11 @@ bool otte_source_lasts(const struct otte_source_use *use)
 	return !otte_source_guarded(use) && use->region->mem->kind != OTTE_MEM_FILE;
 }
 
+bool otte_source_firm(const struct otte_source_use *use)
+{
+	return use->region->mem->kind == OTTE_MEM_OWNED;
+}
+
 int otte_source_still(const struct otte_source_use *use)
 {
 	return otte_region_check_fresh(use->region);

@@ -28,6 +28,7 @@ int otte_source_begin_lent(void *peer, const struct otte_lane_request *request,
 int otte_source_still(const struct otte_source_use *use);
 const struct otte_region_watch *otte_source_guarded(const struct otte_source_use *use);
 bool otte_source_lasts(const struct otte_source_use *use);
+bool otte_source_firm(const struct otte_source_use *use);
 struct otte_published *otte_source_published(const struct otte_source_use *use);
 int otte_source_retain(struct otte_source_use *use);
 void otte_source_end(struct otte_source_use *use, bool complete);

@@ -118,6 +118,8 @@ struct otte_source_ops {
 	const struct otte_region_watch *(*guarded)(const struct otte_source_use *use);
 	/* Whether nobody but the engine can put other memory in place of it, or take it away, unnoticed. */
 	bool (*lasts)(const struct otte_source_use *use);
+	/* Whether its memory cannot go away: it is the engine's own. */
+	bool (*firm)(const struct otte_source_use *use);
 	/* The peer is told an error of begin(). */
 	void (*refused)(void *peer);
 	/* The transport will not touch the range again. complete: all bytes moved. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The decoder of what a peer says of its NICs. Whatever it accepts must encode to the same bytes
- * again; and PATHS follow themselves, and others only where the NICs are the same.
+ * again; and PATHS follow themselves, and others only where the NICs, and chunks, are the same.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -19,6 +19,8 @@ static void follow(const struct otte_rdma_paths *paths)
 	uint32_t i;
 	int ret = otte_rdma_paths_follow(paths, &earlier);
 
+	if (!ret && paths->chunk_bytes != earlier.chunk_bytes)
+		abort();
 	for (i = 0; !ret && i < paths->count; i++)
 		if (paths->rows[i].nic != earlier.rows[i].nic || paths->rows[i].pd != earlier.rows[i].pd)
 			abort();

@@ -4,7 +4,9 @@
  * nothing is written, and others are served as before. Runs in a guest; see tests/verbs/guest-
  * rdma.
  *
- *   authority DEVICE OTHER
+ *   authority DEVICE OTHER [staged]
+ *
+ * Staged: the source's memory is mirrored by chunks, which is what is granted then.
  */
 #include <string.h>
 
@@ -408,13 +410,25 @@ static void try_leases(const char *device)
 	check(source_end(&stage.source) == 0, "the source of leases gives back everything");
 }
 
+static void use_chunks(struct otte_config *config, bool source)
+{
+	if (!source)
+		return;
+	config->rdma_host_memory = OTTE_HOST_MEMORY_STAGED;
+	config->rdma_chunk_bytes = 64u << 10;
+	config->rdma_staging_bytes = 4u << 20;
+}
+
 int main(int argc, char **argv)
 {
 	const char *const devices[DEVICES_MAX] = { argv[1], argc > 2 ? argv[2] : NULL };
 	struct stage stage;
 
-	if (argc != 3)
+	hostile_pool = argc == 4 && !strcmp(argv[3], "staged");
+	if (argc != 3 && !hostile_pool)
 		return 3;
+	if (hostile_pool)
+		parties.adjust = use_chunks;
 	parties_open();
 	hostile_open();
 	source_start(&stage.source, devices, NULL);
@@ -427,6 +441,7 @@ int main(int argc, char **argv)
 	requester_close(&stage.fellow);
 	requester_close(&stage.self);
 	check(source_end(&stage.source) == 0, "the source gives back everything");
-	try_leases(argv[1]);
+	if (!hostile_pool) /* chunks are not leased */
+		try_leases(argv[1]);
 	return checked();
 }

@@ -4,7 +4,9 @@
  * queue pairs each, for a while: every byte is what it is to be, and nothing that was taken for it
  * is missing in the end. Runs in a guest with two rxe devices; see tests/verbs/guest-rdma.
  *
- *   crowd direct|staged THREADS KIB SECONDS
+ *   crowd direct|staged|both THREADS KIB SECONDS
+ *
+ * Staged is the requester, or both.
  *
  * Each thread has two ranges of KIB, the same at either side: one it reads, one it writes, both in
  * one batch, and looks at both when it is over. A quarter of them ask for leases.
@@ -24,7 +26,7 @@
 /* Fewer places than threads: who loses one has soon none. */
 #define GRANTS 32
 
-static bool staged;
+static bool staged, both;
 static uint64_t bytes; /* of a request */
 static unsigned int threads;
 static uint64_t until_ns;
@@ -43,7 +45,7 @@ static void adjust(struct otte_config *config, bool source)
 	config->rdma_qp_timeout = 18;
 	config->control_timeout_ns = 30 * SECOND;
 	config->default_deadline_ns = 600 * SECOND;
-	if (!source && staged)
+	if (both || (!source && staged))
 		config->rdma_host_memory = OTTE_HOST_MEMORY_STAGED;
 }
 
@@ -160,7 +162,8 @@ static uint64_t gather(struct requester *by, uint64_t seconds)
 	}
 	printf("# %u threads, %lu KiB, %s: %lu READs and as many WRITEs in %.1f s, "
 	       "the slowest %lu of each\n",
-	       threads, (unsigned long)bytes >> 10, staged ? "staged" : "direct",
+	       threads, (unsigned long)bytes >> 10,
+	       both ? "both staged" : staged ? "staged" : "direct",
 	       (unsigned long)rounds, (double)(now_ns() - began_ns) / 1e9, (unsigned long)least);
 	check(arrived, "every request of the crowd is done");
 	check(right, "every byte is what it is to be");
@@ -245,7 +248,8 @@ int main(int argc, char **argv)
 
 	if (argc != 5)
 		return 3;
-	staged = !strcmp(argv[1], "staged");
+	both = !strcmp(argv[1], "both");
+	staged = both || !strcmp(argv[1], "staged");
 	threads = (unsigned int)atoi(argv[2]);
 	bytes = (uint64_t)atoi(argv[3]) << 10;
 	if (!threads || threads > THREADS_MAX || !bytes)

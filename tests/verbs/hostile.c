@@ -14,6 +14,7 @@
 #include "parties.h"
 
 struct disclosure *disclosed;
+bool hostile_pool;
 
 void hostile_open(void)
 {
@@ -35,8 +36,8 @@ int __wrap_otte_rdma_window_bind(struct otte_rdma_window *window, struct otte_rd
 		container_of(range->parent, struct otte_rdma_buffer_mrs, parent);
 	int ret = __real_otte_rdma_window_bind(window, qp, range, work);
 
-	disclosed->parent = mrs->parent.native->lkey;
-	disclosed->local = mrs->local.native->lkey;
+	disclosed->parent = range->parent->native->lkey;
+	disclosed->local = hostile_pool ? disclosed->parent : mrs->local.native->lkey;
 	disclosed->own = window->own.native ? window->own.native->lkey : 0;
 	return ret;
 }

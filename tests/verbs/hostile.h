@@ -20,6 +20,8 @@ struct disclosure {
 };
 
 extern struct disclosure *disclosed;
+/* Sources' windows are over chunks of a pool, which has one MR. */
+extern bool hostile_pool;
 
 /* Before any source starts. */
 void hostile_open(void);

@@ -5,6 +5,8 @@
  *
  *   transfer DEVICE kernel|process     both use this device, with this ledger
  *   transfer DEVICE staged             likewise, the requester through a pool of chunks
+ *   transfer DEVICE mirrored           likewise, the source
+ *   transfer DEVICE both               likewise, both, with the module's ledger
  *   transfer DEVICE link NETDEV        likewise, while its port goes down and comes back
  *   transfer DEVICE memlock            by a user who may pin little
  *   transfer DEVICE OTHER              the requester's and the source's, which do not reach each other
@@ -32,7 +34,8 @@
 
 static const char *device, *source_device;
 static uint32_t ledger = OTTE_LEDGER_PROCESS;
-static uint32_t topology, in_turn, staged;
+static uint32_t topology, in_turn;
+static uint32_t staged, mirrored; /* enum otte_host_memory: of the requester, the source */
 static uint32_t size = 4u << 20;
 static uint8_t *remote; /* the source's, which this process sees as well */
 
@@ -120,6 +123,7 @@ static void be_source(int asks, int answers)
 	struct source self = { 0 };
 
 	fill_config(&config, source_device);
+	config.rdma_host_memory = mirrored;
 	MUST(otte_engine_create(&config, &engine));
 	MUST(otte_mem_adopt(engine, remote, size, &desc.mem));
 	MUST(otte_region_register(engine, &desc, 1, &region));
@@ -319,7 +323,7 @@ static void move_whole(void)
 	move_sizes(&self, OTTE_WRITE, OTTE_TRANSPORT_ANY);
 	answer = ask(&source);
 	/* Staged, 1 MiB+3 are five slices. */
-	check(answer.grants == (staged ? 36 : 20) && !answer.loans && !answer.retained,
+	check(answer.grants == (staged || mirrored ? 36 : 20) && !answer.loans && !answer.retained,
 	      "each by a grant of its own, and all are over");
 	close_requester(&self);
 	check(end_source(&source) == 0, "the source gives back everything");
@@ -741,8 +745,14 @@ int main(int argc, char **argv)
 		ledger = OTTE_LEDGER_KERNEL;
 	else if (!strcmp(argv[2], "staged"))
 		staged = OTTE_HOST_MEMORY_STAGED;
+	else if (!strcmp(argv[2], "mirrored"))
+		mirrored = OTTE_HOST_MEMORY_STAGED;
+	else if (!strcmp(argv[2], "both"))
+		staged = mirrored = OTTE_HOST_MEMORY_STAGED;
 	else if (strcmp(argv[2], "process") != 0 && strcmp(argv[2], "link") != 0)
 		source_device = argv[2];
+	if (staged && mirrored)
+		ledger = OTTE_LEDGER_KERNEL;
 	remote = mmap(NULL, BYTES_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (remote == MAP_FAILED)
 		return 3;
@@ -758,7 +768,7 @@ int main(int argc, char **argv)
 		return checked();
 	}
 	move_whole();
-	if (!staged) { /* it leases nothing */
+	if (!staged && !mirrored) { /* what is staged is not leased */
 		move_by_lease();
 		stop_holder();
 	}

@@ -10,7 +10,7 @@
 #define PARTY_BYTES (16 + 16 + 8 + 4 + 1)
 
 _Static_assert(4 + 1 + 1 + 2 * PARTY_BYTES + 8 + 16 + 8 + 8 + 4 + 1 == OTTE_RDMA_BINDING_BYTES,
-	       "a binding's fields, and one byte that is zero");
+	       "a binding's fields");
 
 /* READ is 0 in otte.h; memory that nobody wrote must not be a direction. */
 #define DIRECTION(op) ((uint8_t)((op) + 1))
@@ -39,7 +39,7 @@ void otte_rdma_binding_encode(const struct otte_rdma_binding *binding,
 	at = put_le64(at, binding->address);
 	at = put_le64(at, binding->length);
 	at = put_le32(at, binding->key);
-	put_u8(at, 0);
+	put_u8(at, binding->unused);
 }
 
 static const uint8_t *get_party(const uint8_t *at, struct otte_rdma_party *party)
@@ -55,7 +55,7 @@ int otte_rdma_binding_decode(const uint8_t bytes[OTTE_RDMA_BINDING_BYTES],
 			     struct otte_rdma_binding *binding)
 {
 	struct otte_rdma_binding got = {};
-	uint8_t version, direction, zero;
+	uint8_t version, direction, unused;
 	const uint8_t *at = bytes;
 	uint32_t magic;
 
@@ -69,7 +69,7 @@ int otte_rdma_binding_decode(const uint8_t bytes[OTTE_RDMA_BINDING_BYTES],
 	at = get_le64(at, &got.address);
 	at = get_le64(at, &got.length);
 	at = get_le32(at, &got.key);
-	get_u8(at, &zero);
+	get_u8(at, &unused);
 	if (magic != OTTE_RDMA_BINDING_MAGIC)
 		return otte_fail(-EPROTO, "binding: magic 0x%08" PRIx32, magic);
 	if (version != OTTE_RDMA_BINDING_VERSION)
@@ -77,8 +77,9 @@ int otte_rdma_binding_decode(const uint8_t bytes[OTTE_RDMA_BINDING_BYTES],
 				 OTTE_RDMA_BINDING_VERSION);
 	if (direction != DIRECTION(OTTE_READ) && direction != DIRECTION(OTTE_WRITE))
 		return otte_fail(-EPROTO, "binding: direction %u", direction);
-	if (zero)
-		return otte_fail(-EPROTO, "binding: reserved byte %u", zero);
+	if (unused > 1)
+		return otte_fail(-EPROTO, "binding: unused is %u", unused);
+	got.unused = unused;
 	got.direction = (enum otte_op)(direction - 1);
 	*binding = got;
 	return 0;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/log_limit.h"
+#include "transport/rdma/mirror.h"
 #include "transport/rdma/pair.h"
 #include "transport/rdma/rdma.h"
 #include "transport/rdma/source.h"
@@ -39,7 +40,9 @@ static bool is_known(const struct otte_rdma_exposure *exposure,
 {
 	unsigned int nic = exposure->pair->pair.nic;
 
-	return published && published->buffer && published->buffer->remote &&
+	if (otte_rdma_is_mirrored(published))
+		return otte_rdma_mirrors_reach(exposure->source->rdma, nic);
+	return published && published->buffer->remote &&
 	       published->buffer->by_nic[nic].parent.state == OTTE_RDMA_MR_LIVE;
 }
 
@@ -67,9 +70,6 @@ int otte_rdma_exposure_begin(struct otte_rdma_exposure *exposure)
 	if (is_known(exposure, published))
 		return 0;
 	end_loan(exposure, false, OTTE_EVIDENCE_NEVER_EXPOSED);
-	if (published && !published->buffer)
-		return otte_fail(-EOPNOTSUPP,
-				 "rdma.host_memory is staged: NICs reach none of our regions");
 	return otte_fail(-EOPNOTSUPP, "no NIC knows region %lu", (unsigned long)ask->region);
 }
 
@@ -87,9 +87,41 @@ void otte_rdma_exposure_retain(struct otte_rdma_exposure *exposure)
 			 otte_error_text());
 }
 
+int otte_rdma_exposure_mirror(struct otte_rdma_exposure *exposure)
+{
+	if (!otte_rdma_is_mirrored(otte_rdma_exposure_ops(exposure)->published(exposure->use)))
+		return 0;
+	return otte_rdma_mirror_take(exposure);
+}
+
+int otte_rdma_exposure_conclude(struct otte_rdma_exposure *exposure, bool used, bool *intact)
+{
+	*intact = false;
+	if (!exposure->use)
+		return -ESTALE; /* it was over with its pair, which stays */
+	if (exposure->chunk && exposure->ask.op == OTTE_WRITE && used)
+		return otte_rdma_mirror_empty(exposure, intact);
+	return otte_rdma_exposure_ops(exposure)->still(exposure->use);
+}
+
+/* Nobody but us has touched the range: it is lent no more, whatever becomes of its chunk. */
+static void settle_mirrored(struct otte_rdma_exposure *exposure, bool complete,
+			    enum otte_evidence evidence)
+{
+	if (exposure->window_kept)
+		otte_rdma_mirror_stick(exposure);
+	else
+		otte_rdma_mirror_give(exposure);
+	end_loan(exposure, complete, evidence);
+}
+
 bool otte_rdma_exposure_settle(struct otte_rdma_exposure *exposure, bool complete,
 			       enum otte_evidence evidence)
 {
+	if (exposure->chunk) {
+		settle_mirrored(exposure, complete, evidence);
+		return true;
+	}
 	if (exposure->window_kept) {
 		otte_rdma_exposure_retain(exposure);
 		return false;
@@ -100,6 +132,12 @@ bool otte_rdma_exposure_settle(struct otte_rdma_exposure *exposure, bool complet
 
 bool otte_rdma_exposure_unpair(struct otte_rdma_exposure *exposure, bool gone)
 {
+	if (!gone && exposure->chunk) {
+		otte_rdma_mirror_stick(exposure);
+		/* Nothing is copied between them from here on. */
+		end_loan(exposure, false, OTTE_EVIDENCE_REVOKED);
+		return false;
+	}
 	if (!gone) {
 		otte_rdma_exposure_retain(exposure);
 		return false;
@@ -114,6 +152,7 @@ bool otte_rdma_exposure_unpair(struct otte_rdma_exposure *exposure, bool gone)
 void otte_rdma_exposure_cancel(struct otte_rdma_exposure *exposure)
 {
 	otte_rdma_exposure_put_window(exposure);
+	otte_rdma_mirror_give(exposure);
 	end_loan(exposure, false, OTTE_EVIDENCE_NEVER_EXPOSED);
 }
 
@@ -210,14 +249,22 @@ static void bound(struct otte_rdma_work *work, const struct otte_rdma_outcome *o
 		exposure->as->bound(exposure, ret);
 }
 
+static const struct otte_rdma_mr *parent_of(const struct otte_rdma_exposure *exposure)
+{
+	const struct otte_published *published;
+
+	if (exposure->chunk)
+		return otte_rdma_mirror_parent(exposure);
+	published = otte_rdma_exposure_ops(exposure)->published(exposure->use);
+	return &published->buffer->by_nic[exposure->pair->pair.nic].parent;
+}
+
 int otte_rdma_exposure_bind(struct otte_rdma_exposure *exposure)
 {
 	const struct otte_rdma_pair *pair = &exposure->pair->pair;
-	const struct otte_rdma_buffer *buffer =
-		otte_rdma_exposure_ops(exposure)->published(exposure->use)->buffer;
 	const struct otte_rdma_window_range range = {
-		.parent = &buffer->by_nic[pair->nic].parent,
-		.address = (uint64_t)(uintptr_t)exposure->address,
+		.parent = parent_of(exposure),
+		.address = (uint64_t)(uintptr_t)otte_rdma_exposure_at(exposure),
 		.bytes = exposure->ask.length,
 		.direction = exposure->ask.op,
 	};

@@ -4,7 +4,8 @@
  * common. Each of them embeds one, and has states of its own.
  *
  * It has a loan in the ledger before anything can reach it, and a window that opens exactly this
- * range, in one direction, to one queue pair, by a key that nobody had before.
+ * range, in one direction, to one queue pair, by a key that nobody had before. Where NICs are not
+ * to know our memory it is mirrored: the window is over a chunk (mirror.h).
  *
  *   begin: its loan --take_window: a key--> bind --its CQE, bound()--> in reach of the peer
  *     before bind: cancel
@@ -43,7 +44,8 @@ struct otte_rdma_exposure {
 	struct otte_rdma_ask ask;
 	uint64_t id;
 	struct otte_source_use *use;        /* NULL: none, or settled */
-	uint8_t *address;
+	uint8_t *address;                   /* where the range is */
+	struct otte_rdma_chunk *chunk;      /* what is reached instead; NULL: it itself */
 	struct otte_rdma_window *window;    /* NULL: none, or not ours any more */
 	bool window_kept;                   /* it could not be freed */
 	bool stays, retained;               /* as far as anybody can say; and is recorded so */
@@ -58,6 +60,12 @@ otte_rdma_exposure_ops(const struct otte_rdma_exposure *exposure)
 	return &exposure->source->rdma->env.source;
 }
 
+/* What the peer's NIC reaches. */
+static inline const uint8_t *otte_rdma_exposure_at(const struct otte_rdma_exposure *exposure)
+{
+	return exposure->chunk ? exposure->chunk->at : exposure->address;
+}
+
 /* Of what is all zero. */
 void otte_rdma_exposure_init(struct otte_rdma_exposure *exposure,
 			     const struct otte_rdma_exposure_use *as,
@@ -67,6 +75,8 @@ void otte_rdma_exposure_init(struct otte_rdma_exposure *exposure,
 int otte_rdma_exposure_begin(struct otte_rdma_exposure *exposure);
 /* As otte_rdma_window_take(); a spare one of the pair goes before a new one. */
 int otte_rdma_exposure_take_window(struct otte_rdma_exposure *exposure);
+/* Where it is mirrored: its chunk, as otte_rdma_mirror_take(). */
+int otte_rdma_exposure_mirror(struct otte_rdma_exposure *exposure);
 /* It was never in reach: its window has no parent, its loan ends as NEVER_EXPOSED. */
 void otte_rdma_exposure_cancel(struct otte_rdma_exposure *exposure);
 /* As otte_rdma_window_bind(): -EAGAIN: there is no room now. Then bound() hears of it. */
@@ -78,14 +88,19 @@ void otte_rdma_exposure_put_window(struct otte_rdma_exposure *exposure);
 /* Its queue pair is in ERR or gone. */
 void otte_rdma_exposure_free_window(struct otte_rdma_exposure *exposure);
 /*
+ * Before settle(), with its receipt, which says that there was payload or not: 0, or what became of
+ * the bytes, with a text; `intact` then: no byte of the range was written.
+ */
+int otte_rdma_exposure_conclude(struct otte_rdma_exposure *exposure, bool used, bool *intact);
+/*
  * The peer cannot reach it any more, as the evidence says. False: it is retained, for its window,
- * or the MR that this had, stays.
+ * or the MR that this had, stays. Of what was mirrored the chunk stays then, and nothing else.
  */
 bool otte_rdma_exposure_settle(struct otte_rdma_exposure *exposure, bool complete,
 			       enum otte_evidence evidence);
 /*
- * Its pair is gone, or stays. True: it is settled. False: it is retained; where the pair stays it
- * keeps it, as it may still be heard of.
+ * Its pair is gone, or stays. True: it is settled. False: it is retained, or its chunk is; where
+ * the pair stays it keeps it, as it may still be heard of.
  */
 bool otte_rdma_exposure_unpair(struct otte_rdma_exposure *exposure, bool gone);
 /* It stays. With the next look again, where it cannot be recorded. */

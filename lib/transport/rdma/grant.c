@@ -12,6 +12,7 @@
 #include "control/auth.h"
 #include "transport/rdma/exposure.h"
 #include "transport/rdma/let.h"
+#include "transport/rdma/mirror.h"
 #include "transport/rdma/pair.h"
 #include "transport/rdma/rdma.h"
 #include "transport/rdma/source.h"
@@ -112,11 +113,16 @@ static void end_lent(struct otte_rdma_lent *lent)
 
 /* ---- The receipt ---- */
 
-static void say_done(struct otte_rdma_lent *lent, int status)
+static void say_done(struct otte_rdma_lent *lent, int status, bool intact)
 {
 	struct otte_rdma_message message = {
 		.type = OTTE_RDMA_MSG_DONE,
-		.answer = { .ask = lent->base.ask.ask, .grant = lent->base.id, .status = status },
+		.answer = {
+			.ask = lent->base.ask.ask,
+			.grant = lent->base.id,
+			.status = status,
+			.intact = intact,
+		},
 	};
 
 	otte_rdma_source_say(lent->base.source, &message);
@@ -127,6 +133,7 @@ static void returned(struct otte_rdma_receipt *receipt, int code)
 {
 	struct otte_rdma_lent *lent = container_of(receipt, struct otte_rdma_lent, receipt);
 	struct otte_rdma_exposure *exposure = &lent->base;
+	bool intact;
 	int status;
 
 	if (code) /* with its queue pair: otte_rdma_lents_unpair() */
@@ -139,10 +146,10 @@ static void returned(struct otte_rdma_receipt *receipt, int code)
 	otte_rdma_exposure_put_window(exposure);
 	lent->state = OTTE_RDMA_LENT_RETURNED;
 	leave_place(lent); /* others need not wait for the peer's ACK */
-	status = otte_rdma_exposure_ops(exposure)->still(exposure->use);
-	otte_rdma_exposure_settle(exposure, !status, OTTE_EVIDENCE_RETURNED);
+	status = otte_rdma_exposure_conclude(exposure, !receipt->unused, &intact);
+	otte_rdma_exposure_settle(exposure, !status && !receipt->unused, OTTE_EVIDENCE_RETURNED);
 	if (is_joined(lent))
-		say_done(lent, status);
+		say_done(lent, status, intact);
 	else /* CLOSE has told everything, and no ACK will come */
 		end_lent(lent);
 }
@@ -157,7 +164,7 @@ static void say_grant(struct otte_rdma_lent *lent)
 		.grant = {
 			.ask = exposure->ask.ask,
 			.grant = exposure->id,
-			.address = (uint64_t)(uintptr_t)exposure->address,
+			.address = (uint64_t)(uintptr_t)otte_rdma_exposure_at(exposure),
 			.key = exposure->window->key,
 			.qpn = exposure->pair->pair.qp->end.qpn,
 		},
@@ -213,7 +220,7 @@ static void fill_receipt(struct otte_rdma_lent *lent)
 			.nic = (uint8_t)pair->remote_nic,
 		},
 		.grant = exposure->id,
-		.address = (uint64_t)(uintptr_t)exposure->address,
+		.address = (uint64_t)(uintptr_t)otte_rdma_exposure_at(exposure),
 		.length = exposure->ask.length,
 		.key = exposure->window->key,
 		.direction = exposure->ask.op,
@@ -230,7 +237,10 @@ static void fill_receipt(struct otte_rdma_lent *lent)
 	otte_rdma_binding_encode(&binding, lent->receipt.binding);
 }
 
-/* A use, a window and a receipt that is waited for, in a place that was reserved; or nothing. */
+/*
+ * A use, a chunk if it needs one, a window, and a receipt that is waited for, in a place that was
+ * reserved; or nothing.
+ */
 static int prepare(struct otte_rdma_lent *lent)
 {
 	struct otte_rdma_exposure *exposure = &lent->base;
@@ -243,7 +253,9 @@ static int prepare(struct otte_rdma_lent *lent)
 	if (ret)
 		goto release;
 	exposure->id = ++exposure->source->rdma->last_grant;
-	ret = otte_rdma_exposure_take_window(exposure);
+	ret = otte_rdma_exposure_mirror(exposure);
+	if (!ret)
+		ret = otte_rdma_exposure_take_window(exposure);
 	if (ret)
 		goto cancel;
 	fill_receipt(lent);
@@ -261,7 +273,7 @@ release:
 	return ret;
 }
 
-/* It has a place. */
+/* It has a place, and there is a chunk for it. */
 static void grant(struct otte_rdma_lent *lent)
 {
 	struct otte_rdma_source_pair *pair = lent->base.pair;
@@ -288,13 +300,20 @@ static bool goes_before(const struct otte_rdma_lent *lent, const struct otte_rdm
 					       source->turn < its->turn;
 }
 
+/* Where NICs reach chunks a place comes with one: nobody has either and waits for the other. */
+static uint32_t free_places(const struct otte_rdma *rdma)
+{
+	return (uint32_t)min_u64(rdma->env.config->rdma_grants - rdma->places,
+				 otte_rdma_mirrors_free(rdma));
+}
+
 /*
  * The next whose queue has a place for the receipt, which is reserved; or NULL. Within a source
  * first come first.
  */
 static struct otte_rdma_lent *find_next(struct otte_rdma *rdma)
 {
-	uint32_t free = rdma->env.config->rdma_grants - rdma->places;
+	uint32_t free = free_places(rdma);
 	struct otte_rdma_lent *lent, *next = NULL;
 
 	DL_FOREACH2(rdma->waiting, lent, wait_next) {
@@ -310,23 +329,31 @@ static struct otte_rdma_lent *find_next(struct otte_rdma *rdma)
 	return next;
 }
 
-/* No place will come any more. */
-static void refuse_all(struct otte_rdma *rdma)
+/* 0: a place, and a chunk, will come. */
+static int check_places(struct otte_rdma *rdma)
+{
+	if (rdma->stuck == rdma->env.config->rdma_grants)
+		return otte_fail(-EUCLEAN, "all of rdma.grants (%u) stay", rdma->stuck);
+	return otte_rdma_mirrors_ready(rdma);
+}
+
+/* With the error's text. */
+static void refuse_all(struct otte_rdma *rdma, int code)
 {
 	struct otte_rdma_lent *lent, *next;
 
-	DL_FOREACH_SAFE2(rdma->waiting, lent, next, wait_next) {
-		otte_fail(-EUCLEAN, "all of rdma.grants (%u) stay", rdma->stuck);
-		refuse(lent, -EUCLEAN);
-	}
+	say_want(rdma);
+	DL_FOREACH_SAFE2(rdma->waiting, lent, next, wait_next)
+		refuse(lent, code);
 }
 
 void otte_rdma_lents_go_on(struct otte_rdma *rdma)
 {
 	struct otte_rdma_lent *lent;
+	int ret = rdma->waiting ? check_places(rdma) : 0;
 
-	if (rdma->stuck == rdma->env.config->rdma_grants)
-		refuse_all(rdma);
+	if (ret)
+		refuse_all(rdma, ret);
 	/* Each time from the beginning: where a pair fails, others that wait for it are gone. */
 	while ((lent = find_next(rdma))) {
 		DL_DELETE2(rdma->waiting, lent, wait_prev, wait_next);
@@ -417,6 +444,7 @@ int otte_rdma_lent_ask(struct otte_rdma_source_pair *pair, const struct otte_rdm
 {
 	static const struct otte_rdma_exposure_use as_grant = { .bound = bound };
 	struct otte_rdma_source *source = pair->source;
+	uint32_t longest = otte_rdma_mirrors_longest(source->rdma);
 	struct otte_rdma_lent *lent;
 
 	if (ask->op != pair->pair.op)
@@ -424,6 +452,8 @@ int otte_rdma_lent_ask(struct otte_rdma_source_pair *pair, const struct otte_rdm
 				 pair->pair.op);
 	if (source->unanswered >= source->rdma->env.config->rdma_grants)
 		return otte_fail(-EPROTO, "a peer asks for more than rdma.grants");
+	if (longest && ask->length > longest)
+		return otte_fail(-EPROTO, "a peer asks for more than rdma.chunk_bytes");
 	lent = calloc(1, sizeof(*lent));
 	if (!lent)
 		return otte_fail(-ENOMEM, "no memory for a grant");

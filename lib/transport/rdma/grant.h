@@ -9,6 +9,8 @@
  *   any but WAITING --its pair has closed--> REVOKED --> gone
  *                                             `--its window stays--> RETAINED
  *
+ * Where the range is mirrored a place comes with a chunk, and is not to be had without (mirror.h).
+ *
  * Who WAITS for half of control.timeout is refused. A BINDING that is not heard of for
  * control.timeout has its pair closed; so has what is GRANTED for rdma.grant_ms, or for
  * control.timeout after its region was wanted back.

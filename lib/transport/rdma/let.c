@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "transport/rdma/exposure.h"
 #include "transport/rdma/grant.h"
+#include "transport/rdma/mirror.h"
 #include "transport/rdma/pair.h"
 #include "transport/rdma/rdma.h"
 #include "transport/rdma/source.h"
@@ -138,6 +139,8 @@ static int open_window(struct otte_rdma_let *let)
 /* What nobody sees is to need nobody's look afterwards. */
 static int check_lasts(const struct otte_rdma_exposure *exposure)
 {
+	if (otte_rdma_is_mirrored(otte_rdma_exposure_ops(exposure)->published(exposure->use)))
+		return otte_fail(-EOPNOTSUPP, "rdma.host_memory is staged: chunks are not leased");
 	if (otte_rdma_exposure_ops(exposure)->lasts(exposure->use))
 		return 0;
 	return otte_fail(-EOPNOTSUPP, "memory that may be replaced is not leased");

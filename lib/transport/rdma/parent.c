@@ -382,12 +382,20 @@ static struct otte_slice_geometry cut_evenly(uint64_t bytes, uint64_t longest, u
 	return geometry;
 }
 
+/* A chunk holds all of it, at either side where there are any. */
+static uint64_t longest_slice(const struct otte_rdma_peer *peer)
+{
+	uint64_t ours = otte_rdma_stages_longest(peer->rdma), theirs = peer->paths.chunk_bytes;
+
+	return theirs ? min_u64(ours, theirs) : ours;
+}
+
 /* Of what is left of a work, the bytes of the next parent, and how they are cut. */
 static uint64_t cut(const struct otte_rdma_peer *peer, const struct otte_rdma_plan *plan,
 		    unsigned int rails, struct otte_slice_geometry *geometry)
 {
 	uint64_t most = most_slices(peer, plan->wanted.op);
-	uint64_t longest = otte_rdma_stages_longest(peer->rdma);
+	uint64_t longest = longest_slice(peer);
 	uint64_t bytes = min_u64(plan->left, most * longest);
 	uint64_t pieces = (bytes + longest - 1) / longest;
 	uint64_t shares = rails > 1 ? rails * SLICES_PER_RAIL : 1;

@@ -29,13 +29,18 @@ static struct otte_rdma_budget *budget_of(struct otte_rdma *rdma)
 void otte_rdma_stages_open(struct otte_rdma *rdma)
 {
 	const struct otte_config *config = rdma->env.config;
+	const struct otte_rdma_staging_spec spec = {
+		.name = "rdma.staging_bytes",
+		.bytes = config->rdma_staging_bytes,
+		.chunk_bytes = config->rdma_chunk_bytes,
+		.access = IBV_ACCESS_LOCAL_WRITE,
+	};
 
 	rdma->direct = (struct otte_rdma_budget){
 		.name = "rdma.direct_bytes",
 		.limit = config->rdma_direct_bytes,
 	};
-	otte_rdma_staging_init(&rdma->staging, &rdma->set, config->rdma_staging_bytes,
-			       config->rdma_chunk_bytes);
+	otte_rdma_staging_init(&rdma->staging, &rdma->set, &spec);
 }
 
 int otte_rdma_stages_ready(struct otte_rdma *rdma)
@@ -140,6 +145,7 @@ int otte_rdma_stage_fill(struct otte_rdma_stage *stage, const struct otte_rdma_s
 int otte_rdma_stage_empty(const struct otte_rdma_stage *stage, const struct otte_rdma_slice *slice)
 {
 	const struct otte_work *work = slice->parent->work;
+	uint64_t written;
 	int ret;
 
 	if (!stage->chunk || work->op != OTTE_READ)
@@ -148,7 +154,7 @@ int otte_rdma_stage_empty(const struct otte_rdma_stage *stage, const struct otte
 	if (ret)
 		return ret;
 	return otte_rdma_chunk_empty(stage->chunk, work->local + slice->offset, slice->bytes,
-				     work->firm);
+				     work->firm, &written);
 }
 
 void otte_rdma_stage_place(const struct otte_rdma *rdma, const struct otte_rdma_stage *stage,

@@ -90,6 +90,9 @@ static int check_paths(const struct otte_rdma_paths *paths)
 	int rc = otte_wire_not_zero("PATHS", "grants", paths->grants);
 	uint32_t i;
 
+	if (!rc && paths->chunk_bytes && paths->chunk_bytes < OTTE_RDMA_CHUNK_MIN)
+		rc = otte_fail(-EPROTO, "PATHS: chunk_bytes is %" PRIu32 ", below %u",
+			       paths->chunk_bytes, OTTE_RDMA_CHUNK_MIN);
 	for (i = 0; i < paths->count && !rc; i++) {
 		rc = check_path(&paths->rows[i]);
 		if (!rc && i && paths->rows[i].nic <= paths->rows[i - 1].nic)
@@ -278,7 +281,7 @@ static uint8_t *put_paths(uint8_t *at, const struct otte_rdma_paths *paths)
 	at = put_le32(at, paths->grants);
 	at = put_le32(at, paths->count);
 	at = put_le32(at, paths->leases);
-	at = put_le32(at, 0);
+	at = put_le32(at, paths->chunk_bytes);
 	for (i = 0; i < paths->count; i++)
 		at = put_path(at, &paths->rows[i]);
 	return at;
@@ -287,13 +290,12 @@ static uint8_t *put_paths(uint8_t *at, const struct otte_rdma_paths *paths)
 /* Its length was found to be that of so many rows. */
 static void get_paths(const uint8_t *at, struct otte_rdma_paths *paths, uint64_t *reserved)
 {
-	uint32_t i, reserved32;
+	uint32_t i;
 
 	at = get_le32(at, &paths->grants);
 	at = get_le32(at, &paths->count);
 	at = get_le32(at, &paths->leases);
-	at = get_le32(at, &reserved32);
-	*reserved |= reserved32;
+	at = get_le32(at, &paths->chunk_bytes);
 	for (i = 0; i < paths->count; i++)
 		at = get_path(at, &paths->rows[i], reserved);
 }
@@ -434,13 +436,22 @@ static uint8_t *put_answer(uint8_t *at, uint16_t type, const struct otte_rdma_an
 	if (!has_status(type))
 		return at;
 	at = put_le32(at, (uint32_t)answer->status);
-	return put_le32(at, 0);
+	return put_le32(at, type == OTTE_RDMA_MSG_DONE && answer->intact);
+}
+
+/* What is behind a status: of DONE `intact`, which is 0 or 1, and 0 where nothing has failed. */
+static void get_intact(uint16_t type, uint32_t word, struct otte_rdma_answer *answer,
+		       uint64_t *reserved)
+{
+	answer->intact = type == OTTE_RDMA_MSG_DONE && answer->status && word == 1;
+	if (!answer->intact)
+		*reserved |= word;
 }
 
 static void get_answer(const uint8_t *at, uint16_t type, struct otte_rdma_answer *answer,
 		       uint64_t *reserved)
 {
-	uint32_t status, reserved32;
+	uint32_t status, word;
 
 	*answer = (struct otte_rdma_answer){ 0 };
 	at = get_le64(at, &answer->ask);
@@ -449,9 +460,9 @@ static void get_answer(const uint8_t *at, uint16_t type, struct otte_rdma_answer
 	if (!has_status(type))
 		return;
 	at = get_le32(at, &status);
-	get_le32(at, &reserved32);
+	get_le32(at, &word);
 	answer->status = (int32_t)status;
-	*reserved |= reserved32;
+	get_intact(type, word, answer, reserved);
 }
 
 static uint8_t *put_close(uint8_t *at, const struct otte_rdma_close *close)

@@ -45,6 +45,7 @@
 #ifndef OTTE_TRANSPORT_RDMA_PROTOCOL_H
 #define OTTE_TRANSPORT_RDMA_PROTOCOL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -52,7 +53,7 @@
 #include "control/wire.h"
 #include "topo/priority.h"
 
-#define OTTE_RDMA_VERSION 2
+#define OTTE_RDMA_VERSION 3
 
 enum otte_rdma_message_type {
 	OTTE_RDMA_MSG_PATHS = 1,
@@ -77,7 +78,7 @@ enum otte_rdma_message_type {
 /*
  * Each begins with type u16, version u16, reserved u32. Then
  *
- * PATHS:     grants u32, count u32, leases u32, reserved u32, and `count` rows: nic u8, port u8,
+ * PATHS:     grants u32, count u32, leases u32, chunk_bytes u32, and `count` rows: nic u8, port u8,
  *            gid_type u8, ethernet u8, active u8, reserved u8, lid u16, mtu_bytes u32,
  *            reserved u32, pd u64, gid u8[16]
  * CONNECT:   connection u64, source_pd u64, requester_pd u64, source_nic u8, requester_nic u8,
@@ -88,7 +89,7 @@ enum otte_rdma_message_type {
  *            priority u8, intent u8, reserved u8, reserved u32
  * GRANT:     ask u64, grant u64, address u64, key u32, qpn u32, nonce u8[16]
  * REFUSED:   ask u64, status i32, reserved u32
- * DONE:      ask u64, grant u64, status i32, reserved u32
+ * DONE:      ask u64, grant u64, status i32, intact u32
  * ACK:       ask u64, grant u64
  * READY:     ask u64, grant u64
  * CANCEL:    ask u64
@@ -117,9 +118,15 @@ struct otte_rdma_paths {
 	uint32_t grants;     /* of a source: so many ASKs may be unanswered. Never 0 */
 	uint32_t count;
 	uint32_t leases;     /* of a source: that it gives at most; 0: none */
+	/*
+	 * Of a source whose memory NICs reach through chunks: no ASK is longer. At least
+	 * OTTE_RDMA_CHUNK_MIN; 0: it is reached in place.
+	 */
+	uint32_t chunk_bytes;
 	struct otte_rdma_path rows[OTTE_NIC_IDS];
 };
 
+#define OTTE_RDMA_CHUNK_MIN 4096u      /* as of rdma.chunk_bytes */
 #define OTTE_RDMA_NUMBER_MAX 0xffffffu /* of a QP and of a packet: 24 bits */
 
 struct otte_rdma_connect {
@@ -163,6 +170,7 @@ struct otte_rdma_answer {
 	uint64_t ask;
 	uint64_t grant;      /* 0 in REFUSED and CANCEL */
 	int32_t status;      /* REFUSED: never 0; DONE: 0, or what became of the bytes; else 0 */
+	bool intact;         /* DONE, not 0: no byte of the source's range was written; else false */
 };
 
 struct otte_rdma_leased {

@@ -20,6 +20,7 @@
 #include "transport/rdma/endpoint.h"
 #include "transport/rdma/grant.h"
 #include "transport/rdma/lease.h"
+#include "transport/rdma/mirror.h"
 #include "transport/rdma/monitor.h"
 #include "transport/rdma/nic_lanes.h"
 #include "transport/rdma/nic_rows.h"
@@ -376,7 +377,8 @@ static bool close_native(struct otte_rdma *rdma)
 {
 	int ret = otte_rdma_lanes_close(rdma);
 
-	if (otte_rdma_buffers_close(rdma->buffers) || otte_rdma_staging_close(&rdma->staging))
+	if (otte_rdma_buffers_close(rdma->buffers) || otte_rdma_staging_close(&rdma->staging) ||
+	    otte_rdma_staging_close(&rdma->mirrors))
 		ret = -EUCLEAN;
 	if (otte_rdma_context_set_close(&rdma->set))
 		ret = -EUCLEAN;
@@ -415,6 +417,7 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 		goto fini_loop;
 	otte_rdma_posts_init(&rdma->posts, rdma->env.config);
 	otte_rdma_stages_open(rdma);
+	otte_rdma_mirrors_open(rdma);
 	ret = open_native(rdma);
 	if (!ret)
 		ret = otte_rdma_rails_open(rdma);
@@ -543,7 +546,8 @@ static void counters(struct otte_transport *transport, struct otte_stats *stats)
 	stats->rdma_mrs += buffers.mrs;
 	stats->rdma_mr_bytes += buffers.bytes;
 	stats->rdma_direct_bytes += atomic_load(&rdma->direct.used);
-	stats->rdma_staging_bytes += atomic_load(&rdma->staging.budget.used);
+	stats->rdma_staging_bytes += atomic_load(&rdma->staging.budget.used) +
+				     atomic_load(&rdma->mirrors.budget.used);
 	stats->rdma_grants += atomic_load(&rdma->grants);
 	stats->rdma_leases += atomic_load(&rdma->leases_given);
 	stats->rdma_lease_requests += atomic_load(&rdma->lease_requests);

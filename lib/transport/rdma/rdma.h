@@ -24,6 +24,7 @@
  *   source     one that asks us: its line, its pairs; source.c
  *   poller     a NIC: its context and its lanes; nic_lanes.c
  *   exposure   a range that a peer may reach: a use with its loan, a window; exposure.c
+ *   mirror     what it reaches instead, where NICs do not know our memory; mirror.c
  *   lent       as a grant: for one payload, until its receipt; grant.c
  *   let        as a lease: for as long as we let it; let.c
  *   lease      one that we hold of a peer, and the uses of it; lease.c, use.c, alone.c
@@ -137,7 +138,8 @@ struct otte_rdma {
 	struct otte_slots *slots;        /* NULL: nobody tells of bytes under way (domain.c) */
 	struct otte_rdma_posts posts;    /* payload that waits for its slot */
 	uint8_t slot_nics[OTTE_NIC_IDS]; /* where these are told, by NIC of ours */
-	struct otte_rdma_staging staging;
+	struct otte_rdma_staging staging; /* of what we ask for */
+	struct otte_rdma_staging mirrors; /* and of what we are asked for (mirror.h) */
 	struct otte_rdma_budget direct;  /* of what is moved in place */
 	struct otte_rdma_deadlines *deadlines; /* NULL: they order nothing (deadline.h) */
 

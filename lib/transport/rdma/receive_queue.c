@@ -181,10 +181,12 @@ static struct otte_rdma_receipt *match(const struct otte_rdma_receive_queue *que
 		why = "that has invalidated no key";
 	else if (wc->invalidated_rkey != receipt->key)
 		why = "that has invalidated another key";
-	else if (memcmp(message, receipt->binding, OTTE_RDMA_BINDING_BYTES) != 0)
+	else if (memcmp(message, receipt->binding, OTTE_RDMA_BINDING_UNUSED_AT) != 0)
 		why = "with another binding";
-	if (!why)
+	if (!why) {
+		receipt->unused = binding.unused;
 		return receipt;
+	}
 	refuse(wc, why);
 	return NULL;
 }

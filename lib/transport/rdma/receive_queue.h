@@ -5,8 +5,9 @@
  *
  * Buffers are the queue's, and all alike; which one a message comes in says nothing of which grant
  * it is of. A message completes the receipt whose grant it names, if it was not completed before,
- * if all 141 bytes are those of that grant's binding and the key that came invalidated with it is
- * the grant's; else it completes nothing, and the QP is to be fenced (-EPROTO).
+ * if all 141 bytes are those of that grant's binding, but for the one that says whether it was used
+ * (binding.h), and the key that came invalidated with it is the grant's; else it completes nothing,
+ * and the QP is to be fenced (-EPROTO).
  *
  *   buffer    free --reserve--> reserved --expect--> posted --its CQE--> free
  *   receipt   idle --expect--> EXPECTED --its message--> done(0)
@@ -44,6 +45,8 @@ struct otte_rdma_receipt {
 	uint64_t grant;
 	uint32_t key;
 	uint8_t binding[OTTE_RDMA_BINDING_BYTES];
+
+	bool unused; /* with done(0): it came so */
 
 	/* The queue's. */
 	bool expected;

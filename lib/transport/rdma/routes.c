@@ -19,6 +19,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "transport/rdma/mirror.h"
 #include "transport/rdma/monitor.h"
 #include "transport/rdma/nic_lanes.h"
 #include "transport/rdma/peer.h"
@@ -192,6 +193,7 @@ void otte_rdma_fill_paths(struct otte_rdma *rdma, struct otte_rdma_paths *paths)
 
 	paths->grants = rdma->env.config->rdma_grants;
 	paths->leases = rdma->env.config->rdma_leases;
+	paths->chunk_bytes = otte_rdma_mirrors_longest(rdma);
 	paths->count = 0;
 	for (i = 0; i < OTTE_NIC_IDS; i++) {
 		const struct otte_rdma_poller *poller = &rdma->pollers[i];
@@ -233,7 +235,7 @@ int otte_rdma_paths_follow(const struct otte_rdma_paths *paths,
 	uint32_t i;
 
 	if (paths->grants != earlier->grants || paths->leases != earlier->leases ||
-	    paths->count != earlier->count)
+	    paths->chunk_bytes != earlier->chunk_bytes || paths->count != earlier->count)
 		return otte_fail(-EPROTO, "PATHS of %u NICs, %u grants, after those of %u and %u",
 				 paths->count, paths->grants, earlier->count, earlier->grants);
 	for (i = 0; i < paths->count; i++)

@@ -15,16 +15,17 @@
 #include "otte/otte.h"
 
 void otte_rdma_staging_init(struct otte_rdma_staging *staging,
-			    const struct otte_rdma_context_set *set, uint64_t bytes,
-			    uint32_t chunk_bytes)
+			    const struct otte_rdma_context_set *set,
+			    const struct otte_rdma_staging_spec *spec)
 {
 	/* Less than a chunk is one, of that size. */
-	chunk_bytes = (uint32_t)min_u64(chunk_bytes, bytes);
+	uint64_t chunk_bytes = min_u64(spec->chunk_bytes, spec->bytes);
+
 	*staging = (struct otte_rdma_staging){
 		.set = set,
 		.chunk_bytes = chunk_bytes,
-		.budget = { .name = "rdma.staging_bytes",
-			    .limit = bytes / chunk_bytes * chunk_bytes },
+		.access = spec->access,
+		.budget = { .name = spec->name, .limit = spec->bytes / chunk_bytes * chunk_bytes },
 	};
 }
 
@@ -52,8 +53,8 @@ static int register_all(struct otte_rdma_staging *staging, uint64_t nics)
 		unsigned int nic = (unsigned int)__builtin_ctzll(left);
 
 		ret = otte_rdma_mr_register(otte_rdma_context_set_get(staging->set, nic),
-					    staging->arena, staging->budget.limit,
-					    IBV_ACCESS_LOCAL_WRITE, &staging->by_nic[nic]);
+					    staging->arena, staging->budget.limit, staging->access,
+					    &staging->by_nic[nic]);
 	}
 	if (!ret)
 		staging->nics = nics;
@@ -75,12 +76,13 @@ static int map(struct otte_rdma_staging *staging)
 
 	staging->chunks = calloc(count, sizeof(*staging->chunks));
 	if (!staging->chunks)
-		return otte_fail(-ENOMEM, "no memory for a list of chunks");
+		return otte_fail(-ENOMEM, "%s: no memory for a list of chunks",
+				 staging->budget.name);
 	arena = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (arena == MAP_FAILED) {
 		free(staging->chunks);
 		staging->chunks = NULL;
-		return otte_fail(-ENOMEM, "rdma.staging_bytes: mmap of %" PRIu64 " bytes: %m",
+		return otte_fail(-ENOMEM, "%s: mmap of %" PRIu64 " bytes: %m", staging->budget.name,
 				 bytes);
 	}
 	staging->arena = arena;
@@ -100,10 +102,10 @@ static int undo(struct otte_rdma_staging *staging, int code)
 	snprintf(why, sizeof(why), "%s", otte_error_text());
 	if (release_all(staging)) {
 		staging->lost = true;
-		return otte_fail_within(-EUCLEAN, "rdma.staging_bytes: %s; and then ", why);
+		return otte_fail_within(-EUCLEAN, "%s: %s; and then ", staging->budget.name, why);
 	}
 	unmap(staging);
-	return otte_fail(code, "rdma.staging_bytes: %s", why);
+	return otte_fail(code, "%s: %s", staging->budget.name, why);
 }
 
 int otte_rdma_staging_make(struct otte_rdma_staging *staging)
@@ -112,9 +114,10 @@ int otte_rdma_staging_make(struct otte_rdma_staging *staging)
 	int ret;
 
 	if (staging->lost)
-		return otte_fail(-EUCLEAN, "rdma.staging_bytes: an MR of the pool is retained");
+		return otte_fail(-EUCLEAN, "%s: an MR of the pool is retained",
+				 staging->budget.name);
 	if (staging->budget.stuck == staging->budget.limit)
-		return otte_fail(-EUCLEAN, "all of rdma.staging_bytes (%" PRIu64 ") stays",
+		return otte_fail(-EUCLEAN, "all of %s (%" PRIu64 ") stays", staging->budget.name,
 				 staging->budget.limit);
 	if (staging->arena)
 		return 0;
@@ -144,8 +147,8 @@ int otte_rdma_staging_close(struct otte_rdma_staging *staging)
 	if (!staging->arena)
 		return 0;
 	if (out)
-		return otte_fail(-EUCLEAN,
-				 "rdma.staging_bytes: a NIC may still use %" PRIu64 " bytes", out);
+		return otte_fail(-EUCLEAN, "%s: a NIC may still use %" PRIu64 " bytes",
+				 staging->budget.name, out);
 	if (staging->lost || release_all(staging)) {
 		staging->lost = true;
 		return -EUCLEAN;
@@ -189,21 +192,21 @@ typedef ssize_t copy_fn(pid_t pid, const struct iovec *ours, unsigned long our_c
 			unsigned long flags);
 
 /* Both of this process; what is at `theirs` may be gone. */
-static int copy(copy_fn *call, uint8_t *ours, uint8_t *theirs, uint64_t bytes)
+static int copy(copy_fn *call, uint8_t *ours, uint8_t *theirs, uint64_t bytes, uint64_t *done)
 {
-	uint64_t done = 0;
 	ssize_t moved;
 
-	while (done < bytes) {
-		const struct iovec near = { ours + done, bytes - done };
-		const struct iovec far = { theirs + done, bytes - done };
+	*done = 0;
+	while (*done < bytes) {
+		const struct iovec near = { ours + *done, bytes - *done };
+		const struct iovec far = { theirs + *done, bytes - *done };
 
 		moved = call(getpid(), &near, 1, &far, 1, 0);
 		if (moved <= 0)
 			return otte_fail(moved ? -errno : -EFAULT,
-					 "byte %" PRIu64 " of a local range: %s", done,
+					 "byte %" PRIu64 " of a local range: %s", *done,
 					 strerror(moved ? errno : EFAULT));
-		done += (uint64_t)moved;
+		*done += (uint64_t)moved;
 	}
 	return 0;
 }
@@ -211,17 +214,20 @@ static int copy(copy_fn *call, uint8_t *ours, uint8_t *theirs, uint64_t bytes)
 int otte_rdma_chunk_fill(struct otte_rdma_chunk *chunk, const uint8_t *from, uint64_t bytes,
 			 bool firm)
 {
+	uint64_t done;
+
 	if (!firm)
-		return copy(process_vm_readv, chunk->at, (uint8_t *)from, bytes);
+		return copy(process_vm_readv, chunk->at, (uint8_t *)from, bytes, &done);
 	memcpy(chunk->at, from, bytes);
 	return 0;
 }
 
 int otte_rdma_chunk_empty(const struct otte_rdma_chunk *chunk, uint8_t *to, uint64_t bytes,
-			  bool firm)
+			  bool firm, uint64_t *written)
 {
 	if (!firm)
-		return copy(process_vm_writev, chunk->at, to, bytes);
+		return copy(process_vm_writev, chunk->at, to, bytes, written);
 	memcpy(to, chunk->at, bytes);
+	*written = bytes;
 	return 0;
 }

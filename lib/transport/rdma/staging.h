@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The pool of pinned chunks that payload passes where NICs are not to know the caller's memory
- * (rdma.host_memory = staged): one arena of rdma.staging_bytes, an MR of it on each NIC.
+ * A pool of pinned chunks that payload passes where NICs are not to know the caller's memory
+ * (rdma.host_memory = staged): one arena of rdma.staging_bytes, an MR of it on each NIC. There are
+ * two, of the requester (payload.h) and of the source (mirror.h).
  *
  *   pool:  UNMADE --the first request--> MADE --close, all chunks are back--> gone
  *             ^  `--an MR fails, the others are released--'  `--one is out--> LOST: all stays
@@ -30,9 +31,17 @@ struct otte_rdma_chunk {
 	struct otte_rdma_chunk *next; /* free ones */
 };
 
+struct otte_rdma_staging_spec {
+	const char *name;     /* its key, and whose pool it is */
+	uint64_t bytes;       /* of whole chunks */
+	uint32_t chunk_bytes;
+	int access;           /* of its MRs */
+};
+
 struct otte_rdma_staging {
 	const struct otte_rdma_context_set *set;
 	uint64_t chunk_bytes;
+	int access;
 	struct otte_rdma_budget budget;
 	uint8_t *arena; /* NULL: UNMADE */
 	bool lost;
@@ -41,10 +50,10 @@ struct otte_rdma_staging {
 	struct otte_rdma_chunk *chunks, *free;
 };
 
-/* Of whole chunks; `set` stays as it is until close. */
+/* `set` stays as it is until close. */
 void otte_rdma_staging_init(struct otte_rdma_staging *staging,
-			    const struct otte_rdma_context_set *set, uint64_t bytes,
-			    uint32_t chunk_bytes);
+			    const struct otte_rdma_context_set *set,
+			    const struct otte_rdma_staging_spec *spec);
 /*
  * 0: MADE, now or before. -ENOMEM, -ENODEV or as of otte_rdma_mr_register(): UNMADE. -EUCLEAN:
  * LOST, or all chunks stay. Each with a text.
@@ -62,10 +71,13 @@ int otte_rdma_staging_take(struct otte_rdma_staging *staging, struct otte_rdma_t
 void otte_rdma_staging_give(struct otte_rdma_staging *staging, struct otte_rdma_chunk *chunk);
 void otte_rdma_staging_stick(struct otte_rdma_staging *staging, struct otte_rdma_chunk *chunk);
 
-/* -EFAULT with a text: the memory is not there, or not to be used so. `firm`: it is, for sure. */
+/*
+ * -EFAULT with a text: the memory is not there, or not to be used so. `firm`: it is, for sure.
+ * *written: bytes that were, whatever comes of it.
+ */
 int otte_rdma_chunk_fill(struct otte_rdma_chunk *chunk, const uint8_t *from, uint64_t bytes,
 			 bool firm);
 int otte_rdma_chunk_empty(const struct otte_rdma_chunk *chunk, uint8_t *to, uint64_t bytes,
-			  bool firm);
+			  bool firm, uint64_t *written);
 
 #endif

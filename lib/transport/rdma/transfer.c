@@ -40,6 +40,8 @@ static struct otte_rdma_slice *let_go(struct otte_rdma_transfer *transfer)
 
 	if (transfer->state != OTTE_RDMA_TRANSFER_LOST || !transfer->payload_posted)
 		otte_rdma_stage_give(transfer->peer->rdma, &transfer->stage);
+	if (transfer->payload_posted && !transfer->intact)
+		transfer->work->own.torn = true;
 	transfer->slice = NULL;
 	transfer->work = NULL;
 	return slice;
@@ -266,6 +268,7 @@ static void post(struct otte_rdma_transfer *transfer)
 	lease = payload ? &transfer->slice->lease : NULL;
 	if (payload)
 		fill_payload(transfer, &sends[count++]);
+	transfer->binding[OTTE_RDMA_BINDING_UNUSED_AT] = !payload;
 	sends[count++] = (struct otte_rdma_send){
 		.op = OTTE_RDMA_FINISH,
 		.fenced = true,
@@ -286,8 +289,6 @@ static void post(struct otte_rdma_transfer *transfer)
 		return;
 	transfer->payload_posted = transfer->payload_charged = payload && accepted > 0;
 	transfer->finish_charged = accepted == count;
-	if (transfer->payload_posted)
-		transfer->work->own.torn = true;
 	transfer->state = OTTE_RDMA_TRANSFER_POSTED;
 	if (ret)
 		transfer->pair->failed(transfer->pair, ret);
@@ -524,6 +525,7 @@ int otte_rdma_transfer_answered(struct otte_rdma_peer *peer,
 	    !transfer->done && answer->grant == transfer->grant) {
 		transfer->done = true;
 		transfer->status = answer->status;
+		transfer->intact = answer->intact;
 		look_whether_over(transfer);
 		return 0;
 	}

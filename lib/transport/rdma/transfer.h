@@ -65,6 +65,7 @@ struct otte_rdma_transfer {
 	uint64_t since_ns;           /* ASKED, POSTED (nothing charged), OVER: no answer */
 	bool done;                   /* DONE was heard */
 	int status;                  /* and this in it */
+	bool intact;                 /* likewise: nothing of it was written at the source */
 };
 
 /*

@@ -15,6 +15,7 @@ static struct otte_rdma_binding example(void)
 		.length = 0x6162636465666768,
 		.key = 0x71727374,
 		.direction = OTTE_WRITE,
+		.unused = true,
 	};
 
 	memset(binding.source.boot_id, 0xa1, 16);
@@ -32,7 +33,7 @@ static void each_field_has_its_place(void **state)
 		const char *bytes;
 	} places[] = {
 		{ 0, 4, "OTTB" },
-		{ 4, 1, "\x01" },
+		{ 4, 1, "\x02" },
 		{ 5, 1, "\x02" },
 		{ 6, 1, "\xa1" },
 		{ 22, 1, "\xa2" },
@@ -49,7 +50,7 @@ static void each_field_has_its_place(void **state)
 		{ 120, 8, "\x58\x57\x56\x55\x54\x53\x52\x51" },
 		{ 128, 8, "\x68\x67\x66\x65\x64\x63\x62\x61" },
 		{ 136, 4, "\x74\x73\x72\x71" },
-		{ 140, 1, "\0" },
+		{ OTTE_RDMA_BINDING_UNUSED_AT, 1, "\x01" },
 	};
 	const struct otte_rdma_binding binding = example();
 	uint8_t bytes[OTTE_RDMA_BINDING_BYTES];
@@ -70,9 +71,11 @@ static void what_is_decoded_encodes_to_the_same_bytes(void **state)
 	(void)state;
 	for (op = OTTE_READ; op <= OTTE_WRITE; op++) {
 		binding.direction = (enum otte_op)op;
+		binding.unused = op == OTTE_WRITE;
 		otte_rdma_binding_encode(&binding, bytes);
 		assert_int_equal(otte_rdma_binding_decode(bytes, &decoded), 0);
 		assert_int_equal(decoded.direction, op);
+		assert_int_equal(decoded.unused, op == OTTE_WRITE);
 		otte_rdma_binding_encode(&decoded, again);
 		assert_memory_equal(bytes, again, sizeof(bytes));
 	}
@@ -85,9 +88,9 @@ static void nothing_else_is_decoded(void **state)
 		uint8_t byte;
 		const char *text;
 	} wrong[] = {
-		{ 0, 'X', "binding: magic 0x42545458" }, { 4, 2, "binding: version 2, not 1" },
+		{ 0, 'X', "binding: magic 0x42545458" }, { 4, 1, "binding: version 1, not 2" },
 		{ 5, 0, "binding: direction 0" },	 { 5, 3, "binding: direction 3" },
-		{ 140, 7, "binding: reserved byte 7" },
+		{ 140, 2, "binding: unused is 2" },
 	};
 	const struct otte_rdma_binding binding = example();
 	uint8_t bytes[OTTE_RDMA_BINDING_BYTES];

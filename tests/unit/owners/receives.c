@@ -147,6 +147,23 @@ static void the_message_waits_for_the_reads_before_it(void **state)
 	assert_receipts(1, 0, 0);
 }
 
+/* It is for who gives the grant back to say, and the source expects either. */
+static void a_grant_that_was_not_used_comes_back_so(void **state)
+{
+	struct told_receipt unused = receipts[1];
+	struct otte_rdma_send send;
+
+	(void)state;
+	send_finish(0);
+	unused.receipt.binding[OTTE_RDMA_BINDING_UNUSED_AT] = 1;
+	send = finish(&unused);
+	assert_int_equal(end_post(&requester, &send, &told), 0);
+	end_poll(&source);
+	assert_receipts(1, 1, 0);
+	assert_false(receipts[0].receipt.unused);
+	assert_true(receipts[1].receipt.unused);
+}
+
 /* ---- What is no receipt ---------------------------------------------------------------------- */
 
 static void another_binding_completes_nothing(void **state)
@@ -216,10 +233,10 @@ static void a_message_that_is_no_binding_completes_nothing(void **state)
 	struct otte_rdma_send send;
 
 	(void)state;
-	changed.receipt.binding[140] = 1;
+	changed.receipt.binding[OTTE_RDMA_BINDING_UNUSED_AT] = 2;
 	send = finish(&changed);
 	assert_int_equal(end_post(&requester, &send, &told), 0);
-	assert_refused("binding: reserved byte 1");
+	assert_refused("binding: unused is 2");
 }
 
 static void a_key_that_was_not_invalidated_completes_nothing(void **state)
@@ -433,6 +450,7 @@ int run_receive_tests(void)
 		OWN(the_buffer_does_not_say_whose_receipt_it_is),
 		OWN(the_queue_of_a_released_grant_serves_the_next),
 		OWN(the_message_waits_for_the_reads_before_it),
+		OWN(a_grant_that_was_not_used_comes_back_so),
 		OWN(another_binding_completes_nothing),
 		OWN(a_grant_that_is_not_expected_completes_nothing),
 		OWN(the_key_of_another_grant_completes_nothing),

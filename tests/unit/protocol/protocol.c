@@ -26,6 +26,7 @@ static const struct otte_rdma_message paths = {
 		.grants = 0x01020304,
 		.count = 2,
 		.leases = 0x29303132,
+		.chunk_bytes = 0x33343536,
 		.rows = {
 			{ .nic = 3, .port = 1, .gid_type = 2, .ethernet = 1, .active = 1, .lid = 0,
 			  .mtu_bytes = 1024, .pd = 0x1112131415161718,
@@ -65,6 +66,14 @@ static const struct otte_rdma_message refused = {
 static const struct otte_rdma_message done = {
 	.type = OTTE_RDMA_MSG_DONE,
 	.answer = { .ask = 1, .grant = 2, .status = -ESTALE },
+};
+static const struct otte_rdma_message in_vain = {
+	.type = OTTE_RDMA_MSG_DONE,
+	.answer = { .ask = 1, .grant = 2, .status = -EFAULT, .intact = true },
+};
+static const struct otte_rdma_message well_done = {
+	.type = OTTE_RDMA_MSG_DONE,
+	.answer = { .ask = 1, .grant = 2 },
 };
 static const struct otte_rdma_message ack = {
 	.type = OTTE_RDMA_MSG_ACK,
@@ -113,32 +122,34 @@ static const struct {
 	const struct otte_rdma_message *message;
 	const char *hex;
 } layouts[] = {
-	{ &paths, "01000200 00000000 04030201 02000000 32313029 00000000"
+	{ &paths, "01000300 00000000 04030201 02000000 32313029 36353433"
 		  "03010201 01000000 00040000 00000000 1817161514131211 0102030405060708090a0b0c0d0e0f10"
 		  "3f020000 00002221 00100000 00000000 0100000000000000 00000000000000000000000000000000" },
-	{ &connect, "02000200 00000000 0807060504030201 1817161514131211 0200000000000000"
+	{ &connect, "02000300 00000000 0807060504030201 1817161514131211 0200000000000000"
 		    "05060100 efcdab00 56341200 00010000 10000000 00000000" },
-	{ &connected, "03000200 00000000 0700000000000000 00000000 11000000 00000000 00080000 00000000 00000000" },
+	{ &connected, "03000300 00000000 0700000000000000 00000000 11000000 00000000 00080000 00000000 00000000" },
 	{ &not_connected,
-	  "03000200 00000000 0700000000000000 86ffffff 00000000 00000000 00000000 00000000 00000000" },
-	{ &ask, "04000200 00000000 0100000000000000 0200000000000000 0300000000000000 0400000000000000"
+	  "03000300 00000000 0700000000000000 86ffffff 00000000 00000000 00000000 00000000 00000000" },
+	{ &ask, "04000300 00000000 0100000000000000 0200000000000000 0300000000000000 0400000000000000"
 		"0908070605000000 0600000000000000 01020600 00000000" },
-	{ &grant, "05000200 00000000 0100000000000000 0900000000000000 00100000ff7f0000 04030201 ffffff00"
+	{ &grant, "05000300 00000000 0100000000000000 0900000000000000 00100000ff7f0000 04030201 ffffff00"
 		  "100f0e0d0c0b0a090807060504030201" },
-	{ &refused, "06000200 00000000 0100000000000000 f0ffffff 00000000" },
-	{ &done, "07000200 00000000 0100000000000000 0200000000000000 8cffffff 00000000" },
-	{ &ack, "08000200 00000000 0100000000000000 0200000000000000" },
-	{ &ready, "09000200 00000000 0100000000000000 0200000000000000" },
-	{ &cancel, "0a000200 00000000 0100000000000000" },
-	{ &closing, "0b000200 00000000 0800000000000000 fbffffff 00000000" },
-	{ &lease, "0c000200 00000000 0100000000000000 0200000000000000 0300000000000000 0400000000000000"
+	{ &refused, "06000300 00000000 0100000000000000 f0ffffff 00000000" },
+	{ &done, "07000300 00000000 0100000000000000 0200000000000000 8cffffff 00000000" },
+	{ &in_vain, "07000300 00000000 0100000000000000 0200000000000000 f2ffffff 01000000" },
+	{ &well_done, "07000300 00000000 0100000000000000 0200000000000000 00000000 00000000" },
+	{ &ack, "08000300 00000000 0100000000000000 0200000000000000" },
+	{ &ready, "09000300 00000000 0100000000000000 0200000000000000" },
+	{ &cancel, "0a000300 00000000 0100000000000000" },
+	{ &closing, "0b000300 00000000 0800000000000000 fbffffff 00000000" },
+	{ &lease, "0c000300 00000000 0100000000000000 0200000000000000 0300000000000000 0400000000000000"
 		  "0908070605000000 0600000000000000 01020600 00000000" },
-	{ &leased, "0d000200 00000000 0100000000000000 0900000000000000 00100000ff7f0000 04030201 ffffff00"
+	{ &leased, "0d000300 00000000 0100000000000000 0900000000000000 00100000ff7f0000 04030201 ffffff00"
 		   "10270000 00000000" },
-	{ &renew, "0e000200 00000000 0900000000000000 0300000000000000 0504030201000000" },
-	{ &recall, "0f000200 00000000 0900000000000000" },
-	{ &returning, "10000200 00000000 0900000000000000 0000000000000000 0400000000000000" },
-	{ &ended, "11000200 00000000 0900000000000000" },
+	{ &renew, "0e000300 00000000 0900000000000000 0300000000000000 0504030201000000" },
+	{ &recall, "0f000300 00000000 0900000000000000" },
+	{ &returning, "10000300 00000000 0900000000000000 0000000000000000 0400000000000000" },
+	{ &ended, "11000300 00000000 0900000000000000" },
 };
 
 static size_t from_hex(const char *hex, uint8_t *out)
@@ -251,11 +262,11 @@ static void another_version_or_type_is_refused(void **state)
 	size_t length = encode(&ack);
 
 	(void)state;
-	bytes[2] = 1;
-	refuse(length, -EPROTONOSUPPORT, "the peer speaks version 1 of RDMA, this library 2");
-	bytes[2] = 3;
-	refuse(length, -EPROTONOSUPPORT, "the peer speaks version 3 of RDMA, this library 2");
 	bytes[2] = 2;
+	refuse(length, -EPROTONOSUPPORT, "the peer speaks version 2 of RDMA, this library 3");
+	bytes[2] = 4;
+	refuse(length, -EPROTONOSUPPORT, "the peer speaks version 4 of RDMA, this library 3");
+	bytes[2] = 3;
 	bytes[0] = 0;
 	refuse(length, -EPROTO, "a message of RDMA is of type 0, which is unknown");
 	bytes[0] = 18;
@@ -273,7 +284,8 @@ static void each_field_has_its_rule(void **state)
 	} rules[] = {
 		{ &ack, 4, 4, 1, "ACK: reserved is 0x1, not 0" },
 		{ &paths, 8, 4, 0, "PATHS: grants is 0" },
-		{ &paths, 20, 4, 1, "PATHS: reserved is 0x1, not 0" },
+		{ &paths, 20, 4, 1, "PATHS: chunk_bytes is 1, below 4096" },
+		{ &paths, 20, 4, 4095, "PATHS: chunk_bytes is 4095, below 4096" },
 		{ &paths, 24, 1, 64, "PATHS: nic is 64, above 63" },
 		{ &paths, 24, 1, 63, "PATHS: nic 63 comes after 63" },
 		{ &paths, 25, 1, 0, "PATHS: port is 0" },
@@ -324,6 +336,8 @@ static void each_field_has_its_rule(void **state)
 		{ &refused, 20, 4, 1, "REFUSED: reserved is 0x1, not 0" },
 		{ &done, 16, 8, 0, "DONE: grant is 0" },
 		{ &done, 24, 4, 0xffff0000, "DONE: status is -65536, neither 0 nor a negative errno" },
+		{ &done, 28, 4, 2, "DONE: reserved is 0x2, not 0" },
+		{ &well_done, 28, 4, 1, "DONE: reserved is 0x1, not 0" },
 		{ &ready, 16, 8, 0, "READY: grant is 0" },
 		{ &cancel, 8, 8, 0, "CANCEL: ask is 0" },
 		{ &closing, 8, 8, 0, "CLOSE: connection is 0" },

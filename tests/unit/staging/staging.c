@@ -3,49 +3,10 @@
  * A requester whose memory no NIC knows: what arrives through the pool, who waits for a chunk, and
  * which chunks come back. And who waits for what is moved in place.
  */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#include <cmocka.h>
+#include "room.h"
 
 #include "base/clock.h"
-#include "base/error.h"
-#include "base/util.h"
 #include "transport/rdma/budget.h"
-#include "unit/engine/nics.h"
-#include "seen.h"
-
-#define CHUNK 65536u
-#define SIZE (2u << 20)
-
-static void use_rdma(struct otte_config *config)
-{
-	use_nics(config);
-	config->rdma_destruction_ns = 100000000;
-	config->reconnect_min_ns = config->reconnect_max_ns = 3600 * NSEC_PER_SEC;
-}
-
-static void use_staged(struct otte_config *config)
-{
-	use_rdma(config);
-	config->rdma_host_memory = OTTE_HOST_MEMORY_STAGED;
-	config->rdma_chunk_bytes = CHUNK;
-	config->rdma_staging_bytes = 16 * CHUNK;
-}
-
-static void use_one_chunk(struct otte_config *config)
-{
-	use_staged(config);
-	config->rdma_staging_bytes = CHUNK;
-}
 
 static void use_little_in_place(struct otte_config *config)
 {
@@ -56,27 +17,7 @@ static void use_little_in_place(struct otte_config *config)
 /* The source's memory is known to its NIC, whatever the requester does. */
 static void open_with(struct pair *pair, void (*adjust)(struct otte_config *config))
 {
-	struct pair first;
-
-	pair_open(&first, SIZE, use_rdma);
-	pair_close_requester(&first);
-	pair_join(pair, &first, adjust);
-}
-
-static struct otte_task outcome_of(struct otte_batch *batch)
-{
-	struct otte_task task;
-
-	OK(otte_batch_wait(batch, 20 * SECOND));
-	OK(otte_batch_task(batch, 0, &task));
-	return task;
-}
-
-static struct otte_task run_one(struct pair *pair, const struct otte_request *request)
-{
-	OK(otte_batch_reset(pair->batch));
-	OK(otte_batch_submit(pair->batch, request, 1));
-	return wait_task(pair);
+	open_sides(pair, use_rdma, adjust);
 }
 
 /* Chunks, or bytes in place. */
@@ -97,23 +38,7 @@ static bool something_is_in_use(void *arg)
 	return in_use(arg) > 0;
 }
 
-/* MRs of anything but the receives of queue pairs, which each have one. */
-static unsigned known(const struct sim_device *device)
-{
-	struct sim_counts counts = sim_counts(device);
-
-	return counts.mrs - counts.qps;
-}
-
 /* ---- What arrives ---- */
-
-static void fill(const struct pair *pair, uint8_t op, uint8_t salt)
-{
-	pair_fill(op == OTTE_READ ? pair->remote_bytes : pair->local_bytes, pair->size, salt);
-	memset(op == OTTE_READ ? pair->local_bytes : pair->remote_bytes, UNTOUCHED, pair->size);
-}
-
-static const uint64_t sizes[] = { 1, 17, 4095, CHUNK - 1, CHUNK, CHUNK + 1, (1u << 20) + 3 };
 
 static void move_sizes(struct pair *pair, uint8_t op)
 {
@@ -121,19 +46,18 @@ static void move_sizes(struct pair *pair, uint8_t op)
 	struct otte_task task;
 	unsigned i;
 
-	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+	for (i = 0; i < SIZES; i++) {
 		slices = pair_stats(pair->requester).rdma_slices;
 		fill(pair, op, (uint8_t)(i + 1));
-		task = run(pair, op, GUARD, sizes[i]);
+		task = run(pair, op, GUARD, lengths[i]);
 		assert_int_equal(task.code, 0);
 		assert_int_equal(task.transport, OTTE_TRANSPORT_RDMA);
-		assert_arrived(pair, op, sizes[i]);
+		assert_arrived(pair, op, lengths[i]);
 		assert_int_equal(pair_stats(pair->requester).rdma_slices - slices,
-				 (sizes[i] + CHUNK - 1) / CHUNK);
+				 (lengths[i] + CHUNK - 1) / CHUNK);
 		/* One of the pool, and none of the caller's memory. */
 		assert_int_equal(known(nics[REQUESTER][0]), 1);
-		assert_in_range(sim_counts(nics[REQUESTER][0]).pinned_bytes, 16 * CHUNK,
-				17 * CHUNK);
+		assert_in_range(sim_counts(nics[REQUESTER][0]).pinned_bytes, ARENA, ARENA + CHUNK);
 	}
 }
 
@@ -535,7 +459,7 @@ static void what_is_not_registered_directly_is_not_staged(void **state)
 	pair_close(&pair);
 }
 
-/* ---- The source's side ---- */
+/* ---- Leases ---- */
 
 static void use_staged_and_lease(struct otte_config *config)
 {
@@ -560,43 +484,7 @@ static void what_is_staged_is_granted_and_not_leased(void **state)
 	pair_close(&pair);
 }
 
-static void a_staged_source_lets_no_nic_in(void **state)
-{
-	struct otte_request request;
-	struct otte_task task;
-	struct pair pair;
-
-	(void)state;
-	pair_open(&pair, SIZE, use_staged);
-	assert_int_equal(run(&pair, OTTE_READ, 0, 64).code, -EOPNOTSUPP);
-	request = pair_request(&pair, OTTE_READ, 0, 0, 64);
-	task = run_one(&pair, &request);
-	assert_int_equal(task.code, 0);
-	assert_int_equal(task.transport, OTTE_TRANSPORT_TCP);
-	assert_int_equal(known(nics[SOURCE][0]), 0);
-	pair_close(&pair);
-}
-
-static void use_lease(struct otte_config *config)
-{
-	use_rdma(config);
-	config->rdma_lease = OTTE_LEASE_RANGE - OTTE_LEASE_OFF;
-}
-
-static void nor_does_it_lease(void **state)
-{
-	struct pair first, pair;
-
-	(void)state;
-	pair_open(&first, SIZE, use_staged);
-	pair_close_requester(&first);
-	pair_join(&pair, &first, use_lease);
-	assert_int_equal(run(&pair, OTTE_READ, 0, 64).code, -EOPNOTSUPP);
-	assert_int_equal(pair_stats(pair.source).rdma_grants, 0);
-	pair_close(&pair);
-}
-
-int main(void)
+int run_requester_tests(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, with_nics, nothing_is_left)
 	const struct CMUnitTest tests[] = {
@@ -615,10 +503,7 @@ int main(void)
 		TEST(a_second_nic_that_fails_undoes_the_first),
 		TEST(what_is_not_registered_directly_is_not_staged),
 		TEST(what_is_staged_is_granted_and_not_leased),
-		TEST(a_staged_source_lets_no_nic_in),
-		TEST(nor_does_it_lease),
 	};
 
-	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests_name("requester", tests, NULL, NULL);
 }
