@@ -223,6 +223,7 @@ struct otte_config {
 	uint32_t rdma_leases;                   /* rdma.leases: 64 that peers hold, and we of one peer */
 	uint64_t rdma_lease_idle_ns;            /* rdma.lease_idle_ms: 10000 that one stands unused */
 	uint64_t rdma_grant_ns;                 /* rdma.grant_ms: 60000 that a peer keeps a range */
+	uint64_t rdma_stall_ns;                 /* rdma.stall_ms: 0 = as a QP's timeout and retries allow */
 	uint32_t rdma_host_memory;              /* rdma.host_memory: "direct"; enum otte_host_memory */
 	uint32_t rdma_chunk_bytes;              /* rdma.chunk_bytes: 262144 of a staged slice, at most */
 	uint64_t rdma_direct_bytes;             /* rdma.direct_bytes: 64 MiB under way, where direct */
