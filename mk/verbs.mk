@@ -34,11 +34,11 @@ check-part-rdma-crowd-long: $(VERBS_RDMA_BIN)
 check-part-rdma-flap-long: $(VERBS_RDMA_BIN)
 	@tests/verbs/run-rdma --kernel 6.1 --kernel 6.12 --long flap $(B)
 
-# Processes that are killed at random points: the storm of mk/storm.mk, over rxe.
+# Processes that are killed at random points: the storm of mk/storm.mk, over rxe, by grants and then by leases.
 CHECK_PARTS += kills-rdma
-budget-kills-rdma := 2
+budget-kills-rdma := 3
 CHECK_LONG_PARTS += kills-rdma-long
-budget-kills-rdma-long := 30
+budget-kills-rdma-long := 45
 RDMA_KILLS := 10
 
 .PHONY: check-part-kills-rdma check-part-kills-rdma-long
