@@ -18,11 +18,11 @@ VERBS_HOSTILE_BIN = $(VERBS_HOSTILE:%=$(B)/verbs/%)
 VERBS_RDMA_BIN = $(B)/verbs/transfer $(B)/verbs/crowd $(B)/verbs/flap $(VERBS_HOSTILE_BIN)
 
 CHECK_PARTS += rdma
-budget-rdma := 5
-# 64 threads for five minutes; a rail that is lost 20 times, by an event of its port.
+budget-rdma := 7
+# 64 threads for five minutes; a rail that is lost 20 times, by an event of its port and in silence.
 CHECK_LONG_PARTS += rdma-crowd-long rdma-flap-long
 budget-rdma-crowd-long := 10
-budget-rdma-flap-long := 5
+budget-rdma-flap-long := 20
 
 .PHONY: check-part-rdma check-part-rdma-crowd-long check-part-rdma-flap-long
 check-part-rdma: $(VERBS_RDMA_BIN)
@@ -34,11 +34,11 @@ check-part-rdma-crowd-long: $(VERBS_RDMA_BIN)
 check-part-rdma-flap-long: $(VERBS_RDMA_BIN)
 	@tests/verbs/run-rdma --kernel 6.1 --kernel 6.12 --long flap $(B)
 
-# Processes that are killed at random points: the storm of mk/storm.mk, over rxe.
+# Processes that are killed at random points: the storm of mk/storm.mk, over rxe, by grants and then by leases.
 CHECK_PARTS += kills-rdma
-budget-kills-rdma := 2
+budget-kills-rdma := 3
 CHECK_LONG_PARTS += kills-rdma-long
-budget-kills-rdma-long := 30
+budget-kills-rdma-long := 45
 RDMA_KILLS := 10
 
 .PHONY: check-part-kills-rdma check-part-kills-rdma-long

@@ -241,6 +241,7 @@ struct otte_config {
 	uint32_t rdma_leases;                   /* rdma.leases: 64 that peers hold, and we of one peer */
 	uint64_t rdma_lease_idle_ns;            /* rdma.lease_idle_ms: 10000 that one stands unused */
 	uint64_t rdma_grant_ns;                 /* rdma.grant_ms: 60000 that a peer keeps a range */
+	uint64_t rdma_stall_ns;                 /* rdma.stall_ms: 0 = as a QP's timeout and retries allow */
 	uint32_t rdma_host_memory;              /* rdma.host_memory: "direct"; enum otte_host_memory */
 	uint32_t rdma_cuda_memory;              /* rdma.cuda_memory: "staged"; enum otte_cuda_memory */
 	uint32_t rdma_disable_gpu_direct;       /* rdma.disable_gpu_direct: false; refuses "direct" there */

@@ -196,6 +196,8 @@ static const struct otte_config_key keys[] = {
 	MS("rdma.lease_idle_ms", rdma_lease_idle_ns, 100, HOUR_MS, 10000,
 	   "longest time that a lease stands without being used"),
 	MS("rdma.grant_ms", rdma_grant_ns, 1, HOUR_MS, 60000, "longest time that a peer keeps one of rdma.grants"),
+	MS("rdma.stall_ms", rdma_stall_ns, 0, HOUR_MS, 0,
+	   "longest time without a completion while something is under way on a queue pair; 0: as its timeout allows"),
 	WORD("rdma.host_memory", rdma_host_memory, host_memory_words, OTTE_HOST_MEMORY_DIRECT,
 	     "whether NICs know what is registered, or bytes are copied through a pool that they know"),
 	WORD("rdma.cuda_memory", rdma_cuda_memory, cuda_memory_words, OTTE_CUDA_MEMORY_STAGED,

@@ -36,10 +36,20 @@ static void set_keys(struct otte_config *config, const char *keys)
 
 	snprintf(words, sizeof(words), "%s", keys);
 	while ((word = strsep(&rest, " ")))
-		if (*word && strcmp(word, "deaf"))
-			set_key(config, word);
-		else if (*word)
+		if (!strcmp(word, "deaf"))
 			config->listen_address[0] = '\0';
+		else if (*word && strcmp(word, "adopted"))
+			set_key(config, word);
+}
+
+static void open_mem(struct side *side, const char *keys, int fd)
+{
+	if (fd < 0)
+		OK(otte_mem_alloc(side->engine, side->size, 0, &side->mem));
+	else if (strstr(keys, "adopted"))
+		OK(otte_mem_adopt(side->engine, map_shared(fd, side->size), side->size, &side->mem));
+	else
+		OK(otte_mem_map_file(side->engine, fd, 0, side->size, 0, &side->mem));
 }
 
 int side_open(struct side *side, const char *keys, int fd, uint64_t size)
@@ -57,10 +67,7 @@ int side_open(struct side *side, const char *keys, int fd, uint64_t size)
 	ret = otte_engine_create(&config, &side->engine);
 	if (ret)
 		return ret;
-	if (fd < 0)
-		OK(otte_mem_alloc(side->engine, size, 0, &side->mem));
-	else
-		OK(otte_mem_map_file(side->engine, fd, 0, size, 0, &side->mem));
+	open_mem(side, keys, fd);
 	desc.mem = side->mem;
 	OK(otte_region_register(side->engine, &desc, 1, &side->region));
 	side->bytes = otte_mem_address(side->mem);

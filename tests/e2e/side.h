@@ -42,7 +42,8 @@ struct outcome {
 
 /*
  * `keys` are words "group.key=value" and "ledger=KIND" on top of the defaults, and "deaf": without a
- * listener. fd -1: memory of the engine's own.
+ * listener; "adopted": memory is mapped here and not by the engine, which may lease it then. fd -1: memory of the
+ * engine's own.
  */
 int side_open(struct side *side, const char *keys, int fd, uint64_t size);
 int side_connect(struct side *side, const char *address, uint64_t epoch, uint64_t region);

@@ -14,7 +14,8 @@
  * OTTE_STORM_KILLS is the number of kills (default 40), OTTE_TEST_SEED the seed, OTTE_STORM_KEYS are further
  * keys of both sides (the transport, say) and OTTE_STORM_MIB the size of their memory. With "ledger=kernel" among the
  * keys the module is asked after each step as well whether it shows what was lent, left and settled: witness.h. With
- * "rdma.enabled=true" every request wants NICs and nothing else, and the devices are asked what they still have.
+ * "rdma.enabled=true" every request wants NICs and nothing else, and the devices are asked what they still have; with
+ * "rdma.lease=region" they go by leases, which are held all the time.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -61,7 +62,7 @@ struct book {
 
 static uint64_t area_bytes; /* of each side's memory */
 static const char *more_keys;
-static bool by_nics; /* as the keys say */
+static bool by_nics, by_leases; /* as the keys say */
 
 /* What all processes together have of the devices. */
 struct devices {
@@ -104,6 +105,8 @@ static uint64_t draw_length(uint64_t *random)
 static void plan(struct book *book, uint64_t *random)
 {
 	unsigned most = (unsigned)draw_between(random, 1, REQUESTS_MAX);
+	/* A lease for WRITEs is given back for a READ. */
+	bool writes = by_leases && draw(random) % 2;
 	uint64_t local = 0, remote = 0;
 
 	for (book->count = 0; book->count < most; book->count++) {
@@ -115,7 +118,7 @@ static void plan(struct book *book, uint64_t *random)
 		remote += draw_between(random, 0, 300);
 		if (local + entry->length > area_bytes || remote + entry->length > area_bytes)
 			break;
-		entry->op = draw(random) % 2 ? OTTE_WRITE : OTTE_READ;
+		entry->op = (by_leases ? writes : draw(random) % 2) ? OTTE_WRITE : OTTE_READ;
 		entry->local = local;
 		entry->remote = remote;
 		local += entry->length;
@@ -210,11 +213,21 @@ static void requester_say(struct side *side)
 {
 	struct otte_stats stats = side_stats(side);
 
-	printf("requests %llu bytes %llu lanes %llu peers_out %llu loans %llu retained %llu qps %llu fds %u\n",
+	printf("requests %llu bytes %llu lanes %llu peers_out %llu loans %llu retained %llu qps %llu leased %llu "
+	       "fds %u\n",
 	       (unsigned long long)stats.requests, (unsigned long long)stats.bytes,
 	       (unsigned long long)stats.lanes, (unsigned long long)stats.peers_out,
 	       (unsigned long long)stats.loans, (unsigned long long)stats.retained,
-	       (unsigned long long)stats.rdma_qps, count_fds());
+	       (unsigned long long)stats.rdma_qps, (unsigned long long)stats.rdma_lease_requests, count_fds());
+}
+
+/* How long a region is that is leased as a whole must be known. */
+static int connect_to(struct side *side, const char *address, uint64_t region)
+{
+	int ret = side_connect(side, address, OTTE_EPOCH_ANY, region);
+	size_t count;
+
+	return ret || !by_leases ? ret : otte_segment_describe(side->segment, 10 * SECOND, NULL, 0, &count);
 }
 
 /* Arguments: keys, fd of its memory, of the source's, of the book. */
@@ -232,7 +245,7 @@ static int requester_main(char **argv)
 	printf("ready\n");
 	while (fgets(line, sizeof(line), stdin)) {
 		if (sscanf(line, "open %255s %llu", address, &region) == 2) {
-			printf("code %d\n", side_connect(&side, address, OTTE_EPOCH_ANY, region));
+			printf("code %d\n", connect_to(&side, address, region));
 		} else if (sscanf(line, "storm %llu", &random) == 1) {
 			storm(&side, book, remote, random);
 			printf("lost\n");
@@ -442,6 +455,8 @@ static void join(struct world *world)
 	assert_string_equal(child_ask(&world->requester.child, "open %s %lu", world->source.address,
 				      (unsigned long)world->source.region), "code 0");
 	assert_string_equal(child_ask(&world->requester.child, "probe"), "probe 1");
+	child_ask(&world->requester.child, "stats");
+	assert_int_equal(child_number(&world->requester.child, "leased") > 0, by_leases);
 	witness_lends(&world->witness, world->source.child.pid, by_nics ? 0 : LOANS);
 	witness_check(&world->witness, "joined");
 }
@@ -664,6 +679,7 @@ int main(int argc, char **argv)
 	if (!more_keys)
 		more_keys = "";
 	by_nics = strstr(more_keys, "rdma.enabled=true");
+	by_leases = strstr(more_keys, "rdma.lease=region");
 	if (side_role(argc, argv, &status))
 		return status;
 	if (argc == 6 && strcmp(argv[1], "requester") == 0) {

@@ -31,6 +31,7 @@
 #define GUARD 64
 #define SECOND 1000000000ll
 #define KILLS 4
+#define LONG (64u << 20)
 
 static const char *device, *source_device;
 static uint32_t ledger = OTTE_LEDGER_PROCESS;
@@ -374,6 +375,32 @@ static void be_holder(const struct source *source)
 	_exit(0);
 }
 
+/*
+ * In one payload. On one rail rxe drops what comes faster than it can be taken, and a READ may go
+ * another way then: every byte is looked at all the same.
+ */
+static void move_long_by_lease(uint8_t op)
+{
+	const uint32_t before = size;
+	struct requester self;
+	struct source source;
+	struct answer answer;
+
+	if (ledger != OTTE_LEDGER_PROCESS)
+		return;
+	size = BYTES_MAX;
+	start_source(&source);
+	open_requester(&self, &source);
+	self.lease = OTTE_LEASE_REGION;
+	move_size(&self, op, OTTE_TRANSPORT_RDMA, LONG, 3 + op);
+	answer = ask(&source);
+	printf("# %lu leases, %lu grants\n", (unsigned long)answer.leases, (unsigned long)answer.grants);
+	check(answer.leases == 1 && (op == OTTE_READ || !answer.grants), "that it had leased");
+	close_requester(&self);
+	check(end_source(&source) == 0, "the source gives back everything");
+	size = before;
+}
+
 /* The module leases none of this memory. */
 static void stop_holder(void)
 {
@@ -403,15 +430,23 @@ static void stop_holder(void)
 
 /* ---- Who is killed ---- */
 
-/* READs without an end. */
-static void be_victim(const struct source *source)
+static uint32_t *done_by_victim; /* requests; this process sees it as well */
+
+/* READs or WRITEs without an end. */
+static void be_victim(const struct source *source, uint8_t op, uint8_t lease)
 {
 	struct requester self;
 
 	open_requester(&self, source);
-	for (;;)
-		if (run(&self, OTTE_READ, OTTE_TRANSPORT_RDMA, 0, 1u << 20).code)
+	self.lease = lease;
+	for (;; __atomic_add_fetch(done_by_victim, 1, __ATOMIC_RELAXED))
+		if (run(&self, op, OTTE_TRANSPORT_RDMA, 0, 1u << 20).code)
 			_exit(4);
+}
+
+static uint32_t victims_requests(void)
+{
+	return __atomic_load_n(done_by_victim, __ATOMIC_RELAXED);
 }
 
 static bool drains(const struct source *source)
@@ -431,33 +466,50 @@ static bool drains(const struct source *source)
 	return false;
 }
 
-static void kill_requesters(void)
+static void kill_requesters(uint8_t lease)
 {
 	const struct timespec turn = { .tv_nsec = 70000000 };
 	struct source source;
 	bool good = true;
-	uint64_t grants;
+	uint32_t before;
 	int i, status;
 	pid_t pid;
 
 	start_source(&source);
 	for (i = 0; i < KILLS; i++) {
-		grants = ask(&source).grants;
+		before = victims_requests();
 		fflush(stdout);
 		pid = fork();
 		if (!pid)
-			be_victim(&source);
-		while (ask(&source).grants < grants + 2)
+			be_victim(&source, i % 2 ? OTTE_WRITE : OTTE_READ, lease);
+		while (victims_requests() < before + 2)
 			nanosleep(&turn, NULL);
+		good &= lease == OTTE_LEASE_OFF || ask(&source).loans == 1;
 		kill(pid, SIGKILL);
 		waitpid(pid, &status, 0);
 		good &= WIFSIGNALED(status) && drains(&source);
 	}
-	check(good, "of a requester that is killed nothing is left: the loans are over, the queue pairs gone");
+	good &= lease == OTTE_LEASE_OFF || (ask(&source).leases == KILLS && !ask(&source).grants);
+	check(good, lease == OTTE_LEASE_OFF ?
+			    "of a requester that is killed nothing is left: the loans are over, the queue pairs gone" :
+			    "nor of one that is killed while it holds a lease and uses it");
 	check(end_source(&source) == 0, "and its range can be unregistered");
 }
 
-static void kill_source(uint8_t op)
+/*
+ * One of them is granted, and may have begun; of what goes by a lease its source hears nothing:
+ * there the first of them is done, behind which all are posted.
+ */
+static void wait_until_begun(const struct requester *self, const struct source *source)
+{
+	struct otte_batch_status status;
+
+	do {
+		MUST(otte_batch_poll(self->batch, &status));
+	} while (!status.finished && (self->lease != OTTE_LEASE_OFF || ask(source).grants < 2));
+}
+
+static void kill_source(uint8_t op, uint8_t lease)
 {
 	struct requester self;
 	struct otte_task task;
@@ -466,13 +518,13 @@ static void kill_source(uint8_t op)
 
 	start_source(&source);
 	open_requester(&self, &source);
-	check(!run(&self, OTTE_READ, OTTE_TRANSPORT_RDMA, 0, 4096).code, "a source that is about to die serves");
+	self.lease = lease;
+	check(!run(&self, op, OTTE_TRANSPORT_RDMA, 0, 4096).code && ask(&source).leases == (lease != OTTE_LEASE_OFF),
+	      "a source that is about to die serves");
 	MUST(otte_batch_reset(self.batch));
 	for (i = 0; i < 3; i++)
 		submit(&self, op, OTTE_TRANSPORT_RDMA, i << 20, 1u << 20);
-	/* One of them is granted, and may have begun. */
-	while (ask(&source).grants < 2)
-		;
+	wait_until_begun(&self, &source);
 	kill(source.pid, SIGKILL);
 	check(!otte_batch_wait(self.batch, 60 * SECOND), "requests of a source that is killed end");
 	for (i = 0; i < 3; i++) {
@@ -484,6 +536,13 @@ static void kill_source(uint8_t op)
 	check(ended == 3 && !unknown, "as done or lost, and drained");
 	close_requester(&self);
 	end_source(&source);
+}
+
+static void kill_all(uint8_t lease)
+{
+	kill_requesters(lease);
+	kill_source(OTTE_READ, lease);
+	kill_source(OTTE_WRITE, lease);
 }
 
 /* ---- NICs that do not reach each other ---- */
@@ -756,6 +815,9 @@ int main(int argc, char **argv)
 	remote = mmap(NULL, BYTES_MAX, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (remote == MAP_FAILED)
 		return 3;
+	done_by_victim = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (done_by_victim == MAP_FAILED)
+		return 3;
 	memset(remote, 1, size);
 	if (rails)
 		move_over_both();
@@ -768,12 +830,14 @@ int main(int argc, char **argv)
 		return checked();
 	}
 	move_whole();
-	if (!staged && !mirrored) { /* what is staged is not leased */
-		move_by_lease();
-		stop_holder();
-	}
-	kill_requesters();
-	kill_source(OTTE_READ);
-	kill_source(OTTE_WRITE);
+	kill_all(OTTE_LEASE_OFF);
+	if (staged || mirrored) /* what is staged is not leased */
+		return checked();
+	move_by_lease();
+	move_long_by_lease(OTTE_READ);
+	move_long_by_lease(OTTE_WRITE);
+	stop_holder();
+	if (ledger == OTTE_LEDGER_PROCESS)
+		kill_all(OTTE_LEASE_REGION);
 	return checked();
 }

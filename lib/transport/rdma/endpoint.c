@@ -394,10 +394,16 @@ void otte_rdma_endpoints_give_up(struct otte_rdma_peer *peer, uint64_t now_ns)
 		for (i = 0; i < OTTE_RDMA_WIDTH; i++) {
 			struct otte_rdma_pair *pair = &endpoint->pairs[i];
 
-			if (pair->state != OTTE_RDMA_PAIR_OPEN ||
-			    now_ns - min_u64(now_ns, pair->since_ns) <= limit_ns)
+			if (otte_rdma_pair_is_stalled(pair, now_ns))
+				otte_fail(-ETIMEDOUT,
+					  "%u work requests, and none completes (rdma.stall_ms)",
+					  pair->under_way);
+			else if (pair->state == OTTE_RDMA_PAIR_OPEN &&
+				 now_ns - min_u64(now_ns, pair->since_ns) > limit_ns)
+				otte_fail(-ETIMEDOUT,
+					  "the peer makes no queue pair (control.timeout_ms)");
+			else
 				continue;
-			otte_fail(-ETIMEDOUT, "the peer makes no queue pair (control.timeout_ms)");
 			pair_failed(pair, -ETIMEDOUT);
 		}
 	}

@@ -48,7 +48,7 @@ void otte_rdma_endpoints_close(struct otte_rdma_peer *peer, int code);
 void otte_rdma_endpoints_fence(struct otte_rdma_peer *peer, unsigned int nic);
 /* What could not be made before may be made now. */
 void otte_rdma_endpoints_try_again(struct otte_rdma_peer *peer);
-/* Pairs that the peer was asked for and does not answer. */
+/* Pairs that the peer was asked for and does not answer, and those that are stalled. */
 void otte_rdma_endpoints_give_up(struct otte_rdma_peer *peer, uint64_t now_ns);
 /* No pair will change any more. */
 bool otte_rdma_endpoints_are_over(const struct otte_rdma_peer *peer);

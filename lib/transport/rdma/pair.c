@@ -10,6 +10,11 @@
 #include "transport/rdma/rdma.h"
 #include "transport/rdma/routes.h"
 
+/* A NIC may take four times as long as it is told to (IBTA, "local ACK timeout"). */
+#define STALL_TIMES 4
+/* Threads that get no CPU, at either end, are late by less. */
+#define STALL_LEAST_NS NSEC_PER_SEC
+
 static void fenced(struct otte_rdma_qp *qp, void *arg)
 {
 	struct otte_rdma_pair *pair = arg;
@@ -80,6 +85,7 @@ int otte_rdma_pair_open(struct otte_rdma_pair *pair, bool source)
 	atomic_fetch_add(&rdma->qps, 1);
 	pair->state = OTTE_RDMA_PAIR_OPEN;
 	pair->since_ns = otte_now_ns();
+	pair->under_way = 0;
 	return 0;
 }
 
@@ -107,6 +113,64 @@ int otte_rdma_pair_join(struct otte_rdma_pair *pair, const struct otte_rdma_path
 	pair->state = OTTE_RDMA_PAIR_JOINED;
 	return 0;
 }
+
+/* ---- What is under way ---- */
+
+int otte_rdma_pair_post(struct otte_rdma_pair *pair, const struct otte_rdma_send *sends,
+			uint32_t count, uint32_t *accepted)
+{
+	int ret = otte_rdma_qp_post(pair->qp, sends, count, accepted);
+
+	/* Nothing is told before this returns: the CQ is polled by who posts, and not now. */
+	if (!pair->under_way && *accepted)
+		pair->heard_ns = otte_now_ns();
+	pair->under_way += *accepted;
+	return ret;
+}
+
+void otte_rdma_pair_hear(struct otte_rdma_pair *pair)
+{
+	pair->heard_ns = otte_now_ns();
+	pair->under_way--;
+}
+
+/* What nobody answers is given up by the NIC in this time, if that keeps to what it was told. */
+static uint64_t give_up_ns(const struct otte_config *config)
+{
+	const uint64_t period_ns = 4096ull << config->rdma_qp_timeout;
+
+	return period_ns * (config->rdma_qp_retries + 1);
+}
+
+/* Of what is under way over its NIC, at the least rate that is believed of one. */
+static uint64_t moving_ns(const struct otte_rdma_pair *pair)
+{
+	struct otte_device_load load;
+
+	if (otte_devices_read(pair->rdma->devices, pair->nic, &load) || !load.link)
+		return 0;
+	return (uint64_t)((double)load.under_way / (double)load.link * OTTE_RATE_CLAMP *
+			  (double)NSEC_PER_SEC);
+}
+
+bool otte_rdma_pair_is_stalled(const struct otte_rdma_pair *pair, uint64_t now_ns)
+{
+	const struct otte_config *config = pair->rdma->env.config;
+	uint64_t limit_ns = config->rdma_stall_ns, quiet_ns;
+
+	if (pair->state != OTTE_RDMA_PAIR_JOINED || !pair->under_way)
+		return false;
+	pair->rdma->timed = true;
+	quiet_ns = now_ns - min_u64(now_ns, pair->heard_ns);
+	if (!limit_ns)
+		limit_ns = max_u64(STALL_TIMES * give_up_ns(config), STALL_LEAST_NS);
+	if (quiet_ns <= limit_ns)
+		return false;
+	/* One completion tells of all of its payload, which may be long, and share its NIC. */
+	return config->rdma_stall_ns || quiet_ns - limit_ns > moving_ns(pair);
+}
+
+/* ---- The end ---- */
 
 void otte_rdma_pair_close(struct otte_rdma_pair *pair, int code, const char *why)
 {

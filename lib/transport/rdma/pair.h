@@ -22,6 +22,7 @@
 #include "transport/rdma/qp.h"
 
 struct otte_rdma;
+struct otte_rdma_send;
 
 /* QPs of an endpoint, at most; rdma.pairs of these slots are filled, in their order. */
 #define OTTE_RDMA_WIDTH 8
@@ -47,6 +48,8 @@ struct otte_rdma_pair {
 	int code;            /* CLOSING: why */
 	bool stopped;        /* and it is in ERR */
 	uint64_t since_ns;   /* OPEN, CLOSING */
+	uint32_t under_way;  /* JOINED: what was posted, and is not told yet; a requester's */
+	uint64_t heard_ns;   /* when something was told last, or posted while nothing was under way */
 	/* The QP is of no use any more, by itself: to be closed. */
 	void (*failed)(struct otte_rdma_pair *pair, int code);
 	/*
@@ -63,6 +66,17 @@ struct otte_rdma_pair {
 int otte_rdma_pair_open(struct otte_rdma_pair *pair, bool source);
 int otte_rdma_pair_join(struct otte_rdma_pair *pair, const struct otte_rdma_path *path,
 			uint32_t qpn, uint32_t psn, uint32_t mtu_bytes, uint32_t rd_atomic);
+/* A requester's work: otte_rdma_qp_post(). */
+int otte_rdma_pair_post(struct otte_rdma_pair *pair, const struct otte_rdma_send *sends,
+			uint32_t count, uint32_t *accepted);
+/* And what each done() of it says first. */
+void otte_rdma_pair_hear(struct otte_rdma_pair *pair);
+/*
+ * Something is under way, and for longer than rdma.stall_ms nothing was told: the NIC may never do
+ * it. A queue that goes on, however long it is, is not stalled. Also sees to it that the question
+ * is asked again in time.
+ */
+bool otte_rdma_pair_is_stalled(const struct otte_rdma_pair *pair, uint64_t now_ns);
 /* Of OPEN or JOINED; nothing of it moves from now on but what is under way. */
 void otte_rdma_pair_close(struct otte_rdma_pair *pair, int code, const char *why);
 /* Those that are CLOSING and drained. */

@@ -276,6 +276,7 @@ static void probe_done(struct otte_rdma_work *work, const struct otte_rdma_outco
 {
 	struct otte_rdma_probe *probe = container_of(work, struct otte_rdma_probe, work);
 
+	otte_rdma_pair_hear(probe->pair);
 	probe->charged = false;
 	/* What has failed its pair tells, which fails with it. */
 	if (probe->state != OTTE_RDMA_PROBE_OVER && !outcome->code) {
@@ -319,7 +320,7 @@ static int post(struct otte_rdma_probe *probe, struct otte_rdma_pair *pair)
 	int ret;
 
 	probe->pair = pair;
-	ret = otte_rdma_qp_post(pair->qp, &send, 1, &accepted);
+	ret = otte_rdma_pair_post(pair, &send, 1, &accepted);
 	if (ret == -EAGAIN)
 		return 1;
 	probe->charged = accepted;

@@ -199,6 +199,7 @@ void otte_rdma_transfers_unpair(struct otte_rdma_peer *peer, const struct otte_r
 static void completed(struct otte_rdma_transfer *transfer, const struct otte_rdma_outcome *outcome)
 {
 	transfer->peer->rdma->busy = true;
+	otte_rdma_pair_hear(transfer->pair);
 	if (outcome->code && !transfer->code)
 		transfer->code = outcome->code;
 	if (!is_charged(transfer))
@@ -282,7 +283,7 @@ static void post(struct otte_rdma_transfer *transfer)
 	 * What was posted may be told before this returns, but by this thread alone, which does not
 	 * poll now.
 	 */
-	ret = otte_rdma_qp_post(transfer->pair->qp, sends, count, &accepted);
+	ret = otte_rdma_pair_post(transfer->pair, sends, count, &accepted);
 	if (payload && !accepted)
 		otte_device_lease_tell(lease, OTTE_DEVICE_DROPPED, transfer->bytes, otte_now_ns());
 	if (ret == -EAGAIN)

@@ -138,6 +138,7 @@ static void piece_done(struct otte_rdma_work *work, const struct otte_rdma_outco
 	uint64_t bytes = piece->bytes;
 
 	use->peer->rdma->busy = true;
+	otte_rdma_pair_hear(use->pair);
 	piece->bytes = 0;
 	otte_devices_arrive(use->peer->rdma->devices, use->pair->nic, bytes, !outcome->code);
 	if (!use->work)
@@ -192,7 +193,7 @@ static int post(struct otte_rdma_use *use)
 	while (use->posted < use->work->length && (piece = find_piece(use))) {
 		fill_payload(use, piece, &send);
 		accepted = 0;
-		ret = otte_rdma_qp_post(use->pair->qp, &send, 1, &accepted);
+		ret = otte_rdma_pair_post(use->pair, &send, 1, &accepted);
 		if (!accepted)
 			piece->bytes = 0;
 		else

@@ -130,6 +130,7 @@ static void defaults_are_those_of_the_header(void **state)
 	assert_int_equal(c.rdma_leases, 64);
 	assert_int_equal(c.rdma_lease_idle_ns, 10 * NSEC_PER_SEC);
 	assert_int_equal(c.rdma_grant_ns, 60 * NSEC_PER_SEC);
+	assert_int_equal(c.rdma_stall_ns, 0);
 	assert_int_equal(c.rdma_destruction_ns, 30 * NSEC_PER_SEC);
 	assert_int_equal(c.rdma_rail_topology, OTTE_RAIL_ALL);
 	assert_int_equal(c.rdma_max_rail_pairs, 1024);
@@ -175,7 +176,7 @@ static void every_json_key_reaches_its_field(void **state)
 		"\"rdma\":{\"enabled\":true,\"device\":\"mlx5_0\",\"port\":2,\"gid_index\":3,"
 		"\"endpoints\":4,\"pairs\":7,\"grants\":5,\"send_wrs\":6,\"cqes\":27,\"mrs\":8,"
 		"\"mr_bytes\":4100,\"key_indices\":10,\"qp_timeout\":11,\"qp_retries\":1,\"lease\":\"region\","
-		"\"leases\":13,\"lease_idle_ms\":114,\"grant_ms\":18,\"destruction_ms\":12,"
+		"\"leases\":13,\"lease_idle_ms\":114,\"grant_ms\":18,\"stall_ms\":19,\"destruction_ms\":12,"
 		"\"rail_topology\":\"direct\",\"max_rail_pairs\":13,\"rail_error_threshold\":14,"
 		"\"rail_error_window_ms\":15,\"rail_cooldown_ms\":16,\"rail_probe_interval_ms\":0,"
 		"\"smart_selection\":false,\"link_rate_mbps\":18,\"log_slice_affinity\":true,"
@@ -268,6 +269,7 @@ static void every_json_key_reaches_its_field(void **state)
 	assert_int_equal(c.rdma_leases, 13);
 	assert_int_equal(c.rdma_lease_idle_ns, 114 * NSEC_PER_MSEC);
 	assert_int_equal(c.rdma_grant_ns, 18 * NSEC_PER_MSEC);
+	assert_int_equal(c.rdma_stall_ns, 19 * NSEC_PER_MSEC);
 	assert_int_equal(c.rdma_destruction_ns, 12 * NSEC_PER_MSEC);
 	assert_int_equal(c.rdma_rail_topology, OTTE_RAIL_DIRECT);
 	assert_int_equal(c.rdma_max_rail_pairs, 13);
@@ -766,7 +768,7 @@ static void check_names_every_key_that_was_set_out_of_range(void **state)
 		assert_int_equal(otte_config_check(&c), -EINVAL);
 		assert_int_equal(strncmp(otte_error_text(), key.key, strlen(key.key)), 0);
 	}
-	assert_int_equal(named, 93);
+	assert_int_equal(named, 94);
 	fresh(&c);
 	memcpy(c.slots_pattern, "low,no", 7);
 	assert_int_equal(otte_config_check(&c), -EINVAL);

@@ -234,14 +234,13 @@ static void use_no_trials(struct otte_config *config)
 }
 
 /* Silently, with its slices under way: they are drained, and go on over the other one. */
-static void a_read_moves_to_the_other_rail(void **state)
+static void lose_a_rail_under_a_read(void (*adjust)(struct otte_config *config))
 {
 	struct otte_stats stats;
 	struct otte_task task;
 	struct pair pair;
 
-	(void)state;
-	pair_open(&pair, SIZE, use_no_trials);
+	pair_open(&pair, SIZE, adjust);
 	connect_both(&pair, OTTE_READ);
 	sim_retry_set(SIM_BY_CLOCK);
 	sim_progress_set(SIM_THREAD, 0);
@@ -256,6 +255,26 @@ static void a_read_moves_to_the_other_rail(void **state)
 	assert_true(stats.rdma_rail_errors > 0);
 	assert_int_equal(stats.retained, 0);
 	pair_close(&pair);
+}
+
+static void a_read_moves_to_the_other_rail(void **state)
+{
+	(void)state;
+	lose_a_rail_under_a_read(use_no_trials);
+}
+
+/* NICs that go on for hours, and tell of nothing. */
+static void use_nics_that_never_give_up(struct otte_config *config)
+{
+	use_no_trials(config);
+	config->rdma_qp_timeout = 31;
+	config->rdma_stall_ns = 100 * NSEC_PER_MSEC;
+}
+
+static void a_read_moves_though_its_nic_never_gives_up(void **state)
+{
+	(void)state;
+	lose_a_rail_under_a_read(use_nics_that_never_give_up);
 }
 
 static void use_no_retries(struct otte_config *config)
@@ -871,6 +890,7 @@ int main(void)
 		TEST(requests_that_want_more_than_half_end_both),
 		TEST(what_one_grant_cannot_hold_goes_in_stretches),
 		TEST(a_read_moves_to_the_other_rail),
+		TEST(a_read_moves_though_its_nic_never_gives_up),
 		TEST(without_a_budget_a_read_ends),
 		TEST(a_write_ends_with_its_rail),
 		TEST(what_was_not_posted_moves),

@@ -11,5 +11,6 @@ int main(void)
 	failed += run_matrix_tests();
 	failed += run_fork_tests();
 	failed += run_peer_tests();
+	failed += run_stall_tests();
 	return failed;
 }

@@ -68,5 +68,6 @@ int run_route_tests(void);
 int run_matrix_tests(void);
 int run_fork_tests(void);
 int run_peer_tests(void);
+int run_stall_tests(void);
 
 #endif
