@@ -59,13 +59,14 @@ static void wait_alone(struct otte_rdma *rdma, struct otte_rdma_cq_lane *lane, c
 
 bool otte_rdma_alone_exchange(struct otte_rdma_peer *peer, struct otte_work *work)
 {
-	struct otte_rdma *rdma = peer->rdma; /* the work may be over, and the peer gone, at once */
+	/* The work may be over, and the peer gone, at once. */
+	struct otte_rdma_worker *worker = peer->worker;
 	struct otte_rdma_use *use;
 	bool over = false, begun, more;
 
 	otte_rdma_work_init(work);
 	if (!otte_rdma_lease_is_wanted(work) || peer->state != OTTE_RDMA_PEER_READY ||
-	    !otte_rdma_take_turn(rdma))
+	    !otte_rdma_take_turn(worker))
 		return false;
 	use = begin_alone(peer, work, &over);
 	begun = use; /* which may be freed with the next call */
@@ -73,15 +74,15 @@ bool otte_rdma_alone_exchange(struct otte_rdma_peer *peer, struct otte_work *wor
 		struct otte_rdma_cq_lane *lane = use->pair->qp->lane;
 
 		otte_rdma_use_start(use);
-		wait_alone(rdma, lane, &over);
+		wait_alone(worker->rdma, lane, &over);
 		if (!over) /* the thread goes on */
 			otte_rdma_uses_forget_waiter(peer, &over);
 	}
 	/* A pair that has failed meanwhile is closing, and its line may be of no use. */
-	more = (begun && !over) || rdma->lines.unsent || rdma->closing || peer->broken;
+	more = (begun && !over) || worker->lines.unsent || worker->closing || peer->broken;
 	/* Before others may have the turn: who has seen the batch end may end the engine then. */
 	if (more)
-		otte_rdma_wake(rdma);
-	otte_rdma_end_turn(rdma);
+		otte_rdma_wake(worker);
+	otte_rdma_end_turn(worker);
 	return begun;
 }

@@ -81,7 +81,7 @@ void otte_rdma_exposure_retain(struct otte_rdma_exposure *exposure)
 	if (!exposure->use || exposure->retained)
 		return;
 	exposure->retained = !otte_rdma_exposure_ops(exposure)->retain(exposure->use);
-	exposure->source->rdma->unrecorded |= !exposure->retained;
+	exposure->source->worker->unrecorded |= !exposure->retained;
 	if (!exposure->retained && first)
 		otte_log(OTTE_LOG_ERROR, "a range that a NIC may still reach: %s",
 			 otte_error_text());
@@ -202,7 +202,7 @@ static void bound(struct otte_rdma_work *work, const struct otte_rdma_outcome *o
 	struct otte_rdma_exposure *exposure = container_of(work, struct otte_rdma_exposure, bind);
 	int ret;
 
-	exposure->source->rdma->busy = true;
+	exposure->source->worker->busy = true;
 	if (!exposure->window)
 		return; /* freed, as its queue pair is about to be destroyed */
 	ret = otte_rdma_window_bound(exposure->window, outcome);
@@ -236,7 +236,7 @@ static void invalidated(struct otte_rdma_work *work, const struct otte_rdma_outc
 		container_of(work, struct otte_rdma_exposure, invalidation);
 	int ret;
 
-	exposure->source->rdma->busy = true;
+	exposure->source->worker->busy = true;
 	if (!exposure->window)
 		return; /* as above */
 	ret = otte_rdma_window_invalidated(exposure->window, outcome);

@@ -16,9 +16,6 @@
 #include "transport/rdma/rdma.h"
 #include "transport/rdma/source.h"
 
-/* One source has at most so many times what it leaves to others. */
-#define PLACES_TIMES 3
-
 static struct otte_rdma_lent *to_lent(struct otte_rdma_exposure *exposure)
 {
 	return container_of(exposure, struct otte_rdma_lent, base);
@@ -39,12 +36,9 @@ static void answered(struct otte_rdma_lent *lent)
 
 static void leave_place(struct otte_rdma_lent *lent)
 {
-	struct otte_rdma *rdma = lent->base.source->rdma;
+	struct otte_rdma_source *source = lent->base.source;
 
-	rdma->places--;
-	lent->base.source->places--;
-	if (lent->stuck)
-		rdma->stuck--;
+	otte_rdma_places_leave(source->worker, &source->places, lent->stuck);
 	lent->stuck = false;
 }
 
@@ -53,12 +47,13 @@ static void free_lent(struct otte_rdma_lent *lent)
 	struct otte_rdma_source *source = lent->base.source;
 
 	if (lent->state == OTTE_RDMA_LENT_WAITING)
-		DL_DELETE2(source->rdma->waiting, lent, wait_prev, wait_next);
+		DL_DELETE2(source->worker->waiting, lent, wait_prev, wait_next);
 	else if (lent->state != OTTE_RDMA_LENT_RETURNED)
 		leave_place(lent);
+	otte_rdma_ranges_waited(&lent->range);
 	DL_DELETE(source->lents, lent);
 	answered(lent);
-	source->rdma->busy = true;
+	source->worker->busy = true;
 	free(lent);
 }
 
@@ -94,8 +89,7 @@ void otte_rdma_lents_retain(struct otte_rdma_source *source)
 static void stick(struct otte_rdma_lent *lent)
 {
 	lent->stuck = true;
-	lent->base.source->rdma->stuck++;
-	lent->base.source->rdma->busy = true;
+	otte_rdma_places_stick(lent->base.source->worker);
 }
 
 /* Nothing is to be said of it any more. What stays needs no pair: that will be freed. */
@@ -131,7 +125,7 @@ static void returned(struct otte_rdma_receipt *receipt, int code)
 
 	if (code) /* with its queue pair: otte_rdma_lents_unpair() */
 		return;
-	exposure->source->rdma->busy = true;
+	exposure->source->worker->busy = true;
 	if (exposure->window && otte_rdma_window_received(exposure->window)) {
 		otte_rdma_source_fail_pair(exposure->pair, -EPROTO, otte_error_text());
 		return;
@@ -242,7 +236,7 @@ static int prepare(struct otte_rdma_lent *lent)
 		ret = otte_rdma_exposure_begin(exposure);
 	if (ret)
 		goto release;
-	exposure->id = ++exposure->source->rdma->last_grant;
+	exposure->id = atomic_fetch_add(&exposure->source->rdma->last_grant, 1) + 1;
 	ret = otte_rdma_exposure_take_window(exposure);
 	if (ret)
 		goto cancel;
@@ -268,6 +262,8 @@ static void grant(struct otte_rdma_lent *lent)
 	int ret;
 
 	ret = prepare(lent);
+	/* Not before: no lease of the range was to be had meanwhile. */
+	otte_rdma_ranges_waited(&lent->range);
 	if (ret) {
 		refuse(lent, ret);
 		if (ret == -EUCLEAN)
@@ -279,28 +275,31 @@ static void grant(struct otte_rdma_lent *lent)
 		otte_rdma_source_fail_pair(pair, ret, otte_error_text());
 }
 
-/* Of two that wait for a place: whose source has fewer, or has waited longer for one. */
 static bool goes_before(const struct otte_rdma_lent *lent, const struct otte_rdma_lent *other)
 {
-	const struct otte_rdma_source *source = lent->base.source, *its = other->base.source;
-
-	return source->places != its->places ? source->places < its->places :
-					       source->turn < its->turn;
+	return otte_rdma_places_before(&lent->base.source->places, &other->base.source->places);
 }
 
 /*
  * The next whose queue has a place for the receipt, which is reserved; or NULL. Within a source
- * first come first.
+ * first come first. `denied`: the first that has its share of places.
  */
-static struct otte_rdma_lent *find_next(struct otte_rdma *rdma)
+static struct otte_rdma_lent *find_next(struct otte_rdma_worker *worker,
+					struct otte_rdma_lent **denied)
 {
-	uint32_t free = rdma->env.config->rdma_grants - rdma->places;
+	uint32_t free = otte_rdma_places_free(&worker->rdma->places);
 	struct otte_rdma_lent *lent, *next = NULL;
 
-	DL_FOREACH2(rdma->waiting, lent, wait_next) {
-		if ((next && !goes_before(lent, next)) ||
-		    !otte_rdma_share(lent->base.source->places, free, PLACES_TIMES) ||
-		    otte_rdma_let_in_way(rdma, &lent->base.ask) ||
+	*denied = NULL;
+	DL_FOREACH2(worker->waiting, lent, wait_next) {
+		if (next && !goes_before(lent, next))
+			continue;
+		if (!otte_rdma_places_admit(&lent->base.source->places, free)) {
+			if (!*denied || goes_before(lent, *denied))
+				*denied = lent;
+			continue;
+		}
+		if (otte_rdma_ranges_want(worker, &lent->base.ask) ||
 		    otte_rdma_qp_reserve(lent->base.pair->pair.qp, 1))
 			continue;
 		if (next)
@@ -311,31 +310,42 @@ static struct otte_rdma_lent *find_next(struct otte_rdma *rdma)
 }
 
 /* No place will come any more. */
-static void refuse_all(struct otte_rdma *rdma)
+static void refuse_all(struct otte_rdma_worker *worker)
 {
 	struct otte_rdma_lent *lent, *next;
 
-	DL_FOREACH_SAFE2(rdma->waiting, lent, next, wait_next) {
-		otte_fail(-EUCLEAN, "all of rdma.grants (%u) stay", rdma->stuck);
+	DL_FOREACH_SAFE2(worker->waiting, lent, next, wait_next) {
+		otte_fail(-EUCLEAN, "all of rdma.grants (%u) stay", worker->rdma->places.total);
 		refuse(lent, -EUCLEAN);
 	}
 }
 
-void otte_rdma_lents_go_on(struct otte_rdma *rdma)
+/* False: nobody has a place now, of those who wait. */
+static bool grant_next(struct otte_rdma_worker *worker)
 {
-	struct otte_rdma_lent *lent;
+	struct otte_rdma_lent *denied, *lent = find_next(worker, &denied);
 
-	if (rdma->stuck == rdma->env.config->rdma_grants)
-		refuse_all(rdma);
-	/* Each time from the beginning: where a pair fails, others that wait for it are gone. */
-	while ((lent = find_next(rdma))) {
-		DL_DELETE2(rdma->waiting, lent, wait_prev, wait_next);
-		rdma->places++;
-		lent->base.source->places++;
-		lent->base.source->turn = ++rdma->last_turn;
-		lent->state = OTTE_RDMA_LENT_EXPECTING;
-		grant(lent);
+	if (!lent) {
+		otte_rdma_places_bid(worker, denied ? &denied->base.source->places : NULL);
+		return false;
 	}
+	if (!otte_rdma_places_take(worker, &lent->base.source->places)) {
+		otte_rdma_qp_release(lent->base.pair->pair.qp, 1);
+		return false;
+	}
+	DL_DELETE2(worker->waiting, lent, wait_prev, wait_next);
+	lent->state = OTTE_RDMA_LENT_EXPECTING;
+	grant(lent);
+	return true;
+}
+
+void otte_rdma_lents_go_on(struct otte_rdma_worker *worker)
+{
+	if (otte_rdma_places_all_stick(&worker->rdma->places))
+		refuse_all(worker);
+	/* Each time from the beginning: where a pair fails, others that wait for it are gone. */
+	while (grant_next(worker))
+		;
 }
 
 /* ---- What has had its time ---- */
@@ -345,7 +355,7 @@ static void look_whether_in_vain(struct otte_rdma_lent *lent, uint64_t now_ns)
 {
 	struct otte_rdma *rdma = lent->base.source->rdma;
 
-	rdma->timed = true;
+	lent->base.source->worker->timed = true;
 	if (otte_rdma_is_late(lent->base.since_ns, rdma->env.config->control_timeout_ns / 2,
 			      now_ns))
 		refuse(lent, -EAGAIN);
@@ -358,7 +368,7 @@ static int check_limits(const struct otte_rdma_lent *lent, uint64_t now_ns)
 	const struct otte_config *config = exposure->source->rdma->env.config;
 	int ret = 0;
 
-	exposure->source->rdma->timed = true;
+	exposure->source->worker->timed = true;
 	if (lent->state == OTTE_RDMA_LENT_BINDING)
 		ret = otte_rdma_exposure_check_posted(exposure, "bind", now_ns);
 	if (ret)
@@ -428,9 +438,12 @@ int otte_rdma_lent_ask(struct otte_rdma_source_pair *pair, const struct otte_rdm
 	if (!lent)
 		return otte_fail(-ENOMEM, "no memory for a grant");
 	otte_rdma_exposure_init(&lent->base, &as_grant, pair, ask);
+	lent->range.worker = source->worker;
+	lent->range.ask = &lent->base.ask;
+	otte_rdma_ranges_wait(&lent->range);
 	source->unanswered++;
 	DL_APPEND(source->lents, lent);
-	DL_APPEND2(source->rdma->waiting, lent, wait_prev, wait_next);
+	DL_APPEND2(source->worker->waiting, lent, wait_prev, wait_next);
 	return 0;
 }
 

@@ -38,7 +38,7 @@ static struct otte_rdma_slice *let_go(struct otte_rdma_transfer *transfer)
 	struct otte_rdma_slice *slice = transfer->slice;
 
 	if (transfer->state != OTTE_RDMA_TRANSFER_LOST || !transfer->payload_posted)
-		otte_rdma_stage_give(transfer->peer->rdma, &transfer->stage);
+		otte_rdma_stage_give(transfer->peer->worker, &transfer->stage);
 	transfer->slice = NULL;
 	transfer->work = NULL;
 	return slice;
@@ -64,7 +64,7 @@ static void give_ticket_back(struct otte_rdma_transfer *transfer)
 static void free_transfer(struct otte_rdma_transfer *transfer)
 {
 	DL_DELETE(transfer->peer->transfers, transfer);
-	otte_rdma_stage_give(transfer->peer->rdma, &transfer->stage);
+	otte_rdma_stage_give(transfer->peer->worker, &transfer->stage);
 	free(transfer);
 }
 
@@ -159,9 +159,9 @@ static void end_unproven(struct otte_rdma_transfer *transfer)
 	bool staged = transfer->stage.chunk;
 
 	if (transfer->payload_charged || (staged && transfer->payload_posted))
-		otte_rdma_stage_stick(transfer->peer->rdma, &transfer->stage);
+		otte_rdma_stage_stick(transfer->peer->worker, &transfer->stage);
 	else
-		otte_rdma_stage_give(transfer->peer->rdma, &transfer->stage);
+		otte_rdma_stage_give(transfer->peer->worker, &transfer->stage);
 	if (!transfer->slice)
 		return;
 	if (transfer->payload_charged)
@@ -193,7 +193,7 @@ void otte_rdma_transfers_unpair(struct otte_rdma_peer *peer, const struct otte_r
 
 static void completed(struct otte_rdma_transfer *transfer, const struct otte_rdma_outcome *outcome)
 {
-	transfer->peer->rdma->busy = true;
+	transfer->peer->worker->busy = true;
 	if (outcome->code && !transfer->code)
 		transfer->code = outcome->code;
 	if (!is_charged(transfer))

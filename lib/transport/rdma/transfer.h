@@ -11,7 +11,7 @@
  * line is lost; so it is without a GRANT for twice as long, as a source lets nobody wait for more
  * than half of it, and hears of its binds within another one.
  *
- * No lock: the thread's, "otte-rdma".
+ * No lock: its worker's thread's.
  */
 #ifndef OTTE_TRANSPORT_RDMA_TRANSFER_H
 #define OTTE_TRANSPORT_RDMA_TRANSFER_H

@@ -83,7 +83,7 @@ static void go_another_way(struct otte_rdma_use *use, int code)
 		otte_rdma_work_tell(work, abandon, true);
 	else if (down)
 		otte_rdma_work_hand_on(peer, work, code);
-	peer->rdma->busy = true;
+	peer->worker->busy = true;
 }
 
 /* Nothing of it moves any more, and its pair is of no use. */
@@ -136,7 +136,7 @@ static void piece_done(struct otte_rdma_work *work, const struct otte_rdma_outco
 	struct otte_rdma_use *use = piece->use;
 	uint64_t bytes = piece->bytes;
 
-	use->peer->rdma->busy = true;
+	use->peer->worker->busy = true;
 	piece->bytes = 0;
 	otte_devices_arrive(use->peer->rdma->devices, use->pair->nic, bytes, !outcome->code);
 	if (!use->work)

@@ -230,11 +230,16 @@ bool has_its_lane(void *arg)
 {
 	struct pair *pair = arg;
 	struct otte_rdma *rdma = (struct otte_rdma *)pair->requester->transport;
-	bool ready;
+	const struct otte_rdma_peer *peer;
+	bool ready = false;
+	unsigned i;
 
-	pthread_mutex_lock(&rdma->lock);
-	ready = rdma->peers && rdma->peers->state == OTTE_RDMA_PEER_READY;
-	pthread_mutex_unlock(&rdma->lock);
+	for (i = 0; i < rdma->worker_count; i++) {
+		pthread_mutex_lock(&rdma->workers[i].lock);
+		peer = rdma->workers[i].peers;
+		ready |= peer && peer->state == OTTE_RDMA_PEER_READY;
+		pthread_mutex_unlock(&rdma->workers[i].lock);
+	}
 	return ready;
 }
 
