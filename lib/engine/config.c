@@ -39,6 +39,7 @@ static const char *const lease_words[] = { "off", "range", "region", NULL };
 static const char *const zerocopy_words[] = { "auto", "off", "always", NULL };
 static const char *const rail_words[] = { "all", "direct", NULL };
 static const char *const host_memory_words[] = { "direct", "staged", NULL };
+static const char *const progress_words[] = { "events", "polling", NULL };
 
 static int check_pattern(const char *text)
 {
@@ -192,6 +193,10 @@ static const struct otte_config_key keys[] = {
 	       "the NICs of each slice are logged, at level debug"),
 	SWITCH("rdma.deadline_bw_arbitration", rdma_deadline_bw_arbitration, 0,
 	       "what waits goes by what its deadline leaves it; what cannot be done in time is refused"),
+	U32("rdma.workers", rdma_workers, 1, 8, 1, "threads; each peer has one of them"),
+	WORD("rdma.progress", rdma_progress, progress_words, OTTE_RDMA_PROGRESS_EVENTS,
+	     "whether they sleep until something is to be done, or poll"),
+	SWITCH("rdma.bind_cpus", rdma_bind_cpus, 1, "they run on CPUs of the memory nodes of their NICs"),
 	MS("rdma.rail_error_window_ms", rdma_rail_error_window_ns, 1, HOUR_MS, 10000, "if they are no further apart"),
 	MS("rdma.rail_cooldown_ms", rdma_rail_cooldown_ns, 1, HOUR_MS, 30000, "length of the first pause"),
 	MS("rdma.rail_probe_interval_ms", rdma_rail_probe_interval_ns, 0, HOUR_MS, 1000,

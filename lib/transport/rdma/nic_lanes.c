@@ -41,7 +41,8 @@ static int drop(struct otte_rdma_nic_lane *lane)
 	struct otte_rdma_worker *worker = lane->lanes->worker;
 	int ret;
 
-	otte_loop_remove(&worker->loop, &lane->watch);
+	if (lane->watch.ready)
+		otte_loop_remove(&worker->loop, &lane->watch);
 	ret = otte_rdma_lane_destroy(lane->lane);
 	if (ret) {
 		otte_log(OTTE_LOG_ERROR, "NIC %s: %s", lane->lanes->poller->context->name,
@@ -66,9 +67,10 @@ static int open_lane(struct otte_rdma_nic_lane *lane)
 
 	params.max_cqes = config->rdma_cqes;
 	params.max_qps = config->rdma_endpoints;
-	params.events = true;
+	params.events = config->rdma_progress == OTTE_RDMA_PROGRESS_EVENTS;
 	ret = otte_rdma_lane_create(lane->lanes->poller->context, &params, &lane->lane);
-	if (ret)
+	lane->deaf = !params.events;
+	if (ret || lane->deaf)
 		return ret;
 	lane->watch.fd = otte_rdma_lane_fd(lane->lane);
 	lane->watch.ready = cq_ready;
@@ -198,17 +200,30 @@ void otte_rdma_lanes_arm(struct otte_rdma_worker *worker)
 	}
 }
 
-/* One that cannot be armed is at fault, and so among those that drain with the next round. */
+static bool is_deaf(const struct otte_rdma_nic_lane *lane)
+{
+	struct otte_rdma_lane_status status;
+
+	if (!lane->deaf)
+		return false;
+	otte_rdma_lane_status(lane->lane, &status);
+	return status.qps;
+}
+
+/*
+ * One that cannot be armed is at fault, and so among those that drain with the next round. One
+ * without QPs has nothing to tell.
+ */
 bool otte_rdma_lanes_are_deaf(const struct otte_rdma_worker *worker)
 {
 	const struct otte_rdma_nic_lane *lane;
 	unsigned int i;
 
 	for (i = 0; i < worker->rdma->set.count; i++) {
-		if (worker->lanes[i].current && worker->lanes[i].current->deaf)
+		if (worker->lanes[i].current && is_deaf(worker->lanes[i].current))
 			return true;
 		DL_FOREACH(worker->lanes[i].draining, lane)
-			if (lane->deaf)
+			if (is_deaf(lane))
 				return true;
 	}
 	return false;

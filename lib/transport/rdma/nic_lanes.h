@@ -34,7 +34,7 @@ struct otte_rdma_nic_lane {
 	struct otte_rdma_nic_lane *prev, *next; /* lanes->draining */
 	struct otte_rdma_nic_lanes *lanes;
 	struct otte_rdma_cq_lane *lane;
-	bool deaf;                         /* its events do not come: it is polled now and then */
+	bool deaf;                         /* no events of it come: it is polled now and then */
 };
 
 /* Those of one NIC. */

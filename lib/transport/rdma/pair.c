@@ -85,6 +85,7 @@ int otte_rdma_pair_open(struct otte_rdma_pair *pair, bool source)
 		leave_nic(poller);
 	if (ret)
 		goto uncharge;
+	pair->worker->pairs++;
 	pair->state = OTTE_RDMA_PAIR_OPEN;
 	pair->since_ns = otte_now_ns();
 	return 0;
@@ -140,6 +141,7 @@ static void destroy(struct otte_rdma_pair *pair)
 	int ret = otte_rdma_qp_destroy(pair->qp);
 
 	DL_DELETE(pair->worker->closing, pair);
+	pair->worker->pairs--;
 	if (ret) {
 		pair->state = OTTE_RDMA_PAIR_RETAINED;
 		otte_log(OTTE_LOG_ERROR, "a queue pair stays: %s", otte_error_text());

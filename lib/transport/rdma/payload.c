@@ -81,7 +81,8 @@ int otte_rdma_stage_take(struct otte_rdma_worker *worker, struct otte_rdma_turn 
 	struct otte_rdma *rdma = worker->rdma;
 
 	*stage = (struct otte_rdma_stage){};
-	turn->owner = worker;
+	if (!turn->queued) /* where others may ask for it */
+		turn->owner = worker;
 	if (is_staged(rdma))
 		return otte_rdma_staging_take(&rdma->staging, turn, &stage->chunk);
 	return otte_rdma_budget_take(&rdma->direct, turn, bytes, &stage->direct);

@@ -2,6 +2,7 @@
 #include "transport/rdma/worker.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -9,7 +10,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/thread.h"
+#include "topo/cpus.h"
+#include "topo/topo.h"
 #include "transport/rdma/deadline.h"
 #include "transport/rdma/endpoint.h"
 #include "transport/rdma/grant.h"
@@ -146,11 +150,34 @@ static void sleep_a_while(struct otte_rdma_worker *worker, int timeout_ms)
 	atomic_store(&worker->awaited, false);
 }
 
+static bool polls(const struct otte_rdma_worker *worker)
+{
+	return worker->pairs &&
+	       worker->rdma->env.config->rdma_progress == OTTE_RDMA_PROGRESS_POLLING;
+}
+
+/* Who polls lets others have its CPU, who may be at work for it. */
+static void wait_a_while(struct otte_rdma_worker *worker)
+{
+	if (polls(worker))
+		sched_yield();
+	else
+		sleep_a_while(worker, sleep_ms(worker));
+}
+
+/* Where it may not it runs where it can. */
+static void bind_to_cpus(const struct otte_rdma_worker *worker)
+{
+	if (worker->bound && sched_setaffinity(0, sizeof(worker->cpus), &worker->cpus))
+		otte_log(OTTE_LOG_WARNING, "a thread of rdma is not bound to CPUs near its NICs: %m");
+}
+
 static void *run(void *arg)
 {
 	struct otte_rdma_worker *worker = arg;
 	uint64_t now_ns = otte_now_ns(), stop_ns = 0;
 
+	bind_to_cpus(worker);
 	pthread_mutex_lock(&worker->turn);
 	while (!is_over(worker, now_ns, &stop_ns)) {
 		worker->busy = worker->unrecorded = worker->timed = worker->soon = false;
@@ -169,7 +196,7 @@ static void *run(void *arg)
 			otte_rdma_lanes_poll(worker);
 		}
 		if (!worker->busy && !worker->lines.unsent)
-			sleep_a_while(worker, sleep_ms(worker));
+			wait_a_while(worker);
 		otte_loop_run(&worker->loop, 0);
 		now_ns = otte_now_ns();
 	}
@@ -264,10 +291,9 @@ static int open_worker(struct otte_rdma *rdma, unsigned int index)
 
 int otte_rdma_workers_open(struct otte_rdma *rdma)
 {
-	unsigned int count = 1;
 	int ret;
 
-	for (; rdma->worker_count < count; rdma->worker_count++) {
+	for (; rdma->worker_count < rdma->env.config->rdma_workers; rdma->worker_count++) {
 		ret = open_worker(rdma, rdma->worker_count);
 		if (ret) {
 			otte_rdma_workers_close(rdma);
@@ -301,11 +327,56 @@ static int start(struct otte_rdma_worker *worker)
 	return ret;
 }
 
+/* The nodes of the NICs; how many NICs say theirs. */
+static size_t list_nodes(const struct otte_rdma *rdma, int nodes[OTTE_NIC_IDS])
+{
+	const struct otte_rdma_context *context;
+	size_t count = 0;
+	unsigned int nic;
+
+	for (nic = 0; nic < OTTE_NIC_IDS; nic++) {
+		context = rdma->pollers[nic].context;
+		if (context && context->node != OTTE_TOPO_NO_NODE)
+			nodes[count++] = context->node;
+	}
+	return count;
+}
+
+/*
+ * Of those that who makes the engine runs on. Where nothing is known of NICs or CPUs they run where
+ * he does.
+ */
+static void choose_cpus(struct otte_rdma *rdma)
+{
+	struct otte_topo *topo = NULL;
+	cpu_set_t allowed, cpus;
+	int nodes[OTTE_NIC_IDS];
+	size_t count = list_nodes(rdma, nodes);
+	unsigned int i;
+	bool known;
+
+	if (!rdma->env.config->rdma_bind_cpus || !count ||
+	    sched_getaffinity(0, sizeof(allowed), &allowed))
+		return;
+	if (otte_topo_read(NULL, &topo)) {
+		otte_log(OTTE_LOG_WARNING, "threads of rdma are not bound to CPUs: %s",
+			 otte_error_text());
+		return;
+	}
+	known = otte_topo_cpus_near(topo, nodes, count, &allowed, &cpus);
+	otte_topo_free(topo);
+	for (i = 0; i < rdma->worker_count; i++) {
+		rdma->workers[i].bound = known;
+		rdma->workers[i].cpus = cpus;
+	}
+}
+
 int otte_rdma_workers_start(struct otte_rdma *rdma)
 {
 	unsigned int i;
 	int ret = 0;
 
+	choose_cpus(rdma);
 	for (i = 0; i < rdma->worker_count && !ret; i++)
 		ret = start(&rdma->workers[i]);
 	if (ret)

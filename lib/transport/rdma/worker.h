@@ -10,6 +10,10 @@
  * parents, transfers, grants and leases are of one thread, and need no lock. Who comes is given to
  * the worker that has fewest, and of equal ones to each in turn.
  *
+ * With rdma.progress "polling" it does not sleep as long as it has a pair. With rdma.bind_cpus it
+ * runs on CPUs of the memory nodes at which the NICs are; as any peer may be reached by any of
+ * them, these are the same for all workers.
+ *
  * Its thread has the turn whenever it is awake; who takes it in its sleep is the thread until he
  * gives it back, as who waits for a lone request by a lease does (alone.c).
  *
@@ -21,6 +25,7 @@
 #define OTTE_TRANSPORT_RDMA_WORKER_H
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -71,6 +76,8 @@ struct otte_rdma_worker {
 	pthread_mutex_t turn;
 	_Atomic bool awaited;            /* by the thread: others leave it the turn */
 	_Atomic uint32_t sessions;       /* peers and sources that it was given and has */
+	cpu_set_t cpus;                  /* that it runs on, where `bound` */
+	bool bound;
 
 	pthread_mutex_t lock;
 	struct otte_rdma_peer *peers;
@@ -83,6 +90,7 @@ struct otte_rdma_worker {
 	struct otte_rdma_pair *closing;
 	struct otte_rdma_lent *waiting;  /* ASKs without a place, first come first */
 	struct otte_rdma_deadlines *deadlines; /* NULL: they order nothing (deadline.h) */
+	uint32_t pairs;                  /* whose QPs are there, but for those that stay */
 	bool busy;                       /* something has moved in this round */
 	bool unrecorded;                 /* something stays, and there was no room to record it */
 	bool timed;                      /* something has a limit that may be near */
