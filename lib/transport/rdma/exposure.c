@@ -138,8 +138,8 @@ static bool is_for_once(const struct otte_rdma_exposure *exposure)
 }
 
 /*
- * With a key that nobody had. The context gives out first what it got last, and has no others that
- * are idle; one whose keys are used up stays there.
+ * With a key that nobody had. A spare one whose keys are used up stays with the context, which has no
+ * others that are idle but another worker's of this moment.
  */
 int otte_rdma_exposure_take_window(struct otte_rdma_exposure *exposure)
 {
@@ -148,7 +148,7 @@ int otte_rdma_exposure_take_window(struct otte_rdma_exposure *exposure)
 
 	if (spare) {
 		pair->spares = spare->next;
-		otte_rdma_window_put(spare); /* which was released */
+		return otte_rdma_window_renew(spare, &exposure->window);
 	}
 	return otte_rdma_window_take(pair->pair.qp->context, &exposure->window);
 }
