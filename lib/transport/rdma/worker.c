@@ -236,12 +236,12 @@ void otte_rdma_workers_settle(struct otte_rdma *rdma)
 
 struct otte_rdma_worker *otte_rdma_worker_choose(struct otte_rdma *rdma)
 {
-	struct otte_rdma_worker *each, *least = NULL;
+	struct otte_rdma_worker *each, *least = &rdma->workers[rdma->next_worker];
 	unsigned int i;
 
-	for (i = 0; i < rdma->worker_count; i++) {
+	for (i = 1; i < rdma->worker_count; i++) {
 		each = &rdma->workers[(rdma->next_worker + i) % rdma->worker_count];
-		if (!least || atomic_load(&each->sessions) < atomic_load(&least->sessions))
+		if (atomic_load(&each->sessions) < atomic_load(&least->sessions))
 			least = each;
 	}
 	rdma->next_worker = (least->index + 1) % rdma->worker_count;

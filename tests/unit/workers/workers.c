@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Several workers of one engine's NICs: what each has, and what they share. */
+#include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,6 +19,7 @@
 #include "engine/engine.h"
 #include "topo/topo.h"
 #include "transport/rdma/monitor.h"
+#include "transport/rdma/peer.h"
 #include "transport/rdma/source.h"
 
 /* ---- What is wrapped ---- */
@@ -66,6 +69,48 @@ void __wrap_otte_rdma_source_say(struct otte_rdma_source *source,
 	__real_otte_rdma_source_say(source, message);
 }
 
+/* A requester that keeps what it is granted. */
+static const struct otte_identity *_Atomic keeper;
+
+int __real_otte_rdma_transfer_granted(struct otte_rdma_peer *peer,
+				      const struct otte_rdma_grant *grant);
+int __wrap_otte_rdma_transfer_granted(struct otte_rdma_peer *peer,
+				      const struct otte_rdma_grant *grant);
+
+int __wrap_otte_rdma_transfer_granted(struct otte_rdma_peer *peer,
+				      const struct otte_rdma_grant *grant)
+{
+	if (peer->rdma->env.identity == keeper)
+		return 0;
+	return __real_otte_rdma_transfer_granted(peer, grant);
+}
+
+/* Which worker of this engine has woken which, ever. */
+static struct otte_rdma *_Atomic watched;
+static _Atomic bool woken_by[2][2];
+
+void __real_otte_loop_wake(struct otte_loop *loop);
+void __wrap_otte_loop_wake(struct otte_loop *loop);
+
+void __wrap_otte_loop_wake(struct otte_loop *loop)
+{
+	struct otte_rdma *rdma = watched;
+	unsigned by, whom;
+
+	for (by = 0; rdma && by < 2; by++)
+		for (whom = 0; whom < 2; whom++)
+			if (loop == &rdma->workers[whom].loop &&
+			    pthread_equal(pthread_self(), rdma->workers[by].thread))
+				woken_by[by][whom] = true;
+	__real_otte_loop_wake(loop);
+}
+
+static bool first_has_woken_second(void *arg)
+{
+	(void)arg;
+	return woken_by[0][1];
+}
+
 /* A machine whose only node, 3, has CPU `near_cpu`; -1: this machine. */
 static int near_cpu = -1;
 
@@ -104,6 +149,9 @@ static int as_usual(void **state)
 	failing_loop = failing_thread = 0;
 	near_cpu = -1;
 	unbindable = false;
+	keeper = NULL;
+	watched = NULL;
+	memset(woken_by, 0, sizeof(woken_by));
 	atomic_store(&grants, 0);
 	workers = 2;
 	return with_two_nics(state);
@@ -186,6 +234,36 @@ static void bytes_that_a_thread_of_nics_moves_are_the_same(void **state)
 	sim_progress_set(SIM_INLINE, 0);
 }
 
+static bool has_two_sessions(void *arg)
+{
+	struct otte_rdma *rdma = arg;
+
+	return atomic_load(&rdma->workers[0].sessions) + atomic_load(&rdma->workers[1].sessions) ==
+	       2;
+}
+
+/* The first and the third go, which one worker had: it has the next two. */
+static void who_comes_is_given_to_who_has_fewest(void **state)
+{
+	struct crowd crowd;
+	struct otte_rdma *rdma;
+	unsigned i;
+
+	(void)state;
+	crowd_meet(&crowd, 4, use_workers);
+	rdma = crowd_rdma(&crowd);
+	for (i = 0; i < 4; i += 2)
+		pair_close_requester(&crowd.members[i].pair);
+	assert_true(comes(has_two_sessions, rdma));
+	assert_int_equal(atomic_load(&rdma->workers[1].sessions), 2);
+	for (i = 0; i < 4; i += 2) {
+		pair_join(&crowd.members[i].pair, &crowd.members[1].pair, use_workers);
+		assert_true(comes(has_its_lane, &crowd.members[i].pair));
+	}
+	assert_spread(rdma, 2);
+	crowd_part(&crowd);
+}
+
 /* Each has completion queues of its own on each NIC that it uses. */
 static void each_worker_has_its_lane_on_a_nic(void **state)
 {
@@ -237,11 +315,10 @@ static void use_two_places(struct otte_config *config)
 	config->default_deadline_ns = 0;
 }
 
-static bool has_two_loans(void *arg)
+static bool has_one_grant(void *arg)
 {
-	struct pair *pair = arg;
-
-	return pair_stats(pair->source).loans == 2;
+	(void)arg;
+	return atomic_load(&grants) == 1;
 }
 
 static bool both_bid(void *arg)
@@ -278,9 +355,9 @@ static void ask(struct pair *pair, uint64_t offset, unsigned count)
 }
 
 /*
- * The first has one of two places and waits for another, at one worker; then the second, at the
- * other worker, asks for its first. Whichever place comes free, where it comes free: it is the
- * second's.
+ * Of two places a third peer keeps one. The first has the other and waits for another, at one
+ * worker; then the second, at the other worker, asks for its first. The place that comes free where
+ * the first waits is the second's.
  */
 static void a_place_goes_to_the_worker_whose_source_is_next(void **state)
 {
@@ -294,23 +371,27 @@ static void a_place_goes_to_the_worker_whose_source_is_next(void **state)
 	second = &crowd.members[1].pair;
 	third = &crowd.members[2].pair;
 	rdma = crowd_rdma(&crowd);
+	keeper = &third->requester->identity;
+	ask(third, 65536, 1);
+	assert_true(comes(has_one_grant, NULL));
 	sim_progress_set(SIM_STEPPED, 0);
 	ask(first, 0, 2);
 	assert_true(comes(first_bids, rdma));
-	ask(third, 65536, 1);
-	assert_true(comes(has_two_loans, third));
 	ask(second, 131072, 1);
 	assert_true(comes(both_bid, rdma));
+	watched = rdma;
 	sim_progress_set(SIM_INLINE, 0);
+	assert_true(comes(first_has_woken_second, NULL));
 	OK(otte_batch_wait(first->batch, 5 * SECOND));
 	OK(otte_batch_wait(second->batch, 5 * SECOND));
-	OK(otte_batch_wait(third->batch, 5 * SECOND));
 	assert_int_equal(atomic_load(&grants), 4);
 	assert_ptr_equal(granted[0]->worker, &rdma->workers[0]);
 	assert_ptr_equal(granted[1]->worker, &rdma->workers[0]);
 	assert_ptr_equal(granted[2]->worker, &rdma->workers[1]);
-	assert_ptr_equal(granted[3], granted[0]);
-	assert_true(comes(has_nothing_taken, rdma));
+	assert_ptr_equal(granted[3], granted[1]);
+	watched = NULL;
+	OK(otte_batch_cancel(third->batch));
+	OK(otte_batch_wait(third->batch, 5 * SECOND));
 	crowd_part(&crowd);
 }
 
@@ -351,6 +432,47 @@ static void what_comes_back_is_told_the_worker_whose_turn_it_is(void **state)
 	use_room_for_one(use_few_bytes);
 }
 
+static bool has_all_bytes(void *arg)
+{
+	struct otte_rdma *rdma = arg;
+
+	return atomic_load(&rdma->direct.used) == 4096;
+}
+
+static bool one_waits_for_bytes(void *arg)
+{
+	struct otte_rdma *rdma = arg;
+
+	return otte_rdma_budget_next(&rdma->direct) == &rdma->workers[1];
+}
+
+/* One peer has all that there is, and the other's worker sleeps until something comes back. */
+static void a_worker_is_woken_when_its_turn_comes(void **state)
+{
+	struct crowd crowd;
+	struct otte_rdma *rdma;
+	unsigned i;
+
+	(void)state;
+	crowd_ask_many(&crowd, 2, use_few_bytes);
+	rdma = crowd_rdma(&crowd);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(run(&crowd.members[i].pair, OTTE_READ, 0, 4096).code, 0);
+	assert_true(comes(has_nothing_taken, rdma));
+	sim_progress_set(SIM_STEPPED, 0);
+	ask(&crowd.members[0].pair, 0, 1);
+	assert_true(comes(has_all_bytes, rdma));
+	ask(&crowd.members[1].pair, 65536, 1);
+	assert_true(comes(one_waits_for_bytes, rdma));
+	watched = rdma;
+	sim_progress_set(SIM_INLINE, 0);
+	assert_true(comes(first_has_woken_second, NULL));
+	watched = NULL;
+	for (i = 0; i < 2; i++)
+		OK(otte_batch_wait(crowd.members[i].pair.batch, 5 * SECOND));
+	crowd_part(&crowd);
+}
+
 static void chunks_of_one_pool_go_round_all_workers(void **state)
 {
 	(void)state;
@@ -383,7 +505,10 @@ static void a_lease_of_another_worker_is_wanted_back(void **state)
 	OK(otte_batch_wait(holder->batch, 5 * SECOND));
 	assert_int_equal(task_of(holder, 0).code, 0);
 	assert_int_equal(pair_stats(holder->source).rdma_leases, 1);
+	watched = crowd_rdma(&crowd);
 	assert_int_equal(run_over(other, OTTE_READ, OTTE_TRANSPORT_ANY, 0, 4096).code, 0);
+	assert_true(woken_by[1][0]);
+	watched = NULL;
 	assert_int_equal(task_of(other, 0).transport, OTTE_TRANSPORT_RDMA);
 	crowd_part(&crowd);
 }
@@ -664,6 +789,45 @@ static void workers_run_near_their_nics(void **state)
 
 /* ---- What cannot be made ---- */
 
+/* Threads of this process whose names begin so. */
+static unsigned count_threads(const char *name)
+{
+	char path[sizeof("/proc/self/task/") + NAME_MAX + sizeof("/comm")], comm[32];
+	DIR *tasks = opendir("/proc/self/task");
+	struct dirent *task;
+	unsigned count = 0;
+	FILE *file;
+
+	assert_non_null(tasks);
+	while ((task = readdir(tasks))) {
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", task->d_name);
+		file = fopen(path, "r");
+		if (!file)
+			continue;
+		count += fgets(comm, sizeof(comm), file) && !strncmp(comm, name, strlen(name));
+		fclose(file);
+	}
+	closedir(tasks);
+	return count;
+}
+
+static void workers_are_known_by_their_names(void **state)
+{
+	struct otte_engine *engine;
+	struct otte_config config;
+
+	(void)state;
+	for (workers = 1; workers <= 3; workers += 2) {
+		OK(otte_config_init(&config, sizeof(config)));
+		use_workers(&config);
+		OK(otte_engine_create(&config, &engine));
+		assert_int_equal(count_threads("otte-rdma\n"), workers == 1);
+		assert_int_equal(count_threads("otte-rdma0\n"), workers == 3);
+		assert_int_equal(count_threads("otte-rdma2\n"), workers == 3);
+		OK(otte_engine_destroy(engine));
+	}
+}
+
 static int make_engine(void)
 {
 	struct otte_engine *engine;
@@ -676,6 +840,7 @@ static int make_engine(void)
 	if (!ret)
 		OK(otte_engine_destroy(engine));
 	assert_string_equal(sim_left(), "");
+	assert_int_equal(count_threads("otte-rdma"), 0);
 	return ret;
 }
 
@@ -715,10 +880,12 @@ int main(void)
 		TEST(two_workers_share_peers_and_move_bytes_both_ways),
 		TEST(four_workers_have_a_peer_each),
 		TEST(bytes_that_a_thread_of_nics_moves_are_the_same),
+		TEST(who_comes_is_given_to_who_has_fewest),
 		TEST(each_worker_has_its_lane_on_a_nic),
 		TEST(nobody_starves_for_want_of_places),
 		TEST(a_place_goes_to_the_worker_whose_source_is_next),
 		TEST(what_comes_back_is_told_the_worker_whose_turn_it_is),
+		TEST(a_worker_is_woken_when_its_turn_comes),
 		TEST(chunks_of_one_pool_go_round_all_workers),
 		TEST(a_lease_of_another_worker_is_wanted_back),
 		TEST(a_source_that_closes_under_way_keeps_nothing),
@@ -727,6 +894,7 @@ int main(void)
 		TEST(who_polls_does_not_sleep_as_long_as_it_has_pairs),
 		TEST(two_workers_that_poll_move_bytes_both_ways),
 		TEST(workers_run_near_their_nics),
+		TEST(workers_are_known_by_their_names),
 		TEST(where_a_worker_cannot_be_made_nothing_is_left),
 	};
 
