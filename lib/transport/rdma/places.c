@@ -52,8 +52,7 @@ static int first_bid(const struct otte_rdma_places *places)
 		const struct otte_rdma_bid *bid = &places->bids[i];
 
 		if (bid->made && may_have(places, &bid->share) &&
-		    (first < 0 ||
-		     otte_rdma_places_before(&bid->share, &places->bids[first].share)))
+		    (first < 0 || otte_rdma_places_before(&bid->share, &places->bids[first].share)))
 			first = i;
 	}
 	return first;
@@ -95,8 +94,8 @@ bool otte_rdma_places_take(struct otte_rdma_worker *worker, struct otte_rdma_pla
 	int first;
 
 	pthread_mutex_lock(&places->lock);
-	taken = may_have(places, share) && count_before(places, worker->index, share) <
-						   places->total - places->taken;
+	taken = may_have(places, share) &&
+		count_before(places, worker->index, share) < places->total - places->taken;
 	if (taken) {
 		places->taken++;
 		share->held++;

@@ -169,7 +169,8 @@ static void wait_a_while(struct otte_rdma_worker *worker)
 static void bind_to_cpus(const struct otte_rdma_worker *worker)
 {
 	if (worker->bound && sched_setaffinity(0, sizeof(worker->cpus), &worker->cpus))
-		otte_log(OTTE_LOG_WARNING, "a thread of rdma is not bound to CPUs near its NICs: %m");
+		otte_log(OTTE_LOG_WARNING,
+			 "a thread of rdma is not bound to CPUs near its NICs: %m");
 }
 
 static void *run(void *arg)

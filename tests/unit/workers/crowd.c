@@ -139,8 +139,8 @@ static uint64_t length_of(const struct member *member, unsigned round)
 static int move(struct member *member, uint8_t op, uint64_t length)
 {
 	struct pair *pair = &member->pair;
-	struct otte_request request = request_over(pair, op, member->transport,
-						   (uint64_t)member->number * RANGE, length);
+	struct otte_request request =
+		request_over(pair, op, member->transport, (uint64_t)member->number * RANGE, length);
 	struct otte_task task;
 	int ret;
 

@@ -37,10 +37,13 @@ int __wrap_otte_loop_init(struct otte_loop *loop)
 	return __real_otte_loop_init(loop);
 }
 
-int __real_otte_thread_start(pthread_t *thread, const char *name, void *(*body)(void *arg), void *arg);
-int __wrap_otte_thread_start(pthread_t *thread, const char *name, void *(*body)(void *arg), void *arg);
+int __real_otte_thread_start(pthread_t *thread, const char *name, void *(*body)(void *arg),
+			     void *arg);
+int __wrap_otte_thread_start(pthread_t *thread, const char *name, void *(*body)(void *arg),
+			     void *arg);
 
-int __wrap_otte_thread_start(pthread_t *thread, const char *name, void *(*body)(void *arg), void *arg)
+int __wrap_otte_thread_start(pthread_t *thread, const char *name, void *(*body)(void *arg),
+			     void *arg)
 {
 	if (failing_thread && !--failing_thread)
 		return otte_fail(-EAGAIN, "thread %s cannot be started", name);
@@ -278,8 +281,7 @@ static void each_worker_has_its_lane_on_a_nic(void **state)
 	rdma = crowd_rdma(&crowd);
 	for (i = 0; i < 2; i++) {
 		pthread_mutex_lock(&rdma->workers[i].turn);
-		assert_true(rdma->workers[i].lanes[0].current ||
-			    rdma->workers[i].lanes[1].current);
+		assert_true(rdma->workers[i].lanes[0].current || rdma->workers[i].lanes[1].current);
 		assert_true(rdma->workers[i].pairs > 0);
 		pthread_mutex_unlock(&rdma->workers[i].turn);
 	}
@@ -593,8 +595,7 @@ static void a_route_returns_when_all_workers_have_heard(void **state)
 	assert_true(comes(is_paused, context));
 	sim_port_set(nics[SOURCE][0], 1, IBV_PORT_ACTIVE);
 	assert_true(comes(has_no_pairs, &crowd.members[0].pair));
-	assert_true(comes(has_been_asked_again,
-			  (void *)otte_rdma_monitor_counts(rdma->monitor)));
+	assert_true(comes(has_been_asked_again, (void *)otte_rdma_monitor_counts(rdma->monitor)));
 	assert_true(is_paused(context));
 	otte_rdma_end_turn(&rdma->workers[1]);
 	otte_rdma_wake(&rdma->workers[1]);
