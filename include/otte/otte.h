@@ -139,6 +139,11 @@ enum otte_cuda_memory {
 	OTTE_CUDA_MEMORY_DIRECT = 1,
 };
 
+enum otte_rdma_progress {
+	OTTE_RDMA_PROGRESS_EVENTS = 0,  /* its threads sleep until NICs have something to tell */
+	OTTE_RDMA_PROGRESS_POLLING = 1, /* and do not, as long as they have queue pairs: a CPU for each */
+};
+
 #define OTTE_CONFIG_VERSION 1
 #define OTTE_NAME_MAX 64      /* bytes of a name with its terminator */
 #define OTTE_ADDRESS_MAX 256  /* bytes of "host:port" or "[v6]:port" with its terminator */
@@ -257,6 +262,9 @@ struct otte_config {
 	uint32_t rdma_log_slice_affinity;       /* rdma.log_slice_affinity: false */
 	uint32_t rdma_deadline_bw_arbitration;  /* rdma.deadline_bw_arbitration: false; by deadlines */
 	uint32_t rdma_signal_interval;          /* rdma.signal_interval: 1; each so many WRs have a CQE */
+	uint32_t rdma_workers;                  /* rdma.workers: 1 thread, of 1 to 8; each peer has one */
+	uint32_t rdma_progress;                 /* rdma.progress: "events"; enum otte_rdma_progress */
+	uint32_t rdma_bind_cpus;                /* rdma.bind_cpus: true; they run near their NICs */
 	uint64_t rdma_rail_error_window_ns;     /* rdma.rail_error_window_ms: 10000 that these are within */
 	uint64_t rdma_rail_cooldown_ns;         /* rdma.rail_cooldown_ms: 30000 of the first pause */
 	uint64_t rdma_rail_probe_interval_ns;   /* rdma.rail_probe_interval_ms: 1000; 0 = at once */

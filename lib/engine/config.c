@@ -42,6 +42,7 @@ static const char *const zerocopy_words[] = { "auto", "off", "always", NULL };
 static const char *const rail_words[] = { "all", "direct", NULL };
 static const char *const host_memory_words[] = { "direct", "staged", NULL };
 static const char *const cuda_memory_words[] = { "staged", "direct", NULL };
+static const char *const progress_words[] = { "events", "polling", NULL };
 
 static int check_pattern(const char *text)
 {
@@ -226,6 +227,10 @@ static const struct otte_config_key keys[] = {
 	       "what waits goes by what its deadline leaves it; what cannot be done in time is refused"),
 	U32("rdma.signal_interval", rdma_signal_interval, 1, 4096, 1,
 	    "one of so many work requests tells of its completion"),
+	U32("rdma.workers", rdma_workers, 1, 8, 1, "threads; each peer has one of them"),
+	WORD("rdma.progress", rdma_progress, progress_words, OTTE_RDMA_PROGRESS_EVENTS,
+	     "whether they sleep until something is to be done, or poll"),
+	SWITCH("rdma.bind_cpus", rdma_bind_cpus, 1, "they run on CPUs of the memory nodes of their NICs"),
 	MS("rdma.rail_error_window_ms", rdma_rail_error_window_ns, 1, HOUR_MS, 10000, "if they are no further apart"),
 	MS("rdma.rail_cooldown_ms", rdma_rail_cooldown_ns, 1, HOUR_MS, 30000, "length of the first pause"),
 	MS("rdma.rail_probe_interval_ms", rdma_rail_probe_interval_ns, 0, HOUR_MS, 1000,

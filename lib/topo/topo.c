@@ -72,6 +72,16 @@ static int node_of(struct reading *reading, hwloc_obj_t object)
 
 /* ---- Nodes ----------------------------------------------------------------------------------- */
 
+static void read_cpus(hwloc_const_bitmap_t cpuset, cpu_set_t *cpus)
+{
+	int cpu;
+
+	CPU_ZERO(cpus);
+	for (cpu = hwloc_bitmap_first(cpuset); cpu >= 0 && cpu < CPU_SETSIZE;
+	     cpu = hwloc_bitmap_next(cpuset, cpu))
+		CPU_SET(cpu, cpus);
+}
+
 static int read_nodes(struct reading *reading)
 {
 	struct otte_topo *topo = reading->topo;
@@ -85,6 +95,7 @@ static int read_nodes(struct reading *reading)
 		node->id = (int)object->os_index;
 		node->memory_bytes = object->attr->numanode.local_memory;
 		hwloc_bitmap_list_snprintf(node->cpus, sizeof(node->cpus), object->cpuset);
+		read_cpus(object->cpuset, &node->cpu_set);
 	}
 	return 0;
 }

@@ -7,6 +7,7 @@
 #ifndef OTTE_TOPO_TOPO_H
 #define OTTE_TOPO_TOPO_H
 
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,7 @@ struct otte_topo_node {
 	int id; /* as the kernel numbers it */
 	uint64_t memory_bytes;
 	char cpus[OTTE_TOPO_NAME_MAX]; /* "0-15,32-47" */
+	cpu_set_t cpu_set; /* the same, but for CPUs that it has no room for */
 };
 
 struct otte_topo_nic {

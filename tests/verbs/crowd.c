@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Many threads of one engine, which READ from a source and WRITE to it over two rails with two
- * queue pairs each, for a while: every byte is what it is to be, and nothing that was taken for it
- * is missing in the end. Runs in a guest with two rxe devices; see tests/verbs/guest-rdma.
+ * Many threads of two engines, which READ from a source and WRITE to it over two rails with two
+ * queue pairs each, for a while; the source has two workers, and so two lanes on each NIC: every
+ * byte is what it is to be, and nothing that was taken for it is missing in the end. Runs in a
+ * guest with two rxe devices; see tests/verbs/guest-rdma.
  *
  *   crowd direct|staged|both THREADS KIB SECONDS
  *
@@ -21,6 +22,7 @@
 #define RAILS 2
 #define PAIRS 2 /* queue pairs over a rail in each direction: its lanes */
 #define OPS 2
+#define REQUESTERS 2 /* and as many workers of the source: one for each */
 #define THREADS_MAX 256
 #define CANARY 0xa5
 /* Fewer places than threads: who loses one has soon none. */
@@ -37,6 +39,7 @@ static void adjust(struct otte_config *config, bool source)
 	config->rdma_mr_bytes = 4ull << 30;
 	config->rdma_mrs = 4096;
 	config->rdma_pairs = PAIRS;
+	config->rdma_workers = REQUESTERS;
 	config->rdma_grants = GRANTS;
 	config->rdma_send_wrs = 4; /* of two requests: more take another pair */
 	config->rdma_link_rate_mbps = 1000;
@@ -149,7 +152,7 @@ static uint64_t gather(struct requester *by, uint64_t seconds)
 
 	until_ns = began_ns + seconds * SECOND;
 	for (i = 0; i < threads; i++) {
-		members[i] = (struct member){ .by = by, .number = i };
+		members[i] = (struct member){ .by = &by[i % REQUESTERS], .number = i };
 		if (pthread_create(&members[i].thread, NULL, be_member, &members[i]))
 			_exit(3);
 	}
@@ -184,7 +187,13 @@ static bool is_idle(const struct otte_stats *stats)
 	       !stats->rdma_staging_bytes && !stats->retained;
 }
 
-static void check_requester(const struct requester *by, uint64_t rounds)
+/* What check_source() wants of all requesters together. */
+struct sums {
+	uint64_t submitted, completed, failed, read_bytes, write_bytes;
+	uint64_t slices, lease_requests;
+};
+
+static void check_requester(const struct requester *by, struct sums *sums)
 {
 	struct otte_stats stats;
 	bool idle = EVENTUALLY((stats = requester_stats(by), is_idle(&stats)));
@@ -197,21 +206,35 @@ static void check_requester(const struct requester *by, uint64_t rounds)
 	       (unsigned long)stats.rdma_staging_bytes);
 	check(idle,
 	      "the requester has nothing under way: no request, no byte in place or in a chunk");
-	check(stats.submitted == OPS * rounds && stats.completed == OPS * rounds && !stats.failed,
-	      "as many requests are done as were asked for");
-	check(stats.read_bytes == rounds * bytes && stats.write_bytes == rounds * bytes,
-	      "and as many bytes have moved");
 	check(stats.rdma_qps > RAILS * OPS && stats.rdma_qps <= RAILS * PAIRS * OPS,
 	      "over second queue pairs of rails, too, and no more than these");
 	check(!stats.rdma_rail_errors && !stats.rdma_slices_moved, "none of which has failed");
-	check(staged ? !stats.rdma_lease_requests : stats.rdma_lease_requests > 0,
+	sums->submitted += stats.submitted;
+	sums->completed += stats.completed;
+	sums->failed += stats.failed;
+	sums->read_bytes += stats.read_bytes;
+	sums->write_bytes += stats.write_bytes;
+	sums->slices += stats.rdma_slices;
+	sums->lease_requests += stats.rdma_lease_requests;
+}
+
+static void check_requesters(const struct requester *by, uint64_t rounds, struct sums *sums)
+{
+	unsigned int i;
+
+	for (i = 0; i < REQUESTERS; i++)
+		check_requester(&by[i], sums);
+	check(sums->submitted == OPS * rounds && sums->completed == OPS * rounds && !sums->failed,
+	      "as many requests are done as were asked for");
+	check(sums->read_bytes == rounds * bytes && sums->write_bytes == rounds * bytes,
+	      "and as many bytes have moved");
+	check(staged ? !sums->lease_requests : sums->lease_requests > 0,
 	      staged ? "none by a lease" : "some by leases");
 }
 
 /* What moved by leases is known once they are given back, as what is withdrawn has to be. */
-static void check_source(const struct source *source, const struct requester *by, uint64_t rounds)
+static void check_source(const struct source *source, const struct sums *asked, uint64_t rounds)
 {
-	const struct otte_stats asked = requester_stats(by);
 	int withdrawn = source_withdraw(source);
 	struct otte_stats stats;
 	bool rests = EVENTUALLY((stats = source_stats(source), !stats.loans));
@@ -224,8 +247,8 @@ static void check_source(const struct source *source, const struct requester *by
 	       (unsigned long)stats.retained);
 	check(!withdrawn && rests && !stats.retained,
 	      "the source lends nothing any more, and nothing is retained");
-	check(stats.rdma_grants == asked.rdma_slices, "it has granted each slice once");
-	check(stats.served_requests == stats.rdma_grants + asked.rdma_lease_requests,
+	check(stats.rdma_grants == asked->slices, "it has granted each slice once");
+	check(stats.served_requests == stats.rdma_grants + asked->lease_requests,
 	      "it has served each of them, and each request by a lease");
 	check(stats.served_read_bytes == rounds * bytes &&
 		      stats.served_write_bytes == rounds * bytes,
@@ -242,9 +265,11 @@ int main(int argc, char **argv)
 {
 	const char *const devices[DEVICES_MAX] = { "" };
 	uint64_t before[RAILS], rounds;
-	struct requester self;
+	struct requester by[REQUESTERS];
 	struct source source;
 	struct otte_stats stats;
+	struct sums sums = {};
+	unsigned int i;
 
 	if (argc != 5)
 		return 3;
@@ -258,15 +283,17 @@ int main(int argc, char **argv)
 	parties.adjust = adjust;
 	parties_open();
 	source_start(&source, devices, NULL);
-	requester_open(&self, "", &source.doors[0], false);
+	for (i = 0; i < REQUESTERS; i++)
+		requester_open(&by[i], "", &source.doors[0], false);
 	before[0] = received(0);
 	before[1] = received(1);
-	rounds = gather(&self, (uint64_t)atoi(argv[4]));
+	rounds = gather(by, (uint64_t)atoi(argv[4]));
 	check(received(0) - before[0] > threads && received(1) - before[1] > threads,
 	      "both rails have carried them");
-	check_requester(&self, rounds);
-	check_source(&source, &self, rounds);
-	requester_close(&self);
+	check_requesters(by, rounds, &sums);
+	check_source(&source, &sums, rounds);
+	for (i = 0; i < REQUESTERS; i++)
+		requester_close(&by[i]);
 	check(EVENTUALLY(has_parted(&source, &stats)) && !stats.retained && !stats.rdma_mrs,
 	      "of the crowd the source keeps no queue pair and no memory region");
 	check(source_end(&source) == 0, "and gives back everything");

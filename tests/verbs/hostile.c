@@ -49,7 +49,7 @@ static bool stops; /* its thread, meanwhile */
 static _Atomic bool both; /* are held */
 /* Written by a requester's thread: read once they are held, or the request is over. */
 static struct payload last, second;
-static struct otte_rdma *holder;
+static struct otte_rdma_worker *holder;
 
 int __real_otte_rdma_qp_post(struct otte_rdma_qp *qp, const struct otte_rdma_send *sends,
 			     uint32_t count, uint32_t *accepted);
@@ -72,7 +72,7 @@ int __wrap_otte_rdma_qp_post(struct otte_rdma_qp *qp, const struct otte_rdma_sen
 	if (atomic_load(&stage) == HONEST)
 		return __real_otte_rdma_qp_post(qp, sends, count, accepted);
 	transfer = container_of(sends[0].work, struct otte_rdma_transfer, payload);
-	holder = transfer->peer->rdma;
+	holder = transfer->peer->worker;
 	atomic_store(&stage, HELD);
 	if (stops) {
 		while (atomic_load(&stage) == HELD)

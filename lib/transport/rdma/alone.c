@@ -16,10 +16,10 @@
 /* Who waits for a lone request looks for its end himself for so long; then the thread does. */
 #define ALONE_NS (2 * NSEC_PER_MSEC)
 
-static bool is_in_its_slot(const struct otte_rdma *rdma, const struct otte_work *work)
+static bool is_in_its_slot(const struct otte_rdma_worker *worker, const struct otte_work *work)
 {
-	return !otte_rdma_posts_gate(&rdma->posts) ||
-	       otte_rdma_posts_may_pass(&rdma->posts, work->priority, otte_now_ns());
+	return !otte_rdma_posts_gate(&worker->posts) ||
+	       otte_rdma_posts_may_pass(&worker->posts, work->priority, otte_now_ns());
 }
 
 static struct otte_rdma_use *begin_alone(struct otte_rdma_peer *peer, struct otte_work *work,
@@ -30,8 +30,7 @@ static struct otte_rdma_use *begin_alone(struct otte_rdma_peer *peer, struct ott
 	bool waits;
 
 	if (!lease || peer->broken || !otte_rdma_uses_leave_room(peer, lease->pair) ||
-	    !otte_rdma_deadline_can_be_met(peer, work) ||
-	    !is_in_its_slot(peer->rdma, work))
+	    !otte_rdma_deadline_can_be_met(peer, work) || !is_in_its_slot(peer->worker, work))
 		return NULL;
 	use = otte_rdma_use_make(lease, work);
 	if (!use)
@@ -66,13 +65,14 @@ static void wait_alone(struct otte_rdma *rdma, struct otte_rdma_cq_lane *lane, c
 
 bool otte_rdma_alone_exchange(struct otte_rdma_peer *peer, struct otte_work *work)
 {
-	struct otte_rdma *rdma = peer->rdma; /* the work may be over, and the peer gone, at once */
+	/* The work may be over, and the peer gone, at once. */
+	struct otte_rdma_worker *worker = peer->worker;
 	struct otte_rdma_use *use;
 	bool over = false, begun, more;
 
 	otte_rdma_work_init(work);
 	if (!otte_rdma_lease_is_wanted(work) || peer->state != OTTE_RDMA_PEER_READY ||
-	    !otte_rdma_take_turn(rdma))
+	    !otte_rdma_take_turn(worker))
 		return false;
 	use = begin_alone(peer, work, &over);
 	begun = use; /* which may be freed with the next call */
@@ -80,17 +80,17 @@ bool otte_rdma_alone_exchange(struct otte_rdma_peer *peer, struct otte_work *wor
 		struct otte_rdma_cq_lane *lane = use->pair->qp->lane;
 
 		otte_rdma_use_start(use);
-		if (otte_rdma_posts_gate(&rdma->posts))
-			otte_rdma_posts_go_on(&rdma->posts, otte_now_ns());
-		wait_alone(rdma, lane, &over);
+		if (otte_rdma_posts_gate(&worker->posts))
+			otte_rdma_posts_go_on(&worker->posts, otte_now_ns());
+		wait_alone(worker->rdma, lane, &over);
 		if (!over) /* the thread goes on */
 			otte_rdma_uses_forget_waiter(peer, &over);
 	}
 	/* A pair that has failed meanwhile is closing, and its line may be of no use. */
-	more = (begun && !over) || rdma->lines.unsent || rdma->closing || peer->broken;
+	more = (begun && !over) || worker->lines.unsent || worker->closing || peer->broken;
 	/* Before others may have the turn: who has seen the batch end may end the engine then. */
 	if (more)
-		otte_rdma_wake(rdma);
-	otte_rdma_end_turn(rdma);
+		otte_rdma_wake(worker);
+	otte_rdma_end_turn(worker);
 	return begun;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * A lone request by a lease: its submitter posts it and polls for its end himself, in the turn of
- * the thread, which sleeps; after a moment the thread does (rdma.turn in rdma.h).
+ * its peer's worker, whose thread sleeps; after a moment the thread does (worker.h).
  */
 #ifndef OTTE_TRANSPORT_RDMA_ALONE_H
 #define OTTE_TRANSPORT_RDMA_ALONE_H

@@ -16,8 +16,9 @@ static int wait(struct otte_rdma_budget *budget, struct otte_rdma_turn *turn)
 	return 1;
 }
 
-int otte_rdma_budget_take(struct otte_rdma_budget *budget, struct otte_rdma_turn *turn,
-			  uint64_t bytes, uint64_t *charged)
+/* Under the lock. What comes back meanwhile is seen with the next look, of which next() tells. */
+static int take(struct otte_rdma_budget *budget, struct otte_rdma_turn *turn, uint64_t bytes,
+		uint64_t *charged)
 {
 	uint64_t used = atomic_load_explicit(&budget->used, memory_order_relaxed);
 	uint64_t all = budget->limit - budget->stuck, want = min_u64(bytes, all);
@@ -34,19 +35,56 @@ int otte_rdma_budget_take(struct otte_rdma_budget *budget, struct otte_rdma_turn
 	return 0;
 }
 
+int otte_rdma_budget_take(struct otte_rdma_budget *budget, struct otte_rdma_turn *turn,
+			  uint64_t bytes, uint64_t *charged)
+{
+	int ret;
+
+	pthread_mutex_lock(&budget->lock);
+	ret = take(budget, turn, bytes, charged);
+	pthread_mutex_unlock(&budget->lock);
+	return ret;
+}
+
 void otte_rdma_budget_give(struct otte_rdma_budget *budget, uint64_t charged)
 {
+	pthread_mutex_lock(&budget->lock);
 	atomic_fetch_sub(&budget->used, charged);
+	pthread_mutex_unlock(&budget->lock);
 }
 
 void otte_rdma_budget_stick(struct otte_rdma_budget *budget, uint64_t charged)
 {
+	pthread_mutex_lock(&budget->lock);
 	budget->stuck += charged;
+	pthread_mutex_unlock(&budget->lock);
+}
+
+bool otte_rdma_budget_is_stuck(struct otte_rdma_budget *budget)
+{
+	bool all;
+
+	pthread_mutex_lock(&budget->lock);
+	all = budget->stuck == budget->limit;
+	pthread_mutex_unlock(&budget->lock);
+	return all;
+}
+
+void *otte_rdma_budget_next(struct otte_rdma_budget *budget)
+{
+	void *owner;
+
+	pthread_mutex_lock(&budget->lock);
+	owner = budget->queue ? budget->queue->owner : NULL;
+	pthread_mutex_unlock(&budget->lock);
+	return owner;
 }
 
 void otte_rdma_budget_leave(struct otte_rdma_budget *budget, struct otte_rdma_turn *turn)
 {
+	pthread_mutex_lock(&budget->lock);
 	if (turn->queued)
 		DL_DELETE(budget->queue, turn);
 	turn->queued = false;
+	pthread_mutex_unlock(&budget->lock);
 }

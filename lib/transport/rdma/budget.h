@@ -8,11 +8,13 @@
  * nobody takes anything from behind it. More than the limit goes alone. What sticks never comes
  * back: who asks when all does is told so instead of waiting for ever.
  *
- * No lock: the thread's, "otte-rdma". `used` is read by anybody.
+ * Lock: `lock`, a leaf, of all but name and limit; `used` is read by anybody. A turn is one
+ * worker's, which wakes whose turn has come where something comes back (next()).
  */
 #ifndef OTTE_TRANSPORT_RDMA_BUDGET_H
 #define OTTE_TRANSPORT_RDMA_BUDGET_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,12 +22,14 @@
 /* All zero: out. */
 struct otte_rdma_turn {
 	struct otte_rdma_turn *prev, *next;
+	void *owner; /* whose it is; set before take() */
 	bool queued;
 };
 
 struct otte_rdma_budget {
 	const char *name; /* its key */
 	uint64_t limit;
+	pthread_mutex_t lock;
 	_Atomic uint64_t used;
 	uint64_t stuck; /* of these */
 	struct otte_rdma_turn *queue;
@@ -35,8 +39,11 @@ struct otte_rdma_budget {
 int otte_rdma_budget_take(struct otte_rdma_budget *budget, struct otte_rdma_turn *turn,
 			  uint64_t bytes, uint64_t *charged);
 void otte_rdma_budget_give(struct otte_rdma_budget *budget, uint64_t charged);
-/* It does not come back. */
+/* It does not come back; and whether nothing will. */
 void otte_rdma_budget_stick(struct otte_rdma_budget *budget, uint64_t charged);
+bool otte_rdma_budget_is_stuck(struct otte_rdma_budget *budget);
+/* The owner of the queue's first, or NULL. */
+void *otte_rdma_budget_next(struct otte_rdma_budget *budget);
 /* It wants no more, for now. */
 void otte_rdma_budget_leave(struct otte_rdma_budget *budget, struct otte_rdma_turn *turn);
 

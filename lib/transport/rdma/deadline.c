@@ -33,18 +33,18 @@ struct state {
 	uint64_t measured; /* 0: one of them was not seen to move anything yet */
 };
 
-int otte_rdma_deadlines_open(struct otte_rdma *rdma)
+int otte_rdma_deadlines_open(struct otte_rdma_worker *worker, const struct otte_config *config)
 {
-	if (!rdma->env.config->rdma_deadline_bw_arbitration)
+	if (!config->rdma_deadline_bw_arbitration)
 		return 0;
-	rdma->deadlines = calloc(1, sizeof(*rdma->deadlines));
-	return rdma->deadlines ? 0 : otte_fail(-ENOMEM, "no memory for an order by deadlines");
+	worker->deadlines = calloc(1, sizeof(*worker->deadlines));
+	return worker->deadlines ? 0 : otte_fail(-ENOMEM, "no memory for an order by deadlines");
 }
 
-void otte_rdma_deadlines_close(struct otte_rdma *rdma)
+void otte_rdma_deadlines_close(struct otte_rdma_worker *worker)
 {
-	free(rdma->deadlines);
-	rdma->deadlines = NULL;
+	free(worker->deadlines);
+	worker->deadlines = NULL;
 }
 
 static void look_at_nics(const struct otte_rdma_peer *peer, uint64_t now_ns, struct state *state)
@@ -116,7 +116,7 @@ static void put_before(struct otte_work **queue, struct otte_work *behind, struc
 static void refuse(struct otte_rdma_peer *peer, struct otte_work *work,
 		   const struct otte_arbitrate_item *item, const struct state *state)
 {
-	struct otte_rdma_deadlines *all = peer->rdma->deadlines;
+	struct otte_rdma_deadlines *all = peer->worker->deadlines;
 
 	DL_DELETE2(peer->queue, work, own.prev, own.next);
 	all->refusals[all->refused++] = (struct refusal){
@@ -130,7 +130,7 @@ static void refuse(struct otte_rdma_peer *peer, struct otte_work *work,
 static void put_back(struct otte_rdma_peer *peer, uint32_t count, struct otte_work *behind,
 		     struct state *state)
 {
-	struct otte_rdma_deadlines *all = peer->rdma->deadlines;
+	struct otte_rdma_deadlines *all = peer->worker->deadlines;
 	const struct otte_arbitrate_item *item;
 	struct otte_work *work;
 	uint32_t i;
@@ -150,7 +150,7 @@ static void put_back(struct otte_rdma_peer *peer, uint32_t count, struct otte_wo
 
 static void arrange(struct otte_rdma_peer *peer, struct state *state)
 {
-	struct otte_rdma_deadlines *all = peer->rdma->deadlines;
+	struct otte_rdma_deadlines *all = peer->worker->deadlines;
 	struct otte_work *first = peer->queue, *behind;
 	uint32_t count;
 
@@ -188,7 +188,7 @@ static bool nobody_waits(struct otte_rdma_peer *peer)
 
 void otte_rdma_deadlines_arrange(struct otte_rdma_peer *peer, uint64_t now_ns)
 {
-	struct otte_rdma_deadlines *all = peer->rdma->deadlines;
+	struct otte_rdma_deadlines *all = peer->worker->deadlines;
 	struct state state;
 	uint32_t i;
 
@@ -200,7 +200,7 @@ void otte_rdma_deadlines_arrange(struct otte_rdma_peer *peer, uint64_t now_ns)
 	arrange(peer, &state);
 	pthread_mutex_unlock(&peer->lock);
 	/* Those that found no place among them are seen with the next look. */
-	peer->rdma->busy |= all->refused;
+	peer->worker->busy |= all->refused;
 	for (i = 0; i < all->refused; i++)
 		tell(&all->refusals[i]);
 }

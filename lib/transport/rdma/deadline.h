@@ -11,7 +11,7 @@
  * The rates are those of all NICs that reach the peer together. So are the bytes that go before:
  * that is less than what a request may find, and none is refused that could have been done.
  *
- * The thread's, as in rdma.h. Nothing is allocated after the transport's beginning.
+ * A worker's thread's, with room of its own. Nothing is allocated after its beginning.
  */
 #ifndef OTTE_TRANSPORT_RDMA_DEADLINE_H
 #define OTTE_TRANSPORT_RDMA_DEADLINE_H
@@ -20,8 +20,8 @@
 #include "transport/rdma/rdma.h"
 
 /* 0; -ENOMEM with a text. Where it is switched off there is nothing. */
-int otte_rdma_deadlines_open(struct otte_rdma *rdma);
-void otte_rdma_deadlines_close(struct otte_rdma *rdma);
+int otte_rdma_deadlines_open(struct otte_rdma_worker *worker, const struct otte_config *config);
+void otte_rdma_deadlines_close(struct otte_rdma_worker *worker);
 
 /* For otte_rdma_deadlines_look(), where it is switched on. */
 void otte_rdma_deadlines_arrange(struct otte_rdma_peer *peer, uint64_t now_ns);
@@ -31,7 +31,7 @@ bool otte_rdma_deadlines_admit(const struct otte_rdma_peer *peer, const struct o
 /* Puts what waits in order, and refuses what is to be. Without locks. */
 static inline void otte_rdma_deadlines_look(struct otte_rdma_peer *peer, uint64_t now_ns)
 {
-	if (peer->rdma->deadlines && peer->state == OTTE_RDMA_PEER_READY)
+	if (peer->worker->deadlines && peer->state == OTTE_RDMA_PEER_READY)
 		otte_rdma_deadlines_arrange(peer, now_ns);
 }
 
@@ -39,7 +39,7 @@ static inline void otte_rdma_deadlines_look(struct otte_rdma_peer *peer, uint64_
 static inline bool otte_rdma_deadline_can_be_met(const struct otte_rdma_peer *peer,
 						 const struct otte_work *work)
 {
-	return !peer->rdma->deadlines || otte_rdma_deadlines_admit(peer, work);
+	return !peer->worker->deadlines || otte_rdma_deadlines_admit(peer, work);
 }
 
 #endif

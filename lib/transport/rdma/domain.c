@@ -10,7 +10,7 @@ void otte_rdma_domain_join(struct otte_transport *transport, const struct otte_n
 {
 	struct otte_rdma *rdma = container_of(transport, struct otte_rdma, base);
 	char name[OTTE_RDMA_NAME_MAX + 8];
-	unsigned int nic;
+	unsigned int nic, i;
 
 	for (nic = 0; nic < OTTE_NIC_IDS; nic++) {
 		const struct otte_rdma_context *context = rdma->pollers[nic].context;
@@ -21,10 +21,14 @@ void otte_rdma_domain_join(struct otte_transport *transport, const struct otte_n
 		snprintf(name, sizeof(name), "%s:%u", context->name, context->port);
 		rdma->slot_nics[nic] = domain->index(domain->engine, name);
 	}
-	/* The thread looks for slots in each of its rounds. */
-	pthread_mutex_lock(&rdma->turn);
-	rdma->slots = rdma->posts.slots = domain->slots;
-	pthread_mutex_unlock(&rdma->turn);
+	/* Workers look for slots in each of their rounds. */
+	for (i = 0; i < rdma->worker_count; i++)
+		pthread_mutex_lock(&rdma->workers[i].turn);
+	rdma->slots = domain->slots;
+	for (i = 0; i < rdma->worker_count; i++) {
+		rdma->workers[i].posts.slots = domain->slots;
+		pthread_mutex_unlock(&rdma->workers[i].turn);
+	}
 }
 
 uint64_t otte_rdma_domain_others(void *arg, unsigned int nic)

@@ -64,6 +64,7 @@ int otte_rdma_endpoint_get(struct otte_rdma_peer *peer, unsigned int nic, unsign
 	for (i = 0; i < OTTE_RDMA_WIDTH; i++)
 		endpoint->pairs[i] = (struct otte_rdma_pair){
 			.rdma = peer->rdma,
+			.worker = peer->worker,
 			.owner = endpoint,
 			.nic = nic,
 			.remote_nic = remote_nic,

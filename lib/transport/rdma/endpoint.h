@@ -2,7 +2,7 @@
 /*
  * The queue pairs with a peer over one rail, for one direction. endpoint.c says when one is made.
  *
- * No lock: the thread's, "otte-rdma".
+ * No lock: its worker's thread's.
  */
 #ifndef OTTE_TRANSPORT_RDMA_ENDPOINT_H
 #define OTTE_TRANSPORT_RDMA_ENDPOINT_H

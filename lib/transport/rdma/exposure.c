@@ -81,7 +81,7 @@ void otte_rdma_exposure_retain(struct otte_rdma_exposure *exposure)
 	if (!exposure->use || exposure->retained)
 		return;
 	exposure->retained = !otte_rdma_exposure_ops(exposure)->retain(exposure->use);
-	exposure->source->rdma->unrecorded |= !exposure->retained;
+	exposure->source->worker->unrecorded |= !exposure->retained;
 	if (!exposure->retained && first)
 		otte_log(OTTE_LOG_ERROR, "a range that a NIC may still reach: %s",
 			 otte_error_text());
@@ -177,8 +177,8 @@ static bool is_for_once(const struct otte_rdma_exposure *exposure)
 }
 
 /*
- * With a key that nobody had. The context gives out first what it got last, and has no others that
- * are idle; one whose keys are used up stays there.
+ * With a key that nobody had. A spare one whose keys are used up stays with the context, which has no
+ * others that are idle but another worker's of this moment.
  */
 int otte_rdma_exposure_take_window(struct otte_rdma_exposure *exposure)
 {
@@ -187,7 +187,7 @@ int otte_rdma_exposure_take_window(struct otte_rdma_exposure *exposure)
 
 	if (spare) {
 		pair->spares = spare->next;
-		otte_rdma_window_put(spare); /* which was released */
+		return otte_rdma_window_renew(spare, &exposure->window);
 	}
 	return otte_rdma_window_take(pair->pair.qp->context, &exposure->window);
 }
@@ -241,7 +241,7 @@ static void bound(struct otte_rdma_work *work, const struct otte_rdma_outcome *o
 	struct otte_rdma_exposure *exposure = container_of(work, struct otte_rdma_exposure, bind);
 	int ret;
 
-	exposure->source->rdma->busy = true;
+	exposure->source->worker->busy = true;
 	if (!exposure->window)
 		return; /* freed, as its queue pair is about to be destroyed */
 	ret = otte_rdma_window_bound(exposure->window, outcome);
@@ -283,7 +283,7 @@ static void invalidated(struct otte_rdma_work *work, const struct otte_rdma_outc
 		container_of(work, struct otte_rdma_exposure, invalidation);
 	int ret;
 
-	exposure->source->rdma->busy = true;
+	exposure->source->worker->busy = true;
 	if (!exposure->window)
 		return; /* as above */
 	ret = otte_rdma_window_invalidated(exposure->window, outcome);

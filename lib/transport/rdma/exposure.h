@@ -17,7 +17,7 @@
  * Nothing else says that it is over, least of all time or the peer's word: what is neither stays
  * taken, and is recorded as retained.
  *
- * No lock: the thread's, "otte-rdma".
+ * No lock: its worker's thread's.
  */
 #ifndef OTTE_TRANSPORT_RDMA_EXPOSURE_H
 #define OTTE_TRANSPORT_RDMA_EXPOSURE_H

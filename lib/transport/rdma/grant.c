@@ -17,9 +17,6 @@
 #include "transport/rdma/rdma.h"
 #include "transport/rdma/source.h"
 
-/* One source has at most so many times what it leaves to others. */
-#define PLACES_TIMES 3
-
 static struct otte_rdma_lent *to_lent(struct otte_rdma_exposure *exposure)
 {
 	return container_of(exposure, struct otte_rdma_lent, base);
@@ -40,12 +37,9 @@ static void answered(struct otte_rdma_lent *lent)
 
 static void leave_place(struct otte_rdma_lent *lent)
 {
-	struct otte_rdma *rdma = lent->base.source->rdma;
+	struct otte_rdma_source *source = lent->base.source;
 
-	rdma->places--;
-	lent->base.source->places--;
-	if (lent->stuck)
-		rdma->stuck--;
+	otte_rdma_places_leave(source->worker, &source->places, lent->stuck);
 	lent->stuck = false;
 }
 
@@ -54,12 +48,13 @@ static void free_lent(struct otte_rdma_lent *lent)
 	struct otte_rdma_source *source = lent->base.source;
 
 	if (lent->state == OTTE_RDMA_LENT_WAITING)
-		DL_DELETE2(source->rdma->waiting, lent, wait_prev, wait_next);
+		DL_DELETE2(source->worker->waiting, lent, wait_prev, wait_next);
 	else if (lent->state != OTTE_RDMA_LENT_RETURNED)
 		leave_place(lent);
+	otte_rdma_ranges_waited(&lent->range);
 	DL_DELETE(source->lents, lent);
 	answered(lent);
-	source->rdma->busy = true;
+	source->worker->busy = true;
 	free(lent);
 }
 
@@ -95,8 +90,7 @@ void otte_rdma_lents_retain(struct otte_rdma_source *source)
 static void stick(struct otte_rdma_lent *lent)
 {
 	lent->stuck = true;
-	lent->base.source->rdma->stuck++;
-	lent->base.source->rdma->busy = true;
+	otte_rdma_places_stick(lent->base.source->worker);
 }
 
 /* Nothing is to be said of it any more. What stays needs no pair: that will be freed. */
@@ -138,7 +132,7 @@ static void returned(struct otte_rdma_receipt *receipt, int code)
 
 	if (code) /* with its queue pair: otte_rdma_lents_unpair() */
 		return;
-	exposure->source->rdma->busy = true;
+	exposure->source->worker->busy = true;
 	if (exposure->window && otte_rdma_window_received(exposure->window)) {
 		otte_rdma_source_fail_pair(exposure->pair, -EPROTO, otte_error_text());
 		return;
@@ -239,7 +233,7 @@ static void fill_receipt(struct otte_rdma_lent *lent)
 
 /*
  * A use, a chunk if it needs one, a window, and a receipt that is waited for, in a place that was
- * reserved; or nothing.
+ * reserved; or nothing. 1: there is no chunk now.
  */
 static int prepare(struct otte_rdma_lent *lent)
 {
@@ -252,7 +246,7 @@ static int prepare(struct otte_rdma_lent *lent)
 		ret = otte_rdma_exposure_begin(exposure);
 	if (ret)
 		goto release;
-	exposure->id = ++exposure->source->rdma->last_grant;
+	exposure->id = atomic_fetch_add(&exposure->source->rdma->last_grant, 1) + 1;
 	ret = otte_rdma_exposure_mirror(exposure);
 	if (!ret)
 		ret = otte_rdma_exposure_take_window(exposure);
@@ -273,53 +267,65 @@ release:
 	return ret;
 }
 
-/* It has a place, and there is a chunk for it. */
-static void grant(struct otte_rdma_lent *lent)
+/* It waits on: another worker was faster with the last chunk. */
+static void put_back(struct otte_rdma_lent *lent)
+{
+	leave_place(lent);
+	lent->state = OTTE_RDMA_LENT_WAITING;
+	DL_PREPEND2(lent->base.source->worker->waiting, lent, wait_prev, wait_next);
+}
+
+/* It has a place. False: it waits on. */
+static bool grant(struct otte_rdma_lent *lent)
 {
 	struct otte_rdma_source_pair *pair = lent->base.pair;
 	int ret;
 
 	ret = prepare(lent);
+	if (ret > 0) {
+		put_back(lent);
+		return false;
+	}
+	/* Not before: no lease of the range was to be had meanwhile. */
+	otte_rdma_ranges_waited(&lent->range);
 	if (ret) {
 		refuse(lent, ret);
 		if (ret == -EUCLEAN)
 			otte_rdma_source_fail_pair(pair, ret, otte_error_text());
-		return;
+		return true;
 	}
 	ret = open_window(lent);
 	if (ret < 0)
 		otte_rdma_source_fail_pair(pair, ret, otte_error_text());
+	return true;
 }
 
-/* Of two that wait for a place: whose source has fewer, or has waited longer for one. */
 static bool goes_before(const struct otte_rdma_lent *lent, const struct otte_rdma_lent *other)
 {
-	const struct otte_rdma_source *source = lent->base.source, *its = other->base.source;
-
-	return source->places != its->places ? source->places < its->places :
-					       source->turn < its->turn;
-}
-
-/* Where NICs reach chunks a place comes with one: nobody has either and waits for the other. */
-static uint32_t free_places(const struct otte_rdma *rdma)
-{
-	return (uint32_t)min_u64(rdma->env.config->rdma_grants - rdma->places,
-				 otte_rdma_mirrors_free(rdma));
+	return otte_rdma_places_before(&lent->base.source->places, &other->base.source->places);
 }
 
 /*
  * The next whose queue has a place for the receipt, which is reserved; or NULL. Within a source
- * first come first.
+ * first come first. `denied`: the first that has its share of places.
  */
-static struct otte_rdma_lent *find_next(struct otte_rdma *rdma)
+static struct otte_rdma_lent *find_next(struct otte_rdma_worker *worker,
+					struct otte_rdma_lent **denied)
 {
-	uint32_t free = free_places(rdma);
+	uint32_t places = otte_rdma_places_free(&worker->rdma->places);
+	uint32_t free = (uint32_t)min_u64(places, otte_rdma_mirrors_free(worker->rdma));
 	struct otte_rdma_lent *lent, *next = NULL;
 
-	DL_FOREACH2(rdma->waiting, lent, wait_next) {
-		if ((next && !goes_before(lent, next)) ||
-		    !otte_rdma_share(lent->base.source->places, free, PLACES_TIMES) ||
-		    otte_rdma_let_in_way(rdma, &lent->base.ask) ||
+	*denied = NULL;
+	DL_FOREACH2(worker->waiting, lent, wait_next) {
+		if (next && !goes_before(lent, next))
+			continue;
+		if (!otte_rdma_places_admit(&lent->base.source->places, free)) {
+			if (free == places && (!*denied || goes_before(lent, *denied)))
+				*denied = lent;
+			continue;
+		}
+		if (otte_rdma_ranges_want(worker, &lent->base.ask) ||
 		    otte_rdma_qp_reserve(lent->base.pair->pair.qp, 1))
 			continue;
 		if (next)
@@ -332,37 +338,48 @@ static struct otte_rdma_lent *find_next(struct otte_rdma *rdma)
 /* 0: a place, and a chunk, will come. */
 static int check_places(struct otte_rdma *rdma)
 {
-	if (rdma->stuck == rdma->env.config->rdma_grants)
-		return otte_fail(-EUCLEAN, "all of rdma.grants (%u) stay", rdma->stuck);
+	if (otte_rdma_places_all_stick(&rdma->places))
+		return otte_fail(-EUCLEAN, "all of rdma.grants (%u) stay", rdma->places.total);
 	return otte_rdma_mirrors_ready(rdma);
 }
 
 /* With the error's text. */
-static void refuse_all(struct otte_rdma *rdma, int code)
+static void refuse_all(struct otte_rdma_worker *worker, int code)
 {
 	struct otte_rdma_lent *lent, *next;
 
-	say_want(rdma);
-	DL_FOREACH_SAFE2(rdma->waiting, lent, next, wait_next)
+	say_want(worker->rdma);
+	DL_FOREACH_SAFE2(worker->waiting, lent, next, wait_next)
 		refuse(lent, code);
 }
 
-void otte_rdma_lents_go_on(struct otte_rdma *rdma)
+/* False: nobody has a place now, of those who wait. */
+static bool grant_next(struct otte_rdma_worker *worker)
 {
-	struct otte_rdma_lent *lent;
-	int ret = rdma->waiting ? check_places(rdma) : 0;
+	struct otte_rdma_lent *denied, *lent = find_next(worker, &denied);
+
+	if (!lent) {
+		otte_rdma_places_bid(worker, denied ? &denied->base.source->places : NULL);
+		return false;
+	}
+	if (!otte_rdma_places_take(worker, &lent->base.source->places)) {
+		otte_rdma_qp_release(lent->base.pair->pair.qp, 1);
+		return false;
+	}
+	DL_DELETE2(worker->waiting, lent, wait_prev, wait_next);
+	lent->state = OTTE_RDMA_LENT_EXPECTING;
+	return grant(lent);
+}
+
+void otte_rdma_lents_go_on(struct otte_rdma_worker *worker)
+{
+	int ret = worker->waiting ? check_places(worker->rdma) : 0;
 
 	if (ret)
-		refuse_all(rdma, ret);
+		refuse_all(worker, ret);
 	/* Each time from the beginning: where a pair fails, others that wait for it are gone. */
-	while ((lent = find_next(rdma))) {
-		DL_DELETE2(rdma->waiting, lent, wait_prev, wait_next);
-		rdma->places++;
-		lent->base.source->places++;
-		lent->base.source->turn = ++rdma->last_turn;
-		lent->state = OTTE_RDMA_LENT_EXPECTING;
-		grant(lent);
-	}
+	while (grant_next(worker))
+		;
 }
 
 /* ---- What has had its time ---- */
@@ -372,7 +389,7 @@ static void look_whether_in_vain(struct otte_rdma_lent *lent, uint64_t now_ns)
 {
 	struct otte_rdma *rdma = lent->base.source->rdma;
 
-	rdma->timed = true;
+	lent->base.source->worker->timed = true;
 	if (otte_rdma_is_late(lent->base.since_ns, rdma->env.config->control_timeout_ns / 2,
 			      now_ns))
 		refuse(lent, -EAGAIN);
@@ -385,7 +402,7 @@ static int check_limits(const struct otte_rdma_lent *lent, uint64_t now_ns)
 	const struct otte_config *config = exposure->source->rdma->env.config;
 	int ret = 0;
 
-	exposure->source->rdma->timed = true;
+	exposure->source->worker->timed = true;
 	if (lent->state == OTTE_RDMA_LENT_BINDING)
 		ret = otte_rdma_exposure_check_posted(exposure, "bind", now_ns);
 	if (ret)
@@ -458,9 +475,12 @@ int otte_rdma_lent_ask(struct otte_rdma_source_pair *pair, const struct otte_rdm
 	if (!lent)
 		return otte_fail(-ENOMEM, "no memory for a grant");
 	otte_rdma_exposure_init(&lent->base, &as_grant, pair, ask);
+	lent->range.worker = source->worker;
+	lent->range.ask = &lent->base.ask;
+	otte_rdma_ranges_wait(&lent->range);
 	source->unanswered++;
 	DL_APPEND(source->lents, lent);
-	DL_APPEND2(source->rdma->waiting, lent, wait_prev, wait_next);
+	DL_APPEND2(source->worker->waiting, lent, wait_prev, wait_next);
 	return 0;
 }
 

@@ -20,7 +20,7 @@
  * said of it, and its pair may be gone; but its window, or the MR that this had, stays, and so does
  * it. Where the pair itself stays it keeps its state: the receipt may still come.
  *
- * No lock: the thread's, "otte-rdma".
+ * No lock: its worker's thread's.
  */
 #ifndef OTTE_TRANSPORT_RDMA_GRANT_H
 #define OTTE_TRANSPORT_RDMA_GRANT_H
@@ -40,7 +40,8 @@ enum otte_rdma_lent_state {
 /* In struct otte_rdma_grant, protocol.h, is what the peer hears of it. */
 struct otte_rdma_lent {
 	struct otte_rdma_lent *prev, *next;           /* source->lents */
-	struct otte_rdma_lent *wait_prev, *wait_next; /* rdma->waiting */
+	struct otte_rdma_lent *wait_prev, *wait_next; /* worker->waiting */
+	struct otte_rdma_range range;                 /* WAITING: what is awaited */
 	struct otte_rdma_exposure base;
 	enum otte_rdma_lent_state state;
 	bool stuck;                                   /* it stays, and its place with it */
@@ -55,7 +56,7 @@ void otte_rdma_lent_acknowledged(struct otte_rdma_source *source,
 void otte_rdma_lent_cancelled(struct otte_rdma_source *source,
 			      const struct otte_rdma_answer *answer);
 /* Places for those that wait. */
-void otte_rdma_lents_go_on(struct otte_rdma *rdma);
+void otte_rdma_lents_go_on(struct otte_rdma_worker *worker);
 /* What stays, where that could not be recorded. */
 void otte_rdma_lents_retain(struct otte_rdma_source *source);
 /*

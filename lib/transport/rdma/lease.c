@@ -443,7 +443,7 @@ void otte_rdma_leases_forget(struct otte_rdma_peer *peer)
 /* Half of its time is over: it is renewed if it was used, else given back. */
 static void look_whether_used(struct otte_rdma_lease *lease, uint64_t now_ns)
 {
-	lease->peer->rdma->timed |= lease->idle_ns < SHORT_IDLE_NS;
+	lease->peer->worker->timed |= lease->idle_ns < SHORT_IDLE_NS;
 	if (!is_late(lease->since_ns, lease->idle_ns / 2, now_ns))
 		return;
 	if (is_over(lease, now_ns) || (!lease->used && !lease->uses)) {

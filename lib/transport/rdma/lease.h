@@ -25,7 +25,7 @@
  *     |                 `--ENDED, or its pair closes--> gone <--------------------------'
  *     `--REFUSED--> NONE: for a while nothing in this range is asked for
  *
- * No lock: the thread's, "otte-rdma".
+ * No lock: its worker's thread's.
  */
 #ifndef OTTE_TRANSPORT_RDMA_LEASE_H
 #define OTTE_TRANSPORT_RDMA_LEASE_H

@@ -14,8 +14,6 @@
 #include "transport/rdma/rdma.h"
 #include "transport/rdma/source.h"
 
-/* One source has at most so many times what it leaves to others. */
-#define LEASES_TIMES 3
 /* Those that are to be renewed sooner are looked at often. */
 #define SHORT_IDLE_NS (4 * NSEC_PER_SEC)
 
@@ -33,9 +31,9 @@ static void free_let(struct otte_rdma_let *let)
 {
 	struct otte_rdma_source *source = let->base.source;
 
+	otte_rdma_ranges_unlet(&let->range);
 	source->leases--;
-	source->rdma->leases--;
-	source->rdma->busy = true;
+	source->worker->busy = true;
 	DL_DELETE(source->lets, let);
 	free(let);
 }
@@ -47,6 +45,8 @@ static void end_let(struct otte_rdma_let *let, bool settled)
 		free_let(let);
 		return;
 	}
+	/* It will not go, whoever wants it. */
+	otte_rdma_ranges_stay(&let->range);
 	let->state = OTTE_RDMA_LET_RETAINED;
 	let->base.pair = NULL;
 }
@@ -160,34 +160,6 @@ static int expose(struct otte_rdma_exposure *exposure)
 	return ret;
 }
 
-static int check_share(const struct otte_rdma_source *source)
-{
-	uint32_t most = config_of(source)->rdma_leases, leases = source->rdma->leases;
-
-	if (leases < most && otte_rdma_share(source->leases, most - leases, LEASES_TIMES))
-		return 0;
-	return otte_fail(-EDQUOT, "rdma.leases (%u) is full, or the peer's share of it", most);
-}
-
-static bool conflict(const struct otte_rdma_ask *ask, const struct otte_rdma_ask *other)
-{
-	return ask->region == other->region && ask->epoch == other->epoch &&
-	       (ask->op == OTTE_WRITE || other->op == OTTE_WRITE) &&
-	       ask->offset < other->offset + other->length &&
-	       other->offset < ask->offset + ask->length;
-}
-
-/* Leases that are had again at once would keep who waits for one of them from its turn. */
-static int check_waiting(const struct otte_rdma *rdma, const struct otte_rdma_ask *ask)
-{
-	const struct otte_rdma_lent *lent;
-
-	DL_FOREACH2(rdma->waiting, lent, wait_next)
-		if (conflict(&lent->base.ask, ask))
-			return otte_fail(-EBUSY, "another peer waits for the range");
-	return 0;
-}
-
 static int let_it(struct otte_rdma_source_pair *pair, const struct otte_rdma_ask *ask)
 {
 	static const struct otte_rdma_exposure_use as_lease = {
@@ -198,31 +170,35 @@ static int let_it(struct otte_rdma_source_pair *pair, const struct otte_rdma_ask
 	struct otte_rdma_let *let;
 	int ret;
 
-	ret = check_share(source);
-	if (!ret)
-		ret = check_waiting(source->rdma, ask);
-	if (ret)
-		return ret;
 	let = calloc(1, sizeof(*let));
 	if (!let)
 		return otte_fail(-ENOMEM, "no memory for a lease");
 	otte_rdma_exposure_init(&let->base, &as_lease, pair, ask);
+	let->range.worker = source->worker;
+	let->range.ask = &let->base.ask;
+	/* Before it stands in the way of anybody, and so that nobody is refused for it unseen. */
+	ret = otte_rdma_ranges_let(&let->range, source->leases);
+	if (ret)
+		goto free_let;
 	ret = expose(&let->base);
-	/* Asked for by who may have the range: whose lease is in the way is to give it back. */
-	if (ret == -EBUSY)
-		otte_rdma_let_in_way(source->rdma, ask);
-	if (ret) {
-		free(let);
-		return ret;
-	}
-	let->base.id = ++source->rdma->last_grant;
+	if (ret)
+		goto unlet;
+	let->base.id = atomic_fetch_add(&source->rdma->last_grant, 1) + 1;
 	source->leases++;
-	source->rdma->leases++;
 	DL_APPEND(source->lets, let);
 	ret = open_window(let);
 	if (ret)
 		otte_rdma_exposure_fail_pair(&let->base, ret);
 	return 0;
+
+unlet:
+	otte_rdma_ranges_unlet(&let->range);
+	/* Asked for by who may have the range: whose lease is in the way is to give it back. */
+	if (ret == -EBUSY)
+		otte_rdma_ranges_want(source->worker, ask);
+free_let:
+	free(let);
+	return ret;
 }
 
 int otte_rdma_let_ask(struct otte_rdma_source_pair *pair, const struct otte_rdma_ask *ask)
@@ -289,29 +265,7 @@ void otte_rdma_let_returned(struct otte_rdma_source *source,
 static void want(struct otte_rdma_let *let)
 {
 	if (otte_rdma_exposure_want(&let->base))
-		let->base.source->rdma->busy = true;
-}
-
-bool otte_rdma_let_in_way(struct otte_rdma *rdma, const struct otte_rdma_ask *ask)
-{
-	struct otte_rdma_source *source;
-	struct otte_rdma_let *let;
-	bool found = false;
-
-	if (!rdma->leases)
-		return false;
-	pthread_mutex_lock(&rdma->lock);
-	DL_FOREACH(rdma->sources, source) {
-		DL_FOREACH(source->lets, let) {
-			/* What stays will not go, whoever wants it. */
-			if (let->base.stays || !conflict(&let->base.ask, ask))
-				continue;
-			want(let);
-			found = true;
-		}
-	}
-	pthread_mutex_unlock(&rdma->lock);
-	return found;
+		let->base.source->worker->busy = true;
 }
 
 void otte_rdma_lets_recall(struct otte_rdma_source *source,
@@ -354,7 +308,9 @@ static int look(struct otte_rdma_let *let, uint64_t now_ns)
 	const char *what = let->state == OTTE_RDMA_LET_BINDING ? "bind" : "lease's invalidation";
 	int ret;
 
-	source->rdma->timed |= let->state != OTTE_RDMA_LET_LEASED || let->base.recalled_ns ||
+	if (atomic_load(&let->range.wanted))
+		want(let);
+	source->worker->timed |= let->state != OTTE_RDMA_LET_LEASED || let->base.recalled_ns ||
 			       config_of(source)->rdma_lease_idle_ns < SHORT_IDLE_NS;
 	if (let->state == OTTE_RDMA_LET_LEASED)
 		return look_at_leased(let, now_ns);
@@ -406,5 +362,7 @@ void otte_rdma_lets_unpair(struct otte_rdma_source_pair *pair, bool gone)
 		settled = otte_rdma_exposure_unpair(&let->base, gone);
 		if (gone)
 			end_let(let, settled);
+		else
+			otte_rdma_ranges_stay(&let->range);
 	}
 }

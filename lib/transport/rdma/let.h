@@ -13,7 +13,7 @@
  * The peer's word that it has done is no evidence, and only has us begin to end it. That its
  * invalidation has completed is; or its queue pair is gone, as with a grant.
  *
- * No lock: the thread's, "otte-rdma".
+ * No lock: its worker's thread's.
  */
 #ifndef OTTE_TRANSPORT_RDMA_LET_H
 #define OTTE_TRANSPORT_RDMA_LET_H
@@ -30,6 +30,7 @@ enum otte_rdma_let_state {
 
 struct otte_rdma_let {
 	struct otte_rdma_let *prev, *next; /* source->lets */
+	struct otte_rdma_range range;
 	struct otte_rdma_exposure base;    /* since_ns: LEASED: it was renewed */
 	enum otte_rdma_let_state state;
 	bool posted;                       /* ENDING: its invalidation */
@@ -41,8 +42,6 @@ void otte_rdma_let_renewed(struct otte_rdma_source *source,
 			   const struct otte_rdma_leasing *leasing);
 void otte_rdma_let_returned(struct otte_rdma_source *source,
 			    const struct otte_rdma_leasing *leasing);
-/* Whether a lease stands in the way of what is asked for: then it is wanted back. */
-bool otte_rdma_let_in_way(struct otte_rdma *rdma, const struct otte_rdma_ask *ask);
 /* As those of grants. */
 void otte_rdma_lets_look(struct otte_rdma_source *source, uint64_t now_ns);
 void otte_rdma_lets_recall(struct otte_rdma_source *source,

@@ -87,7 +87,7 @@ int otte_rdma_mirror_take(struct otte_rdma_exposure *exposure)
 	ret = otte_rdma_staging_take(pool, &turn, &exposure->chunk);
 	if (ret > 0) { /* nobody queues here: ASKs wait where they wait for places */
 		otte_rdma_budget_leave(&pool->budget, &turn);
-		return otte_fail(-EAGAIN, "%s: no chunk is free", pool->budget.name);
+		return 1;
 	}
 	if (ret)
 		return ret;
@@ -125,7 +125,10 @@ void otte_rdma_mirror_give(struct otte_rdma_exposure *exposure)
 		return;
 	otte_rdma_staging_give(&rdma->mirrors, exposure->chunk);
 	exposure->chunk = NULL;
-	rdma->busy = true;
+	/* Whoever waits for one, at whichever worker. */
+	exposure->source->worker->busy = true;
+	if (rdma->worker_count > 1)
+		otte_rdma_wake_all(rdma);
 }
 
 void otte_rdma_mirror_stick(struct otte_rdma_exposure *exposure)
@@ -136,7 +139,7 @@ void otte_rdma_mirror_stick(struct otte_rdma_exposure *exposure)
 		return;
 	otte_rdma_staging_stick(&rdma->mirrors, exposure->chunk);
 	exposure->chunk = NULL;
-	rdma->busy = true;
+	exposure->source->worker->busy = true;
 	otte_rdma_lost(rdma, rdma->mirrors.chunk_bytes,
 		       "rdma: a chunk that a peer's NIC may still use");
 }

@@ -43,7 +43,7 @@ bool otte_rdma_mirrors_reach(const struct otte_rdma *rdma, unsigned int nic);
 /* A region that no NIC knows: it is mirrored. */
 bool otte_rdma_is_mirrored(const struct otte_published *published);
 /*
- * For an exposure that has its loan; one is free. -EFAULT, -ESTALE with a text: there is nothing to
+ * For an exposure that has its loan. 1: none is free now. -EFAULT, -ESTALE with a text: there is nothing to
  * be read.
  */
 int otte_rdma_mirror_take(struct otte_rdma_exposure *exposure);

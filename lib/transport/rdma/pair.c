@@ -59,6 +59,17 @@ static void leave_nic(struct otte_rdma_poller *poller)
 		otte_rdma_route_drains(poller);
 }
 
+/* One of rdma.endpoints, of all workers together. */
+static int charge(struct otte_rdma *rdma)
+{
+	uint32_t most = rdma->env.config->rdma_endpoints;
+
+	if (atomic_fetch_add(&rdma->qps, 1) < most)
+		return 0;
+	atomic_fetch_sub(&rdma->qps, 1);
+	return otte_fail(-EDQUOT, "rdma.endpoints (%u) is full", most);
+}
+
 int otte_rdma_pair_open(struct otte_rdma_pair *pair, bool source)
 {
 	struct otte_rdma *rdma = pair->rdma;
@@ -67,12 +78,12 @@ int otte_rdma_pair_open(struct otte_rdma_pair *pair, bool source)
 	struct otte_rdma_cq_lane *lane;
 	int ret;
 
-	if (atomic_load(&rdma->qps) >= rdma->env.config->rdma_endpoints)
-		return otte_fail(-EDQUOT, "rdma.endpoints (%u) is full",
-				 rdma->env.config->rdma_endpoints);
-	ret = otte_rdma_lane_of(rdma, pair->nic, &lane);
+	ret = charge(rdma);
 	if (ret)
 		return ret;
+	ret = otte_rdma_lane_of(pair->worker, pair->nic, &lane);
+	if (ret)
+		goto uncharge;
 	fill_params(pair, source, &params);
 	use_nic(poller);
 	ret = otte_rdma_qp_create(lane, &params, fenced, pair, &pair->qp);
@@ -81,12 +92,16 @@ int otte_rdma_pair_open(struct otte_rdma_pair *pair, bool source)
 	else if (ret)
 		leave_nic(poller);
 	if (ret)
-		return ret;
-	atomic_fetch_add(&rdma->qps, 1);
+		goto uncharge;
+	pair->worker->pairs++;
 	pair->state = OTTE_RDMA_PAIR_OPEN;
 	pair->since_ns = otte_now_ns();
 	pair->under_way = 0;
 	return 0;
+
+uncharge:
+	atomic_fetch_sub(&rdma->qps, 1);
+	return ret;
 }
 
 int otte_rdma_pair_join(struct otte_rdma_pair *pair, const struct otte_rdma_path *path,
@@ -160,7 +175,7 @@ bool otte_rdma_pair_is_stalled(const struct otte_rdma_pair *pair, uint64_t now_n
 
 	if (pair->state != OTTE_RDMA_PAIR_JOINED || !pair->under_way)
 		return false;
-	pair->rdma->timed = true;
+	pair->worker->timed = true;
 	quiet_ns = now_ns - min_u64(now_ns, pair->heard_ns);
 	if (!limit_ns)
 		limit_ns = max_u64(STALL_TIMES * give_up_ns(config), STALL_LEAST_NS);
@@ -179,12 +194,12 @@ void otte_rdma_pair_close(struct otte_rdma_pair *pair, int code, const char *why
 	pair->state = OTTE_RDMA_PAIR_CLOSING;
 	pair->code = code;
 	pair->since_ns = otte_now_ns();
-	DL_APPEND(pair->rdma->closing, pair);
+	DL_APPEND(pair->worker->closing, pair);
 	pair->stopped = !otte_rdma_qp_drain(pair->qp, code, why);
 	if (!pair->stopped)
 		otte_log(OTTE_LOG_WARNING, "a queue pair does not stop by itself: %s",
 			 otte_error_text());
-	pair->rdma->busy = true;
+	pair->worker->busy = true;
 }
 
 static void destroy(struct otte_rdma_pair *pair)
@@ -192,7 +207,8 @@ static void destroy(struct otte_rdma_pair *pair)
 	struct otte_rdma *rdma = pair->rdma;
 	int ret = otte_rdma_qp_destroy(pair->qp);
 
-	DL_DELETE(rdma->closing, pair);
+	DL_DELETE(pair->worker->closing, pair);
+	pair->worker->pairs--;
 	if (ret) {
 		pair->state = OTTE_RDMA_PAIR_RETAINED;
 		otte_log(OTTE_LOG_ERROR, "a queue pair stays: %s", otte_error_text());
@@ -209,16 +225,16 @@ static void destroy(struct otte_rdma_pair *pair)
 }
 
 /* What is posted completes at once when its QP is in ERR, if nothing is lost. */
-void otte_rdma_pairs_reap(struct otte_rdma *rdma, uint64_t now_ns)
+void otte_rdma_pairs_reap(struct otte_rdma_worker *worker, uint64_t now_ns)
 {
-	uint64_t limit_ns = rdma->env.config->rdma_destruction_ns;
+	uint64_t limit_ns = worker->rdma->env.config->rdma_destruction_ns;
 	struct otte_rdma_pair *pair, *next;
 
-	DL_FOREACH_SAFE(rdma->closing, pair, next) {
+	DL_FOREACH_SAFE(worker->closing, pair, next) {
 		if (!otte_rdma_qp_is_drained(pair->qp) &&
 		    now_ns - min_u64(now_ns, pair->since_ns) < limit_ns)
 			continue;
 		destroy(pair);
-		rdma->busy = true;
+		worker->busy = true;
 	}
 }

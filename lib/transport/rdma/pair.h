@@ -9,8 +9,8 @@
  *     |              |
  *  closed(gone)      `--it could not be--> RETAINED, closed(not gone)
  *
- * It is embedded in its owner, an endpoint (endpoint.h) or a source's pair (source.h). No lock: the
- * thread's, "otte-rdma".
+ * It is embedded in its owner, an endpoint (endpoint.h) or a source's pair (source.h). No lock: its
+ * worker's thread's.
  */
 #ifndef OTTE_TRANSPORT_RDMA_PAIR_H
 #define OTTE_TRANSPORT_RDMA_PAIR_H
@@ -23,6 +23,7 @@
 
 struct otte_rdma;
 struct otte_rdma_send;
+struct otte_rdma_worker;
 
 /* QPs of an endpoint, at most; rdma.pairs of these slots are filled, in their order. */
 #define OTTE_RDMA_WIDTH 8
@@ -36,8 +37,9 @@ enum otte_rdma_pair_state {
 };
 
 struct otte_rdma_pair {
-	struct otte_rdma_pair *prev, *next; /* rdma->closing */
+	struct otte_rdma_pair *prev, *next; /* worker->closing */
 	struct otte_rdma *rdma;
+	struct otte_rdma_worker *worker; /* its owner's */
 	void *owner;
 	enum otte_rdma_pair_state state;
 	uint64_t connection;
@@ -60,8 +62,8 @@ struct otte_rdma_pair {
 };
 
 /*
- * `source`: the end that grants. rdma, owner, nic, remote_nic, op, connection, failed and closed
- * are set.
+ * `source`: the end that grants. rdma, worker, owner, nic, remote_nic, op, connection, failed and
+ * closed are set.
  */
 int otte_rdma_pair_open(struct otte_rdma_pair *pair, bool source);
 int otte_rdma_pair_join(struct otte_rdma_pair *pair, const struct otte_rdma_path *path,
@@ -80,6 +82,6 @@ bool otte_rdma_pair_is_stalled(const struct otte_rdma_pair *pair, uint64_t now_n
 /* Of OPEN or JOINED; nothing of it moves from now on but what is under way. */
 void otte_rdma_pair_close(struct otte_rdma_pair *pair, int code, const char *why);
 /* Those that are CLOSING and drained. */
-void otte_rdma_pairs_reap(struct otte_rdma *rdma, uint64_t now_ns);
+void otte_rdma_pairs_reap(struct otte_rdma_worker *worker, uint64_t now_ns);
 
 #endif

@@ -52,7 +52,7 @@ static void leave(struct otte_rdma_slice *slice, enum otte_rdma_slice_state stat
 	slice->state = state;
 	/* Refused where its bytes are in doubt: then they stay charged. */
 	otte_device_lease_end(&slice->lease);
-	parent->peer->rdma->busy = true;
+	parent->peer->worker->busy = true;
 }
 
 /*
@@ -67,7 +67,7 @@ static void fail(struct otte_rdma_parent *parent, int code, bool settled)
 		parent->code = code;
 		parent->settled = settled;
 	}
-	otte_rdma_stage_leave(parent->peer->rdma, &parent->turn);
+	otte_rdma_stage_leave(parent->peer->worker, &parent->turn);
 	for (i = 0; i < parent->count; i++)
 		if (parent->slices[i].state == OTTE_RDMA_SLICE_WAITING)
 			leave(&parent->slices[i], OTTE_RDMA_SLICE_DROPPED);
@@ -168,7 +168,7 @@ static void wait_again(struct otte_rdma_slice *slice, uint64_t again_ns)
 	parent->under_way--;
 	parent->waiting++;
 	parent->peer->unbegun++;
-	parent->peer->rdma->busy = true;
+	parent->peer->worker->busy = true;
 }
 
 /*
@@ -327,7 +327,7 @@ static void end(struct otte_rdma_parent *parent)
 	charge_retries(parent);
 	tell(parent);
 	DL_DELETE(peer->parents, parent);
-	peer->rdma->busy = true;
+	peer->worker->busy = true;
 	free(parent);
 }
 
@@ -558,10 +558,10 @@ static int ask(struct otte_rdma_slice *slice, uint64_t now_ns)
 	if (!ret)
 		ret = otte_rdma_endpoint_pick(endpoint, now_ns, &pair);
 	if (ret) { /* and others need not wait for that */
-		otte_rdma_stage_leave(peer->rdma, &slice->parent->turn);
+		otte_rdma_stage_leave(peer->worker, &slice->parent->turn);
 		return ret;
 	}
-	ret = otte_rdma_stage_take(peer->rdma, &slice->parent->turn, slice->bytes, &stage);
+	ret = otte_rdma_stage_take(peer->worker, &slice->parent->turn, slice->bytes, &stage);
 	if (ret < 0) { /* on no rail */
 		fail(slice->parent, ret, false);
 		return 1;
@@ -570,7 +570,7 @@ static int ask(struct otte_rdma_slice *slice, uint64_t now_ns)
 		return ret;
 	ret = ask_over(slice, pair, &stage, now_ns);
 	if (ret)
-		otte_rdma_stage_give(peer->rdma, &stage);
+		otte_rdma_stage_give(peer->worker, &stage);
 	return ret;
 }
 
@@ -584,7 +584,7 @@ static void go_round(struct otte_rdma_slice *slice, int code, uint64_t now_ns)
 	if (++slice->turns > OTTE_NIC_IDS || choose_again(slice, NULL, now_ns) ||
 	    (slice->nic == nic && slice->remote_nic == remote_nic))
 		fail(parent, code, false);
-	parent->peer->rdma->busy = true;
+	parent->peer->worker->busy = true;
 }
 
 static void begin_slices(struct otte_rdma_parent *parent, uint64_t now_ns)
@@ -599,7 +599,7 @@ static void begin_slices(struct otte_rdma_parent *parent, uint64_t now_ns)
 		if (slice->state != OTTE_RDMA_SLICE_WAITING)
 			continue;
 		if (now_ns < slice->again_ns) {
-			peer->rdma->soon = true;
+			peer->worker->soon = true;
 			continue;
 		}
 		ret = ask(slice, now_ns);
@@ -612,10 +612,10 @@ static void begin_slices(struct otte_rdma_parent *parent, uint64_t now_ns)
 		parent->waiting--;
 		parent->under_way++;
 		peer->unbegun--;
-		peer->rdma->busy = true;
+		peer->worker->busy = true;
 	}
 	if (!parent->waiting)
-		otte_rdma_stage_leave(peer->rdma, &parent->turn);
+		otte_rdma_stage_leave(peer->worker, &parent->turn);
 }
 
 void otte_rdma_parents_go_on(struct otte_rdma_peer *peer, uint64_t now_ns)

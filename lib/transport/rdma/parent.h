@@ -10,7 +10,7 @@
  *      |                      `--its pair stays--> UNPROVEN, likewise
  *      `--lost, and another rail is there: if nothing was posted, or it is a READ that may go again
  *
- * No lock: the thread's, "otte-rdma".
+ * No lock: its worker's thread's.
  */
 #ifndef OTTE_TRANSPORT_RDMA_PARENT_H
 #define OTTE_TRANSPORT_RDMA_PARENT_H

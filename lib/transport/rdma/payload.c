@@ -39,19 +39,19 @@ void otte_rdma_stages_open(struct otte_rdma *rdma)
 	rdma->direct = (struct otte_rdma_budget){
 		.name = "rdma.direct_bytes",
 		.limit = config->rdma_direct_bytes,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
 	};
 	otte_rdma_staging_init(&rdma->staging, &rdma->set, &spec);
 }
 
 int otte_rdma_stages_ready(struct otte_rdma *rdma)
 {
-	bool lost = rdma->staging.lost;
 	int ret;
 
 	if (!is_staged(rdma))
 		return 0;
 	ret = otte_rdma_staging_make(&rdma->staging);
-	if (ret && !lost && rdma->staging.lost)
+	if (ret && otte_rdma_staging_take_loss(&rdma->staging))
 		otte_rdma_lost(rdma, rdma->staging.budget.limit,
 			       "rdma: a pool of chunks that a NIC still has registered");
 	return ret;
@@ -80,35 +80,58 @@ uint64_t otte_rdma_stages_nics(const struct otte_rdma *rdma, const struct otte_w
 	return known;
 }
 
-int otte_rdma_stage_take(struct otte_rdma *rdma, struct otte_rdma_turn *turn, uint64_t bytes,
-			 struct otte_rdma_stage *stage)
+int otte_rdma_stage_take(struct otte_rdma_worker *worker, struct otte_rdma_turn *turn,
+			 uint64_t bytes, struct otte_rdma_stage *stage)
 {
+	struct otte_rdma *rdma = worker->rdma;
+
 	*stage = (struct otte_rdma_stage){};
+	if (!turn->queued) /* where others may ask for it */
+		turn->owner = worker;
 	if (is_staged(rdma))
 		return otte_rdma_staging_take(&rdma->staging, turn, &stage->chunk);
 	return otte_rdma_budget_take(&rdma->direct, turn, bytes, &stage->direct);
 }
 
-void otte_rdma_stage_leave(struct otte_rdma *rdma, struct otte_rdma_turn *turn)
+/* Whose turn it is now may be another worker's. */
+static void tell_next(struct otte_rdma_worker *worker)
 {
-	if (turn->queued)
-		rdma->busy = true; /* the next one is the first now */
-	otte_rdma_budget_leave(budget_of(rdma), turn);
+	struct otte_rdma_worker *next = otte_rdma_budget_next(budget_of(worker->rdma));
+
+	if (next == worker)
+		worker->busy = true;
+	else if (next)
+		otte_rdma_wake(next);
 }
 
-void otte_rdma_stage_give(struct otte_rdma *rdma, struct otte_rdma_stage *stage)
+void otte_rdma_stage_leave(struct otte_rdma_worker *worker, struct otte_rdma_turn *turn)
 {
+	if (!turn->queued)
+		return;
+	otte_rdma_budget_leave(budget_of(worker->rdma), turn);
+	worker->busy = true;
+	tell_next(worker);
+}
+
+void otte_rdma_stage_give(struct otte_rdma_worker *worker, struct otte_rdma_stage *stage)
+{
+	struct otte_rdma *rdma = worker->rdma;
+	bool given = stage->chunk || stage->direct;
+
 	if (stage->chunk)
 		otte_rdma_staging_give(&rdma->staging, stage->chunk);
 	if (stage->direct)
 		otte_rdma_budget_give(&rdma->direct, stage->direct);
-	if (budget_of(rdma)->queue)
-		rdma->busy = true;
+	if (given)
+		tell_next(worker);
 	*stage = (struct otte_rdma_stage){};
 }
 
-void otte_rdma_stage_stick(struct otte_rdma *rdma, struct otte_rdma_stage *stage)
+void otte_rdma_stage_stick(struct otte_rdma_worker *worker, struct otte_rdma_stage *stage)
 {
+	struct otte_rdma *rdma = worker->rdma;
+	bool sticks = stage->chunk || stage->direct;
+
 	if (stage->chunk) {
 		otte_rdma_staging_stick(&rdma->staging, stage->chunk);
 		otte_rdma_lost(rdma, rdma->staging.chunk_bytes,
@@ -116,6 +139,8 @@ void otte_rdma_stage_stick(struct otte_rdma *rdma, struct otte_rdma_stage *stage
 	}
 	if (stage->direct)
 		otte_rdma_budget_stick(&rdma->direct, stage->direct);
+	if (sticks) /* where all does, who waits is to hear so */
+		tell_next(worker);
 	*stage = (struct otte_rdma_stage){};
 }
 

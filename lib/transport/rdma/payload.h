@@ -3,7 +3,7 @@
  * A stage: where the payload of a slice is for our NICs, in place or in a chunk of the pool
  * (staging.h); payload.c says for how long.
  *
- * No lock: the thread's, "otte-rdma".
+ * No lock: a stage is its worker's thread's; what it is of has one (budget.h, staging.h).
  */
 #ifndef OTTE_TRANSPORT_RDMA_PAYLOAD_H
 #define OTTE_TRANSPORT_RDMA_PAYLOAD_H
@@ -18,6 +18,7 @@ struct otte_rdma;
 struct otte_rdma_chunk;
 struct otte_rdma_send;
 struct otte_rdma_slice;
+struct otte_rdma_worker;
 
 /* All zero: none. */
 struct otte_rdma_stage {
@@ -36,13 +37,13 @@ uint64_t otte_rdma_stages_longest(const struct otte_rdma *rdma);
 uint64_t otte_rdma_stages_nics(const struct otte_rdma *rdma, const struct otte_work *work,
 			       uint64_t nics);
 /* 0; 1: it waits for its turn; -EUCLEAN with a text: there will be none. */
-int otte_rdma_stage_take(struct otte_rdma *rdma, struct otte_rdma_turn *turn, uint64_t bytes,
-			 struct otte_rdma_stage *stage);
+int otte_rdma_stage_take(struct otte_rdma_worker *worker, struct otte_rdma_turn *turn,
+			 uint64_t bytes, struct otte_rdma_stage *stage);
 /* It wants none, for now. */
-void otte_rdma_stage_leave(struct otte_rdma *rdma, struct otte_rdma_turn *turn);
+void otte_rdma_stage_leave(struct otte_rdma_worker *worker, struct otte_rdma_turn *turn);
 /* No NIC can touch it any more; or nobody can say so. Of none: nothing. */
-void otte_rdma_stage_give(struct otte_rdma *rdma, struct otte_rdma_stage *stage);
-void otte_rdma_stage_stick(struct otte_rdma *rdma, struct otte_rdma_stage *stage);
+void otte_rdma_stage_give(struct otte_rdma_worker *worker, struct otte_rdma_stage *stage);
+void otte_rdma_stage_stick(struct otte_rdma_worker *worker, struct otte_rdma_stage *stage);
 /* Before a WRITE is posted, once; after a READ is DONE. -EFAULT, -ESTALE with a text. */
 int otte_rdma_stage_fill(struct otte_rdma_stage *stage, const struct otte_rdma_slice *slice);
 int otte_rdma_stage_empty(const struct otte_rdma_stage *stage, const struct otte_rdma_slice *slice);

@@ -99,7 +99,7 @@ void otte_rdma_peer_break(struct otte_rdma_peer *peer, int code)
 		return;
 	peer->broken = code;
 	otte_line_escape(peer->broken_text, sizeof(peer->broken_text), otte_error_text());
-	peer->rdma->busy = true;
+	peer->worker->busy = true;
 }
 
 void otte_rdma_peer_say(struct otte_rdma_peer *peer, const struct otte_rdma_message *message)
@@ -256,7 +256,7 @@ static void line_ready(struct otte_watch *watch, uint32_t events)
 
 	if (!otte_rdma_line_is_open(&peer->line) || peer->broken)
 		return;
-	peer->rdma->busy = true;
+	peer->worker->busy = true;
 	if (events & EPOLLOUT && otte_rdma_line_flush(&peer->line) < 0)
 		ret = -ECONNRESET;
 	for (messages = 0; ret == 1 && !peer->broken; messages++)
@@ -333,7 +333,7 @@ static void open_line(struct otte_rdma_peer *peer, const struct told *told, uint
 	peer->since_ns = now_ns;
 	peer->state = OTTE_RDMA_PEER_HELLO;
 	peer->line.watch.ready = line_ready;
-	ret = otte_rdma_line_open(&peer->line, &peer->rdma->lines, told->fd);
+	ret = otte_rdma_line_open(&peer->line, &peer->worker->lines, told->fd);
 	if (ret)
 		otte_fd_close(told->fd);
 	else
@@ -389,7 +389,7 @@ bool otte_rdma_peer_look(struct otte_rdma_peer *peer, uint64_t now_ns)
 	otte_rdma_deadlines_look(peer, now_ns);
 	while (!peer->broken && peer->state == OTTE_RDMA_PEER_READY &&
 	       begin_first(peer, now_ns) == 0)
-		peer->rdma->busy = true;
+		peer->worker->busy = true;
 	otte_rdma_parents_go_on(peer, now_ns);
 	if (peer->broken) {
 		otte_fail(peer->broken, "%s", peer->broken_text);
@@ -457,7 +457,7 @@ static void begin(struct otte_rdma_peer *peer)
 	}
 	pthread_mutex_unlock(&peer->lock);
 	if (taken)
-		otte_rdma_wake(peer->rdma);
+		otte_rdma_wake(peer->worker);
 	else
 		otte_fd_close(fd);
 }
@@ -486,8 +486,11 @@ int otte_rdma_peer_open(struct otte_transport *transport, struct otte_control_cl
 	peer->stop_code = -ESHUTDOWN;
 	pthread_mutex_init(&peer->lock, NULL);
 	pthread_mutex_lock(&rdma->lock);
-	DL_APPEND2(rdma->peers, peer, prev, next_peer);
+	peer->worker = otte_rdma_worker_choose(rdma);
 	pthread_mutex_unlock(&rdma->lock);
+	pthread_mutex_lock(&peer->worker->lock);
+	DL_APPEND2(peer->worker->peers, peer, prev, next_peer);
+	pthread_mutex_unlock(&peer->worker->lock);
 	*out = &peer->base;
 	return 0;
 }
@@ -516,7 +519,7 @@ void otte_rdma_peer_stop(struct otte_transport_peer *base, int code)
 		otte_fd_close(peer->fd);
 	peer->told_open = false;
 	pthread_mutex_unlock(&peer->lock);
-	otte_rdma_wake(peer->rdma);
+	otte_rdma_wake(peer->worker);
 	peer->base.next->ops->peer_stop(peer->base.next, code);
 }
 
@@ -539,13 +542,13 @@ void otte_rdma_peer_tick(struct otte_transport_peer *base, uint64_t now_ns)
 void otte_rdma_peer_close(struct otte_transport_peer *base)
 {
 	struct otte_rdma_peer *peer = to_peer(base);
-	struct otte_rdma *rdma = peer->rdma; /* which outlives the peer */
+	struct otte_rdma_worker *worker = peer->worker; /* which outlives the peer */
 
 	peer->base.next->ops->peer_close(peer->base.next);
 	pthread_mutex_lock(&peer->lock);
 	peer->told_close = true;
 	pthread_mutex_unlock(&peer->lock);
-	otte_rdma_wake(rdma);
+	otte_rdma_wake(worker);
 }
 
 bool otte_rdma_peer_passes(const struct otte_rdma_peer *peer, const struct otte_work *work)
@@ -588,7 +591,8 @@ void otte_rdma_work_init(struct otte_work *work)
 void otte_rdma_peer_start(struct otte_transport_peer *base, struct otte_work *work)
 {
 	struct otte_rdma_peer *peer = to_peer(base);
-	struct otte_rdma *rdma = peer->rdma; /* the work may be over, and the peer gone, at once */
+	/* The work may be over, and the peer gone, at once. */
+	struct otte_rdma_worker *worker = peer->worker;
 	int ret = 0, code = 0;
 
 	if (otte_rdma_peer_passes(peer, work)) {
@@ -610,7 +614,7 @@ void otte_rdma_peer_start(struct otte_transport_peer *base, struct otte_work *wo
 	else if (code)
 		otte_rdma_work_tell(work, code, true);
 	else
-		otte_rdma_wake(rdma);
+		otte_rdma_wake(worker);
 }
 
 /* What stands nowhere here is the other transport's, or over; it has the pin in any case. */
@@ -636,6 +640,6 @@ void otte_rdma_peer_cancel(struct otte_transport_peer *base, void *pinned, int c
 	if (work)
 		otte_rdma_work_tell(work, code, true);
 	if (noticed)
-		otte_rdma_wake(peer->rdma);
+		otte_rdma_wake(peer->worker);
 	peer->base.next->ops->cancel(peer->base.next, pinned, code);
 }

@@ -3,8 +3,8 @@
  * A peer that we ask: its line, and the requests that wait for it or are under way. peer.c says how
  * it lives.
  *
- * Locks: `lock`, of what others leave there and of the lists of works; all else is the thread's,
- * "otte-rdma".
+ * Locks: `lock`, of what others leave there and of the lists of works; all else is its worker's
+ * thread's.
  */
 #ifndef OTTE_TRANSPORT_RDMA_PEER_H
 #define OTTE_TRANSPORT_RDMA_PEER_H
@@ -26,6 +26,7 @@ struct otte_rdma_parent;
 struct otte_rdma_probe;
 struct otte_rdma_transfer;
 struct otte_rdma_use;
+struct otte_rdma_worker;
 
 enum otte_rdma_peer_state {
 	OTTE_RDMA_PEER_DOWN = 0,  /* requests are handed on */
@@ -36,9 +37,10 @@ enum otte_rdma_peer_state {
 
 struct otte_rdma_peer {
 	struct otte_transport_peer base;
-	struct otte_rdma_peer *prev, *next_peer; /* rdma->peers */
+	struct otte_rdma_peer *prev, *next_peer; /* worker->peers */
 	struct otte_retired retired;
 	struct otte_rdma *rdma;
+	struct otte_rdma_worker *worker; /* for life */
 	struct otte_control_client *control;
 
 	_Atomic enum otte_rdma_peer_state state; /* the thread's; read by anybody */

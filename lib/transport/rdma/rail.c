@@ -118,35 +118,12 @@ void otte_rdma_peer_look_again(struct otte_rdma_peer *peer)
 
 void otte_rdma_peer_meet(struct otte_rdma_peer *peer)
 {
-	peer->epoch = ++peer->rdma->last_epoch;
+	peer->epoch = atomic_fetch_add(&peer->rdma->last_epoch, 1) + 1;
 	memset(peer->likely, 0, sizeof(peer->likely));
 	memset(peer->trusted, 0, sizeof(peer->trusted));
 	memset(peer->carried, 0, sizeof(peer->carried));
 	otte_rdma_peer_look_again(peer);
 }
-
-void otte_rdma_peer_part(struct otte_rdma_peer *peer)
-{
-	otte_rails_forget(peer->rdma->rails, peer->epoch);
-	otte_rdma_rails_count(peer->rdma);
-}
-
-void otte_rdma_peer_port_changed(struct otte_rdma_peer *peer, unsigned int nic)
-{
-	if (peer->state != OTTE_RDMA_PEER_READY)
-		return;
-	otte_rdma_endpoints_fence(peer, nic);
-	otte_rdma_peer_look_again(peer);
-	peer->trusted[nic] = peer->likely[nic];
-	peer->carried[nic] = 0;
-}
-
-void otte_rdma_rails_port_changed(struct otte_rdma *rdma, unsigned int nic)
-{
-	otte_rails_port_changed(rdma->rails, nic);
-}
-
-/* ---- What became of it ---- */
 
 static void count_rails_of(struct otte_rdma_rail_counts *counts,
 			   const struct otte_rail_counters *now)
@@ -158,7 +135,8 @@ static void count_rails_of(struct otte_rdma_rail_counts *counts,
 	atomic_store(&counts->recoveries, now->recoveries);
 }
 
-void otte_rdma_rails_count(struct otte_rdma *rdma)
+/* Under the lock, so that nobody's older counts come last. */
+static void count_rails(struct otte_rdma *rdma)
 {
 	struct otte_rails_stats stats;
 	unsigned int nic;
@@ -173,29 +151,69 @@ void otte_rdma_rails_count(struct otte_rdma *rdma)
 			count_rails_of(&rdma->rails_of[nic], &stats.nic[nic]);
 }
 
+void otte_rdma_peer_part(struct otte_rdma_peer *peer)
+{
+	struct otte_rdma *rdma = peer->rdma;
+
+	pthread_mutex_lock(&rdma->rails_lock);
+	otte_rails_forget(rdma->rails, peer->epoch);
+	count_rails(rdma);
+	pthread_mutex_unlock(&rdma->rails_lock);
+}
+
+void otte_rdma_peer_port_changed(struct otte_rdma_peer *peer, unsigned int nic)
+{
+	if (peer->state != OTTE_RDMA_PEER_READY)
+		return;
+	otte_rdma_endpoints_fence(peer, nic);
+	otte_rdma_peer_look_again(peer);
+	peer->trusted[nic] = peer->likely[nic];
+	peer->carried[nic] = 0;
+}
+
+void otte_rdma_rails_port_changed(struct otte_rdma *rdma, unsigned int nic)
+{
+	pthread_mutex_lock(&rdma->rails_lock);
+	otte_rails_port_changed(rdma->rails, nic);
+	pthread_mutex_unlock(&rdma->rails_lock);
+}
+
+/* ---- What became of it ---- */
+
 int otte_rdma_rail_admit(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic,
 			 uint64_t now_ns, struct otte_rail_ticket *ticket)
 {
 	const struct otte_rail rail = { .peer = peer->epoch, .local = nic, .remote = remote_nic };
+	struct otte_rdma *rdma = peer->rdma;
+	int ret;
 
-	return otte_rails_admit(peer->rdma->rails, &rail, now_ns, ticket);
+	pthread_mutex_lock(&rdma->rails_lock);
+	ret = otte_rails_admit(rdma->rails, &rail, now_ns, ticket);
+	pthread_mutex_unlock(&rdma->rails_lock);
+	return ret;
 }
 
 void otte_rdma_rail_cancel(struct otte_rdma_peer *peer, const struct otte_rail_ticket *ticket)
 {
-	otte_rails_cancel(peer->rdma->rails, ticket);
+	struct otte_rdma *rdma = peer->rdma;
+
+	pthread_mutex_lock(&rdma->rails_lock);
+	otte_rails_cancel(rdma->rails, ticket);
+	pthread_mutex_unlock(&rdma->rails_lock);
 }
 
 void otte_rdma_rail_succeed(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic,
 			    const struct otte_rail_ticket *ticket)
 {
-	bool trial = ticket->purpose != OTTE_RAIL_TRAFFIC;
+	struct otte_rdma *rdma = peer->rdma;
 
 	peer->trusted[nic] |= 1ull << remote_nic;
 	peer->carried[nic] |= 1ull << remote_nic;
-	otte_rails_succeed(peer->rdma->rails, ticket);
-	if (trial)
-		otte_rdma_rails_count(peer->rdma);
+	pthread_mutex_lock(&rdma->rails_lock);
+	otte_rails_succeed(rdma->rails, ticket);
+	if (ticket->purpose != OTTE_RAIL_TRAFFIC)
+		count_rails(rdma);
+	pthread_mutex_unlock(&rdma->rails_lock);
 }
 
 bool otte_rdma_blames_rail(int code)
@@ -215,15 +233,18 @@ bool otte_rdma_blames_rail(int code)
 void otte_rdma_rail_fail(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic,
 			 const struct otte_rail_ticket *ticket)
 {
+	struct otte_rdma *rdma = peer->rdma;
 	uint64_t bit = 1ull << remote_nic;
 
 	peer->trusted[nic] &= ~bit;
+	pthread_mutex_lock(&rdma->rails_lock);
 	/* One that was never more than a guess is not tried so often. */
 	if ((peer->carried[nic] | peer->likely[nic]) & bit)
-		otte_rails_fail(peer->rdma->rails, ticket, otte_now_ns());
+		otte_rails_fail(rdma->rails, ticket, otte_now_ns());
 	else
-		otte_rails_condemn(peer->rdma->rails, ticket, otte_now_ns());
-	otte_rdma_rails_count(peer->rdma);
+		otte_rails_condemn(rdma->rails, ticket, otte_now_ns());
+	count_rails(rdma);
+	pthread_mutex_unlock(&rdma->rails_lock);
 }
 
 /* ---- Probes ---- */
@@ -263,7 +284,7 @@ static void conclude(struct otte_rdma_probe *probe, int code)
 	else
 		otte_rdma_rail_cancel(peer, &probe->ticket);
 	probe->state = OTTE_RDMA_PROBE_OVER;
-	peer->rdma->busy = true;
+	peer->worker->busy = true;
 }
 
 static void free_probe(struct otte_rdma_probe *probe)
@@ -305,7 +326,7 @@ static void begin_probe(struct otte_rdma_peer *peer, unsigned int nic, unsigned 
 	}
 	probe->work.done = probe_done;
 	DL_APPEND(peer->probes, probe);
-	peer->rdma->busy = true;
+	peer->worker->busy = true;
 }
 
 /* 0: posted; 1: there is no room now. */
@@ -459,8 +480,10 @@ int otte_rdma_rails_choose(struct otte_rdma_peer *peer, const struct otte_rdma_w
 	choice->nics = 0;
 	if (wanted->op == OTTE_READ && !peer->rdma->env.config->rdma_rd_atomic)
 		return otte_fail(-EOPNOTSUPP, "rdma.rd_atomic is 0: no READ goes by RDMA");
+	pthread_mutex_lock(&peer->rdma->rails_lock);
 	ret = otte_rails_allowed(peer->rdma->rails, peer->epoch, &peer->reach, wanted->nics, now_ns,
 				 &allowed);
+	pthread_mutex_unlock(&peer->rdma->rails_lock);
 	if (ret && otte_rdma_probes_are_under_way(peer))
 		return 1;
 	if (ret)

@@ -9,7 +9,8 @@
  *       |                             |
  *       `-----------its pair fails----`--> OVER: a failure of the rail; until its CQE has come
  *
- * No lock: the thread's, "otte-rdma", but for what is said to be any thread's.
+ * Lock: rdma.rails_lock, a leaf, around each call of sched/rails.h, as all workers' peers have one
+ * table. All else is the thread's of the peer's worker, but for what is said to be any thread's.
  */
 #ifndef OTTE_TRANSPORT_RDMA_RAIL_H
 #define OTTE_TRANSPORT_RDMA_RAIL_H
@@ -56,8 +57,6 @@ struct otte_rdma_probe {
 int otte_rdma_rails_open(struct otte_rdma *rdma);
 /* No peer is left. */
 void otte_rdma_rails_close(struct otte_rdma *rdma);
-/* What the counters say is to be seen by others. */
-void otte_rdma_rails_count(struct otte_rdma *rdma);
 /* A line is ready: all of its rails are new. And it is lost. */
 void otte_rdma_peer_meet(struct otte_rdma_peer *peer);
 void otte_rdma_peer_part(struct otte_rdma_peer *peer);

@@ -2,29 +2,19 @@
 #include "transport/rdma/rdma.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
-#include <utlist.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/thread.h"
 #include "control/auth.h"
 #include "transport/chain.h"
 #include "transport/rdma/alone.h"
-#include "transport/rdma/deadline.h"
 #include "transport/rdma/domain.h"
-#include "transport/rdma/endpoint.h"
-#include "transport/rdma/grant.h"
-#include "transport/rdma/lease.h"
 #include "transport/rdma/mirror.h"
 #include "transport/rdma/monitor.h"
 #include "transport/rdma/nic_lanes.h"
 #include "transport/rdma/nic_rows.h"
-#include "transport/rdma/pair.h"
 #include "transport/rdma/payload.h"
 #include "transport/rdma/peer.h"
 #include "transport/rdma/rail.h"
@@ -32,11 +22,6 @@
 #include "transport/rdma/routes.h"
 #include "transport/rdma/selector.h"
 #include "transport/rdma/source.h"
-
-/* The thread looks up this often while something has a limit, and while there is nothing to do. */
-#define TICK_MS 20
-#define IDLE_MS 1000
-#define SETTLE_STEP_NS 50000
 
 static struct otte_rdma *to_rdma(struct otte_transport *transport)
 {
@@ -48,173 +33,10 @@ void otte_rdma_lost(struct otte_rdma *rdma, uint64_t bytes, const char *what)
 	rdma->env.keep.lost(rdma->env.source.engine, bytes, what);
 }
 
-/* ---- The thread ---- */
-
-static void free_peer(struct otte_retired *retired)
-{
-	struct otte_rdma_peer *peer = container_of(retired, struct otte_rdma_peer, retired);
-
-	otte_rdma_endpoints_free(peer);
-	pthread_mutex_destroy(&peer->lock);
-	free(peer);
-}
-
-/* Others append to the list; this thread alone takes away from it. */
-static void look_at_peers(struct otte_rdma *rdma, uint64_t now_ns)
-{
-	struct otte_rdma_peer *peer, *next;
-	bool stays;
-
-	pthread_mutex_lock(&rdma->lock);
-	for (peer = rdma->peers; peer; peer = next) {
-		pthread_mutex_unlock(&rdma->lock);
-		stays = otte_rdma_peer_look(peer, now_ns);
-		pthread_mutex_lock(&rdma->lock);
-		next = peer->next_peer;
-		if (stays)
-			continue;
-		DL_DELETE2(rdma->peers, peer, prev, next_peer);
-		/* What a queue pair that stays may still name stays with it. */
-		if (otte_rdma_peer_has_retained(peer))
-			continue;
-		otte_rdma_leases_forget(peer);
-		peer->retired.free = free_peer;
-		otte_loop_retire(&rdma->loop, &peer->retired);
-	}
-	pthread_mutex_unlock(&rdma->lock);
-}
-
-static void free_source(struct otte_retired *retired)
-{
-	free(container_of(retired, struct otte_rdma_source, retired));
-}
-
-static void look_at_sources(struct otte_rdma *rdma, uint64_t now_ns)
-{
-	struct otte_rdma_source *source, *next;
-	bool stays;
-
-	otte_rdma_sources_hear(rdma);
-	pthread_mutex_lock(&rdma->lock);
-	for (source = rdma->sources; source; source = next) {
-		pthread_mutex_unlock(&rdma->lock);
-		stays = otte_rdma_source_look(source, now_ns);
-		if (!stays)
-			rdma->env.source.lane_closed(source->peer);
-		pthread_mutex_lock(&rdma->lock);
-		next = source->next;
-		if (stays)
-			continue;
-		DL_DELETE(rdma->sources, source);
-		if (source->pairs)
-			continue;
-		source->retired.free = free_source;
-		otte_loop_retire(&rdma->loop, &source->retired);
-	}
-	pthread_mutex_unlock(&rdma->lock);
-}
-
-static bool is_over(struct otte_rdma *rdma, uint64_t now_ns, uint64_t *stop_ns)
-{
-	bool nothing;
-
-	if (!atomic_load(&rdma->stop))
-		return false;
-	if (!*stop_ns)
-		*stop_ns = now_ns;
-	pthread_mutex_lock(&rdma->lock);
-	nothing = !rdma->peers && !rdma->sources && !rdma->closing;
-	pthread_mutex_unlock(&rdma->lock);
-	return nothing || now_ns - *stop_ns > 2 * rdma->env.config->rdma_destruction_ns;
-}
-
-static uint64_t sleep_ns(struct otte_rdma *rdma)
-{
-	struct otte_rdma_peer *peer;
-	bool soon = rdma->closing || rdma->unrecorded || rdma->timed || rdma->soon ||
-		    atomic_load(&rdma->stop);
-
-	soon |= otte_rdma_lanes_are_deaf(rdma);
-	pthread_mutex_lock(&rdma->lock);
-	DL_FOREACH2(rdma->peers, peer, next_peer)
-		soon |= peer->state == OTTE_RDMA_PEER_HELLO || peer->state == OTTE_RDMA_PEER_PATHS;
-	pthread_mutex_unlock(&rdma->lock);
-	return (soon ? TICK_MS : IDLE_MS) * NSEC_PER_MSEC;
-}
-
-bool otte_rdma_take_turn(struct otte_rdma *rdma)
-{
-	return !atomic_load(&rdma->awaited) && !pthread_mutex_trylock(&rdma->turn);
-}
-
-void otte_rdma_end_turn(struct otte_rdma *rdma)
-{
-	pthread_mutex_unlock(&rdma->turn);
-}
-
-/* Until there is something to do, or the slot opens of what waits for it; without the turn. */
-static void sleep_a_while(struct otte_rdma *rdma, uint64_t limit_ns)
-{
-	struct pollfd set = { .fd = rdma->loop.epoll_fd, .events = POLLIN };
-	uint64_t again_ns = rdma->posts.again_ns, now_ns;
-	struct timespec limit;
-
-	if (again_ns != UINT64_MAX) {
-		now_ns = otte_now_ns();
-		limit_ns = min_u64(limit_ns, again_ns - min_u64(again_ns, now_ns));
-	}
-	limit = (struct timespec){ (time_t)(limit_ns / NSEC_PER_SEC),
-				   (long)(limit_ns % NSEC_PER_SEC) };
-	pthread_mutex_unlock(&rdma->turn);
-	ppoll(&set, 1, &limit, NULL);
-	atomic_store(&rdma->awaited, true);
-	pthread_mutex_lock(&rdma->turn);
-	atomic_store(&rdma->awaited, false);
-}
-
-static void *run(void *arg)
-{
-	struct otte_rdma *rdma = arg;
-	uint64_t now_ns = otte_now_ns(), stop_ns = 0;
-
-	pthread_mutex_lock(&rdma->turn);
-	while (!is_over(rdma, now_ns, &stop_ns)) {
-		rdma->busy = rdma->unrecorded = rdma->timed = rdma->soon = false;
-		/* Before it looks: what is left from here on needs another wake. */
-		atomic_store(&rdma->woken, false);
-		atomic_fetch_add(&rdma->rounds, 1);
-		otte_rdma_lanes_poll(rdma);
-		otte_rdma_routes_look(rdma);
-		look_at_peers(rdma, now_ns);
-		otte_rdma_posts_go_on(&rdma->posts, now_ns);
-		look_at_sources(rdma, now_ns);
-		otte_rdma_lents_go_on(rdma);
-		otte_rdma_pairs_reap(rdma, now_ns);
-		otte_rdma_lines_send(&rdma->lines);
-		if (!rdma->busy) {
-			otte_rdma_lanes_arm(rdma);
-			otte_rdma_lanes_poll(rdma);
-		}
-		if (!rdma->busy && !rdma->lines.unsent)
-			sleep_a_while(rdma, sleep_ns(rdma));
-		otte_loop_run(&rdma->loop, 0);
-		now_ns = otte_now_ns();
-	}
-	pthread_mutex_unlock(&rdma->turn);
-	return NULL;
-}
-
-/* What it does behind a done() it does in the same round. */
+/* What a thread does behind a done() it does in the same round. */
 static void settle(struct otte_transport *transport)
 {
-	const struct timespec step = { .tv_nsec = SETTLE_STEP_NS };
-	struct otte_rdma *rdma = to_rdma(transport);
-	uint64_t seen = atomic_load(&rdma->rounds);
-
-	while (atomic_load(&rdma->rounds) == seen) {
-		otte_rdma_wake(rdma);
-		nanosleep(&step, NULL);
-	}
+	otte_rdma_workers_settle(to_rdma(transport));
 }
 
 /* ---- Regions ---- */
@@ -385,14 +207,14 @@ static bool close_native(struct otte_rdma *rdma)
 	return !ret;
 }
 
-/* The monitor's first: the other one asks it. */
+/* The monitor's first: the others ask it. */
 static int start_threads(struct otte_rdma *rdma)
 {
 	int ret = otte_rdma_routes_watch(rdma);
 
 	if (!ret)
 		ret = otte_rdma_monitor_start(rdma->monitor);
-	return ret ? ret : otte_thread_start(&rdma->thread, "otte-rdma", run, rdma);
+	return ret ? ret : otte_rdma_workers_start(rdma);
 }
 
 static int create(const struct otte_transport_env *env, struct otte_transport **transport)
@@ -405,24 +227,21 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 		return otte_fail(-ENOMEM, "no memory for the rdma transport");
 	rdma->base.ops = &otte_rdma_transport;
 	rdma->env = *env;
-	rdma->lines.loop = &rdma->loop;
-	rdma->lines.silence_ns = rdma->env.config->control_timeout_ns;
 	pthread_mutex_init(&rdma->lock, NULL);
-	pthread_mutex_init(&rdma->turn, NULL);
-	ret = otte_loop_init(&rdma->loop);
+	pthread_mutex_init(&rdma->rails_lock, NULL);
+	otte_rdma_places_open(&rdma->places, env->config->rdma_grants);
+	otte_rdma_ranges_open(&rdma->ranges, env->config->rdma_leases);
+	ret = otte_rdma_workers_open(rdma);
 	if (ret)
 		goto free_rdma;
 	ret = otte_transport_create_next(env, &rdma->next);
 	if (ret)
-		goto fini_loop;
-	otte_rdma_posts_init(&rdma->posts, rdma->env.config);
+		goto close_workers;
 	otte_rdma_stages_open(rdma);
 	otte_rdma_mirrors_open(rdma);
 	ret = open_native(rdma);
 	if (!ret)
 		ret = otte_rdma_rails_open(rdma);
-	if (!ret)
-		ret = otte_rdma_deadlines_open(rdma);
 	if (!ret)
 		ret = start_threads(rdma);
 	if (ret)
@@ -432,15 +251,14 @@ static int create(const struct otte_transport_env *env, struct otte_transport **
 
 close_native:
 	otte_rdma_monitor_stop(rdma->monitor);
-	otte_rdma_deadlines_close(rdma);
 	otte_rdma_rails_close(rdma);
 	if (rdma->verbs)
 		close_native(rdma);
 	rdma->next->ops->destroy(rdma->next);
-fini_loop:
-	otte_loop_fini(&rdma->loop);
+close_workers:
+	otte_rdma_workers_close(rdma);
 free_rdma:
-	pthread_mutex_destroy(&rdma->turn);
+	pthread_mutex_destroy(&rdma->rails_lock);
 	pthread_mutex_destroy(&rdma->lock);
 	free(rdma);
 	return ret;
@@ -449,22 +267,20 @@ free_rdma:
 static void destroy(struct otte_transport *transport)
 {
 	struct otte_rdma *rdma = to_rdma(transport);
-	bool clean;
+	bool clean, kept;
 
-	atomic_store(&rdma->stop, true);
-	otte_rdma_wake(rdma);
-	pthread_join(rdma->thread, NULL);
+	otte_rdma_workers_stop(rdma);
 	otte_rdma_monitor_stop(rdma->monitor);
 	clean = close_native(rdma);
 	rdma->next->ops->destroy(rdma->next);
-	otte_loop_fini(&rdma->loop);
-	if (!clean || rdma->peers || rdma->sources) {
+	kept = otte_rdma_workers_keep(rdma);
+	otte_rdma_workers_close(rdma);
+	if (!clean || kept) {
 		otte_log(OTTE_LOG_ERROR, "what NICs may still use stays: %s", otte_error_text());
 		return;
 	}
-	otte_rdma_deadlines_close(rdma);
 	otte_rdma_rails_close(rdma);
-	pthread_mutex_destroy(&rdma->turn);
+	pthread_mutex_destroy(&rdma->rails_lock);
 	pthread_mutex_destroy(&rdma->lock);
 	free(rdma);
 }

@@ -2,11 +2,13 @@
 /*
  * Where paths go out, as the monitor sees it and as the lines say it.
  *
- *   the monitor's thread                      "otte-rdma"
+ *   the monitor's thread                      each worker
  *   pauses a route, or fails the device
- *   fenced()              --a bit, a wake-->  PATHS again to all; pairs of that NIC are closed
- *   drained()? not yet    <--asked anew-----  its last one is gone
+ *   fenced()              --a bit, a wake-->  PATHS again to all; its pairs of that NIC are closed
+ *   drained()? not yet    <--asked anew-----  the last one of all workers is gone
  *   resumes it, resumed() --a bit, a wake-->  PATHS again to all
+ *
+ * A route returns when every worker has heard that it was paused, and none has anything of it left.
  *
  * The monitor leaves bits and takes no lock but a lane's or a QP's, which are held across no
  * destruction. Between a route's pause and its return nothing is made of it: a QP's creation asks
@@ -33,12 +35,24 @@
 static void fenced(void *arg, struct otte_rdma_context *context, int code, const char *why)
 {
 	struct otte_rdma *rdma = arg;
+	unsigned int i;
 
 	/* Both are the context's until it returns, which it does not before this was heard. */
 	(void)code;
 	(void)why;
-	atomic_fetch_or(&rdma->fenced, 1ull << context->nic);
-	otte_rdma_wake(rdma);
+	for (i = 0; i < rdma->worker_count; i++)
+		atomic_fetch_or(&rdma->workers[i].fenced, 1ull << context->nic);
+	otte_rdma_wake_all(rdma);
+}
+
+static bool all_have_heard(const struct otte_rdma *rdma, unsigned int nic)
+{
+	unsigned int i;
+
+	for (i = 0; i < rdma->worker_count; i++)
+		if (atomic_load(&rdma->workers[i].fenced) & 1ull << nic)
+			return false;
+	return true;
 }
 
 static bool drained(void *arg, struct otte_rdma_context *context)
@@ -46,16 +60,18 @@ static bool drained(void *arg, struct otte_rdma_context *context)
 	struct otte_rdma *rdma = arg;
 	struct otte_rdma_poller *poller = &rdma->pollers[context->nic];
 
-	return !(atomic_load(&rdma->fenced) & 1ull << context->nic) &&
-	       !atomic_load(&poller->users) && !atomic_load(&poller->drains);
+	return all_have_heard(rdma, context->nic) && !atomic_load(&poller->users) &&
+	       !atomic_load(&poller->drains);
 }
 
 static void resumed(void *arg, struct otte_rdma_context *context)
 {
 	struct otte_rdma *rdma = arg;
+	unsigned int i;
 
-	atomic_fetch_or(&rdma->resumed, 1ull << context->nic);
-	otte_rdma_wake(rdma);
+	for (i = 0; i < rdma->worker_count; i++)
+		atomic_fetch_or(&rdma->workers[i].resumed, 1ull << context->nic);
+	otte_rdma_wake_all(rdma);
 }
 
 static void rate(void *arg, struct otte_rdma_context *context, uint64_t bytes_per_s)
@@ -71,7 +87,7 @@ static void cq_failed(void *arg, struct otte_rdma_context *context, const struct
 
 	snprintf(text, sizeof(text), "%s: a completion queue: %s", context->name, why);
 	otte_rdma_lane_fence(cq->cq_context, -EIO, text);
-	otte_rdma_wake(arg);
+	otte_rdma_wake_all(arg);
 }
 
 /* Likewise. */
@@ -82,7 +98,7 @@ static void qp_failed(void *arg, struct otte_rdma_context *context, const struct
 
 	snprintf(text, sizeof(text), "%s: QP %u: %s", context->name, qp->qp_num, why);
 	otte_rdma_qp_fence(qp->qp_context, -EIO, text);
-	otte_rdma_wake(arg);
+	otte_rdma_wake_all(arg);
 }
 
 static const struct otte_rdma_monitor_ops monitor_ops = {
@@ -104,7 +120,7 @@ int otte_rdma_routes_watch(struct otte_rdma *rdma)
 	return otte_rdma_monitor_create(&rdma->set, &params, &monitor_ops, rdma, &rdma->monitor);
 }
 
-/* ---- What the thread does about it ---- */
+/* ---- What a worker does about it ---- */
 
 void otte_rdma_route_drains(struct otte_rdma_poller *poller)
 {
@@ -114,44 +130,45 @@ void otte_rdma_route_drains(struct otte_rdma_poller *poller)
 }
 
 /*
- * A function of each peer or source. Others append to the lists meanwhile; the thread alone takes
- * away from them.
+ * A function of each peer or source of a worker. Others append to the lists meanwhile; its thread
+ * alone takes away from them.
  */
-static void each_peer(struct otte_rdma *rdma,
+static void each_peer(struct otte_rdma_worker *worker,
 		      void (*do_it)(struct otte_rdma_peer *peer, unsigned int nic),
 		      unsigned int nic)
 {
 	struct otte_rdma_peer *peer;
 
-	pthread_mutex_lock(&rdma->lock);
-	for (peer = rdma->peers; peer; peer = peer->next_peer) {
-		pthread_mutex_unlock(&rdma->lock);
+	pthread_mutex_lock(&worker->lock);
+	for (peer = worker->peers; peer; peer = peer->next_peer) {
+		pthread_mutex_unlock(&worker->lock);
 		do_it(peer, nic);
-		pthread_mutex_lock(&rdma->lock);
+		pthread_mutex_lock(&worker->lock);
 	}
-	pthread_mutex_unlock(&rdma->lock);
+	pthread_mutex_unlock(&worker->lock);
 }
 
-static void each_source(struct otte_rdma *rdma,
+static void each_source(struct otte_rdma_worker *worker,
 			void (*do_it)(struct otte_rdma_source *source, unsigned int nic),
 			unsigned int nic)
 {
 	struct otte_rdma_source *source;
 
-	pthread_mutex_lock(&rdma->lock);
-	for (source = rdma->sources; source; source = source->next) {
-		pthread_mutex_unlock(&rdma->lock);
+	pthread_mutex_lock(&worker->lock);
+	for (source = worker->sources; source; source = source->next) {
+		pthread_mutex_unlock(&worker->lock);
 		do_it(source, nic);
-		pthread_mutex_lock(&rdma->lock);
+		pthread_mutex_lock(&worker->lock);
 	}
-	pthread_mutex_unlock(&rdma->lock);
+	pthread_mutex_unlock(&worker->lock);
 }
 
-void otte_rdma_port_changed(struct otte_rdma *rdma, unsigned int nic)
+void otte_rdma_port_changed(struct otte_rdma_worker *worker, unsigned int nic)
 {
-	otte_rdma_rails_port_changed(rdma, nic);
-	each_peer(rdma, otte_rdma_peer_port_changed, nic);
-	each_source(rdma, otte_rdma_source_port_changed, nic);
+	/* Once by each: nothing of the old route is begun by one that has heard. */
+	otte_rdma_rails_port_changed(worker->rdma, nic);
+	each_peer(worker, otte_rdma_peer_port_changed, nic);
+	each_source(worker, otte_rdma_source_port_changed, nic);
 }
 
 int otte_rdma_why_changed(struct otte_rdma *rdma, unsigned int nic)
@@ -165,24 +182,24 @@ int otte_rdma_why_changed(struct otte_rdma *rdma, unsigned int nic)
 }
 
 /* Peers hear of it before the pairs close, so that they look for no other one on the same NIC. */
-void otte_rdma_routes_look(struct otte_rdma *rdma)
+void otte_rdma_routes_look(struct otte_rdma_worker *worker)
 {
 	uint64_t changed, returned;
 	unsigned int i;
 
-	if (!atomic_load(&rdma->fenced) && !atomic_load(&rdma->resumed))
+	if (!atomic_load(&worker->fenced) && !atomic_load(&worker->resumed))
 		return;
-	changed = atomic_exchange(&rdma->fenced, 0);
-	returned = atomic_exchange(&rdma->resumed, 0);
-	rdma->busy = true;
-	each_peer(rdma, otte_rdma_peer_paths_changed, 0);
-	each_source(rdma, otte_rdma_source_paths_changed, 0);
+	changed = atomic_exchange(&worker->fenced, 0);
+	returned = atomic_exchange(&worker->resumed, 0);
+	worker->busy = true;
+	each_peer(worker, otte_rdma_peer_paths_changed, 0);
+	each_source(worker, otte_rdma_source_paths_changed, 0);
 	for (i = 0; i < OTTE_NIC_IDS; i++)
 		if (changed & 1ull << i)
-			otte_rdma_port_changed(rdma, i);
+			otte_rdma_port_changed(worker, i);
 	for (i = 0; i < OTTE_NIC_IDS; i++)
 		if ((changed | returned) & 1ull << i)
-			otte_rdma_route_drains(&rdma->pollers[i]);
+			otte_rdma_route_drains(&worker->rdma->pollers[i]);
 }
 
 /* ---- PATHS ---- */

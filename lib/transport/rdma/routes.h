@@ -2,7 +2,7 @@
 /*
  * Where paths go out: what the monitor tells of our NICs, and what is said of them to all peers.
  *
- * No lock: the thread's, "otte-rdma"; routes.c says what the monitor's leaves to it.
+ * No lock: a worker's thread's; routes.c says what the monitor's leaves to each of them.
  */
 #ifndef OTTE_TRANSPORT_RDMA_ROUTES_H
 #define OTTE_TRANSPORT_RDMA_ROUTES_H
@@ -11,18 +11,19 @@
 
 struct otte_rdma;
 struct otte_rdma_poller;
+struct otte_rdma_worker;
 
 /* The monitor is there, and does not run yet. */
 int otte_rdma_routes_watch(struct otte_rdma *rdma);
 /* What it has told since the last look. */
-void otte_rdma_routes_look(struct otte_rdma *rdma);
+void otte_rdma_routes_look(struct otte_rdma_worker *worker);
 /* Something of a NIC is gone: where it was the last, a port that was paused may return. */
 void otte_rdma_route_drains(struct otte_rdma_poller *poller);
 /*
  * A port that is down, or another: no path goes out there for now. PATHS have been said; all pairs
- * on that NIC are closed, of those that we ask and of those that ask us.
+ * of the worker on that NIC are closed, of those that we ask and of those that ask us.
  */
-void otte_rdma_port_changed(struct otte_rdma *rdma, unsigned int nic);
+void otte_rdma_port_changed(struct otte_rdma_worker *worker, unsigned int nic);
 /* The code and text of that. */
 int otte_rdma_why_changed(struct otte_rdma *rdma, unsigned int nic);
 /* PATHS: our NICs as they are now. */

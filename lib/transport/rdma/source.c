@@ -43,7 +43,7 @@ static void lose(struct otte_rdma_source *source)
 	otte_rdma_lents_forget(source);
 	DL_FOREACH_SAFE(source->pairs, pair, next)
 		otte_rdma_source_fail_pair(pair, -ECONNRESET, "its peer is lost");
-	source->rdma->busy = true;
+	source->worker->busy = true;
 }
 
 static void cut_off(struct otte_rdma_source *source, int code)
@@ -54,7 +54,7 @@ static void cut_off(struct otte_rdma_source *source, int code)
 			 otte_error_text());
 	}
 	source->broken = true;
-	source->rdma->busy = true;
+	source->worker->busy = true;
 }
 
 void otte_rdma_source_say(struct otte_rdma_source *source, const struct otte_rdma_message *message)
@@ -133,21 +133,21 @@ static struct otte_rdma_source_pair *find_pair(struct otte_rdma_source *source, 
 	return NULL;
 }
 
-/* Those of a lane that is still to be gone are the peer's, too. */
+/* Those of a lane that is still to be gone are the peer's, too; they are the same worker's. */
 static uint32_t count_pairs(const struct otte_rdma_source *source)
 {
 	const struct otte_rdma_source *each;
 	struct otte_rdma_source_pair *pair;
 	uint32_t count, sum = 0;
 
-	pthread_mutex_lock(&source->rdma->lock);
-	DL_FOREACH(source->rdma->sources, each) {
+	pthread_mutex_lock(&source->worker->lock);
+	DL_FOREACH(source->worker->sources, each) {
 		if (each->peer != source->peer)
 			continue;
 		DL_COUNT(each->pairs, pair, count);
 		sum += count;
 	}
-	pthread_mutex_unlock(&source->rdma->lock);
+	pthread_mutex_unlock(&source->worker->lock);
 	return sum;
 }
 
@@ -205,6 +205,7 @@ static int make_pair(struct otte_rdma_source *source, const struct otte_rdma_con
 	pair->source = source;
 	pair->pair = (struct otte_rdma_pair){
 		.rdma = source->rdma,
+		.worker = source->worker,
 		.owner = pair,
 		.connection = connect->connection,
 		.nic = connect->source_nic,
@@ -353,7 +354,7 @@ static void line_ready(struct otte_watch *watch, uint32_t events)
 
 	if (source->lost || source->broken)
 		return;
-	source->rdma->busy = true;
+	source->worker->busy = true;
 	if (events & EPOLLOUT && otte_rdma_line_flush(&source->line) < 0)
 		ret = -ECONNRESET;
 	for (messages = 0; ret == 1 && !source->broken; messages++) {
@@ -367,25 +368,67 @@ static void line_ready(struct otte_watch *watch, uint32_t events)
 
 /* ---- What the engine asks ---- */
 
-/* Under rdma->lock: the session's last lane is the one that counts. */
-static int replace(struct otte_rdma *rdma, const void *peer)
+static bool has_session(struct otte_rdma_worker *worker, const void *peer)
+{
+	const struct otte_rdma_source *source;
+	bool found = false;
+
+	pthread_mutex_lock(&worker->lock);
+	DL_FOREACH(worker->sources, source)
+		found |= source->peer == peer;
+	pthread_mutex_unlock(&worker->lock);
+	return found;
+}
+
+/* Under rdma->lock: who has the session already, or whose turn it is. */
+static struct otte_rdma_worker *worker_for(struct otte_rdma *rdma, const void *peer)
+{
+	unsigned int i;
+
+	for (i = 0; i < rdma->worker_count; i++) {
+		if (!has_session(&rdma->workers[i], peer))
+			continue;
+		atomic_fetch_add(&rdma->workers[i].sessions, 1);
+		return &rdma->workers[i];
+	}
+	return otte_rdma_worker_choose(rdma);
+}
+
+/* Under worker->lock: the session's last lane is the one that counts. */
+static int replace(struct otte_rdma_worker *worker, const void *peer)
 {
 	struct otte_rdma_source *source;
 	unsigned int lanes = 1;
 
-	DL_FOREACH(rdma->sources, source)
+	DL_FOREACH(worker->sources, source)
 		lanes += source->peer == peer;
 	if (lanes > OTTE_RDMA_LANES_MAX)
 		return otte_fail(-EBUSY, "the session has %u lanes for RDMA already", lanes - 1);
-	DL_FOREACH(rdma->sources, source)
+	DL_FOREACH(worker->sources, source)
 		if (source->peer == peer)
 			source->told_drop = true;
 	return 0;
 }
 
+static int give_to(struct otte_rdma_worker *worker, struct otte_rdma_source *source)
+{
+	int ret;
+
+	source->worker = worker;
+	pthread_mutex_lock(&worker->lock);
+	ret = replace(worker, source->peer);
+	if (!ret)
+		DL_APPEND(worker->sources, source);
+	pthread_mutex_unlock(&worker->lock);
+	if (ret)
+		atomic_fetch_sub(&worker->sessions, 1);
+	return ret;
+}
+
 int otte_rdma_source_accept(struct otte_rdma *rdma, void *peer, int fd)
 {
 	struct otte_rdma_source *source = calloc(1, sizeof(*source));
+	struct otte_rdma_worker *worker;
 	int ret;
 
 	if (!source)
@@ -395,62 +438,82 @@ int otte_rdma_source_accept(struct otte_rdma *rdma, void *peer, int fd)
 	source->fd = fd;
 	source->line.watch.fd = -1;
 	source->line.watch.ready = line_ready;
+	/* Across both: two lanes of a session that come at a time have one worker. */
 	pthread_mutex_lock(&rdma->lock);
-	ret = replace(rdma, peer);
-	if (!ret)
-		DL_APPEND(rdma->sources, source);
+	worker = worker_for(rdma, peer);
+	ret = give_to(worker, source);
 	pthread_mutex_unlock(&rdma->lock);
 	if (ret)
 		free(source);
 	else
-		otte_rdma_wake(rdma);
+		otte_rdma_wake(worker);
 	return ret;
+}
+
+static void drop_from(struct otte_rdma_worker *worker, const void *peer)
+{
+	struct otte_rdma_source *source;
+	bool found = false;
+
+	pthread_mutex_lock(&worker->lock);
+	DL_FOREACH(worker->sources, source) {
+		if (source->peer != peer)
+			continue;
+		source->told_drop = found = true;
+	}
+	pthread_mutex_unlock(&worker->lock);
+	if (found)
+		otte_rdma_wake(worker);
 }
 
 void otte_rdma_source_drop(struct otte_rdma *rdma, void *peer)
 {
-	struct otte_rdma_source *source;
+	unsigned int i;
 
-	pthread_mutex_lock(&rdma->lock);
-	DL_FOREACH(rdma->sources, source)
-		if (source->peer == peer)
-			source->told_drop = true;
-	pthread_mutex_unlock(&rdma->lock);
-	otte_rdma_wake(rdma);
+	for (i = 0; i < rdma->worker_count; i++)
+		drop_from(&rdma->workers[i], peer);
 }
 
-void otte_rdma_source_recall(struct otte_rdma *rdma, uint64_t region)
+static void recall_from(struct otte_rdma_worker *worker, uint64_t region)
 {
-	struct otte_rdma_recalls *recalls = &rdma->recalls;
+	struct otte_rdma_recalls *recalls = &worker->recalls;
 
-	pthread_mutex_lock(&rdma->lock);
+	pthread_mutex_lock(&worker->lock);
 	if (!region || recalls->count == OTTE_RDMA_RECALLS)
 		recalls->all = true;
 	else
 		recalls->regions[recalls->count++] = region;
-	pthread_mutex_unlock(&rdma->lock);
-	otte_rdma_wake(rdma);
+	pthread_mutex_unlock(&worker->lock);
+	otte_rdma_wake(worker);
+}
+
+void otte_rdma_source_recall(struct otte_rdma *rdma, uint64_t region)
+{
+	unsigned int i;
+
+	for (i = 0; i < rdma->worker_count; i++)
+		recall_from(&rdma->workers[i], region);
 }
 
 /* This thread alone takes away from the list. */
-void otte_rdma_sources_hear(struct otte_rdma *rdma)
+void otte_rdma_sources_hear(struct otte_rdma_worker *worker)
 {
 	struct otte_rdma_source *source;
 	struct otte_rdma_recalls recalls;
 
-	pthread_mutex_lock(&rdma->lock);
-	recalls = rdma->recalls;
-	rdma->recalls = (struct otte_rdma_recalls){ .count = 0 };
-	source = rdma->sources;
-	pthread_mutex_unlock(&rdma->lock);
+	pthread_mutex_lock(&worker->lock);
+	recalls = worker->recalls;
+	worker->recalls = (struct otte_rdma_recalls){ .count = 0 };
+	source = worker->sources;
+	pthread_mutex_unlock(&worker->lock);
 	if (!recalls.count && !recalls.all)
 		return;
 	while (source) {
 		otte_rdma_lents_recall(source, &recalls);
 		otte_rdma_lets_recall(source, &recalls);
-		pthread_mutex_lock(&rdma->lock);
+		pthread_mutex_lock(&worker->lock);
 		source = source->next;
-		pthread_mutex_unlock(&rdma->lock);
+		pthread_mutex_unlock(&worker->lock);
 	}
 }
 
@@ -467,16 +530,16 @@ static bool all_retained(const struct otte_rdma_source *source)
 
 bool otte_rdma_source_look(struct otte_rdma_source *source, uint64_t now_ns)
 {
-	struct otte_rdma *rdma = source->rdma;
+	struct otte_rdma_worker *worker = source->worker;
 	bool drop;
 	int fd;
 
-	pthread_mutex_lock(&rdma->lock);
+	pthread_mutex_lock(&worker->lock);
 	drop = source->told_drop;
 	fd = source->fd;
 	source->fd = -1;
-	pthread_mutex_unlock(&rdma->lock);
-	if (fd >= 0 && otte_rdma_line_open(&source->line, &rdma->lines, fd)) {
+	pthread_mutex_unlock(&worker->lock);
+	if (fd >= 0 && otte_rdma_line_open(&source->line, &worker->lines, fd)) {
 		otte_fd_close(fd);
 		source->broken = true;
 	}

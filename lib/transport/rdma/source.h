@@ -3,7 +3,7 @@
  * A peer that asks us: its line, and our ends of the pairs that it makes. source.c says how it
  * lives.
  *
- * Locks: rdma.lock, of what others leave there; all else is the thread's, "otte-rdma".
+ * Locks: its worker's, of what others leave there; all else is the worker's thread's.
  */
 #ifndef OTTE_TRANSPORT_RDMA_SOURCE_H
 #define OTTE_TRANSPORT_RDMA_SOURCE_H
@@ -14,19 +14,22 @@
 #include "base/loop.h"
 #include "transport/rdma/line.h"
 #include "transport/rdma/pair.h"
+#include "transport/rdma/places.h"
 
 struct otte_rdma;
 struct otte_rdma_lent;
 struct otte_rdma_let;
 struct otte_rdma_window;
+struct otte_rdma_worker;
 
 struct otte_rdma_source {
-	struct otte_rdma_source *prev, *next; /* rdma->sources */
+	struct otte_rdma_source *prev, *next; /* worker->sources */
 	struct otte_retired retired;
 	struct otte_rdma *rdma;
+	struct otte_rdma_worker *worker; /* for life; the same of all of a session */
 	void *peer;                    /* what accept_lane() was given */
-	int fd;                        /* not opened yet; under rdma.lock */
-	bool told_drop;                /* under rdma.lock */
+	int fd;                        /* not opened yet; under worker.lock */
+	bool told_drop;                /* under worker.lock */
 
 	/* The thread's. */
 	struct otte_rdma_line line;
@@ -37,10 +40,9 @@ struct otte_rdma_source {
 	struct otte_rdma_source_pair *pairs;
 	struct otte_rdma_lent *lents;  /* those that wait, too */
 	uint32_t unanswered;           /* ASKs; CLOSE answers all of its pair */
-	uint32_t places;               /* of rdma->places */
+	struct otte_rdma_places_share places;
 	struct otte_rdma_let *lets;    /* its leases */
 	uint32_t leases;               /* so many */
-	uint64_t turn;                 /* of its last place: who has waited longest is next */
 };
 
 /*
@@ -60,7 +62,7 @@ void otte_rdma_source_drop(struct otte_rdma *rdma, void *peer);
 /* Region 0: all. */
 void otte_rdma_source_recall(struct otte_rdma *rdma, uint64_t region);
 /* The thread, before it looks at sources: what is recalled is told all of them. */
-void otte_rdma_sources_hear(struct otte_rdma *rdma);
+void otte_rdma_sources_hear(struct otte_rdma_worker *worker);
 /* The thread. False: the source is gone. */
 bool otte_rdma_source_look(struct otte_rdma_source *source, uint64_t now_ns);
 /* As of a peer. */

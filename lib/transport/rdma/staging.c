@@ -25,7 +25,10 @@ void otte_rdma_staging_init(struct otte_rdma_staging *staging,
 		.set = set,
 		.chunk_bytes = chunk_bytes,
 		.access = spec->access,
-		.budget = { .name = spec->name, .limit = spec->bytes / chunk_bytes * chunk_bytes },
+		.budget = { .name = spec->name,
+			    .limit = spec->bytes / chunk_bytes * chunk_bytes,
+			    .lock = PTHREAD_MUTEX_INITIALIZER },
+		.lock = PTHREAD_MUTEX_INITIALIZER,
 	};
 }
 
@@ -40,7 +43,7 @@ static int release_all(struct otte_rdma_staging *staging)
 	for (i = 0; i < OTTE_NIC_IDS; i++)
 		if (otte_rdma_mr_release(&staging->by_nic[i]))
 			ret = -EUCLEAN;
-	staging->nics = 0;
+	atomic_store(&staging->nics, 0);
 	return ret;
 }
 
@@ -57,7 +60,7 @@ static int register_all(struct otte_rdma_staging *staging, uint64_t nics)
 					    &staging->by_nic[nic]);
 	}
 	if (!ret)
-		staging->nics = nics;
+		atomic_store(&staging->nics, nics);
 	return ret;
 }
 
@@ -108,7 +111,8 @@ static int undo(struct otte_rdma_staging *staging, int code)
 	return otte_fail(code, "%s: %s", staging->budget.name, why);
 }
 
-int otte_rdma_staging_make(struct otte_rdma_staging *staging)
+/* Under the lock. */
+static int make(struct otte_rdma_staging *staging)
 {
 	uint64_t nics = otte_rdma_context_set_devices(staging->set);
 	int ret;
@@ -116,7 +120,7 @@ int otte_rdma_staging_make(struct otte_rdma_staging *staging)
 	if (staging->lost)
 		return otte_fail(-EUCLEAN, "%s: an MR of the pool is retained",
 				 staging->budget.name);
-	if (staging->budget.stuck == staging->budget.limit)
+	if (otte_rdma_budget_is_stuck(&staging->budget))
 		return otte_fail(-EUCLEAN, "all of %s (%" PRIu64 ") stays", staging->budget.name,
 				 staging->budget.limit);
 	if (staging->arena)
@@ -130,9 +134,32 @@ int otte_rdma_staging_make(struct otte_rdma_staging *staging)
 	return ret ? undo(staging, ret) : 0;
 }
 
+int otte_rdma_staging_make(struct otte_rdma_staging *staging)
+{
+	int ret;
+
+	pthread_mutex_lock(&staging->lock);
+	ret = make(staging);
+	pthread_mutex_unlock(&staging->lock);
+	return ret;
+}
+
+bool otte_rdma_staging_take_loss(struct otte_rdma_staging *staging)
+{
+	bool first;
+
+	pthread_mutex_lock(&staging->lock);
+	first = staging->lost && !staging->loss_told;
+	staging->loss_told = staging->lost;
+	pthread_mutex_unlock(&staging->lock);
+	return first;
+}
+
 uint64_t otte_rdma_staging_nics(const struct otte_rdma_staging *staging)
 {
-	return staging->arena ? staging->nics : otte_rdma_context_set_devices(staging->set);
+	uint64_t nics = atomic_load(&staging->nics);
+
+	return nics ? nics : otte_rdma_context_set_devices(staging->set);
 }
 
 uint32_t otte_rdma_staging_lkey(const struct otte_rdma_staging *staging, unsigned int nic)
@@ -167,15 +194,20 @@ int otte_rdma_staging_take(struct otte_rdma_staging *staging, struct otte_rdma_t
 
 	if (ret)
 		return ret;
+	pthread_mutex_lock(&staging->lock);
 	*chunk = staging->free;
 	staging->free = staging->free->next;
+	pthread_mutex_unlock(&staging->lock);
 	return 0;
 }
 
 void otte_rdma_staging_give(struct otte_rdma_staging *staging, struct otte_rdma_chunk *chunk)
 {
+	pthread_mutex_lock(&staging->lock);
 	chunk->next = staging->free;
 	staging->free = chunk;
+	pthread_mutex_unlock(&staging->lock);
+	/* After it: what the budget has is in the list. */
 	otte_rdma_budget_give(&staging->budget, staging->chunk_bytes);
 }
 

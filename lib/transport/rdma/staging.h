@@ -16,8 +16,8 @@
  * Bytes are copied by the kernel, process_vm_readv(2) and its like on ourselves: where the
  * caller's memory is not there any more that is an error, and no SIGSEGV or SIGBUS.
  *
- * No lock: the thread's, "otte-rdma", or of who closes after it. What budget.h lets others read
- * they may read.
+ * Lock: `lock`, of all but set, chunk_bytes and budget, also while the pool is made, as nobody can
+ * go on without it then. lkey() is for who has a chunk; close() comes after all workers.
  */
 #ifndef OTTE_TRANSPORT_RDMA_STAGING_H
 #define OTTE_TRANSPORT_RDMA_STAGING_H
@@ -43,9 +43,11 @@ struct otte_rdma_staging {
 	uint64_t chunk_bytes;
 	int access;
 	struct otte_rdma_budget budget;
+	pthread_mutex_t lock;
 	uint8_t *arena; /* NULL: UNMADE */
 	bool lost;
-	uint64_t nics; /* MADE: that have an MR of it, as a mask */
+	bool loss_told; /* to who asked for it first */
+	_Atomic uint64_t nics; /* MADE: that have an MR of it, as a mask; else 0. Read by anybody */
 	struct otte_rdma_mr by_nic[OTTE_NIC_IDS];
 	struct otte_rdma_chunk *chunks, *free;
 };
@@ -59,6 +61,8 @@ void otte_rdma_staging_init(struct otte_rdma_staging *staging,
  * LOST, or all chunks stay. Each with a text.
  */
 int otte_rdma_staging_make(struct otte_rdma_staging *staging);
+/* It is LOST, which nobody was told before. */
+bool otte_rdma_staging_take_loss(struct otte_rdma_staging *staging);
 /* The NICs that chunks are, or would be, of use to. */
 uint64_t otte_rdma_staging_nics(const struct otte_rdma_staging *staging);
 uint32_t otte_rdma_staging_lkey(const struct otte_rdma_staging *staging, unsigned int nic);

@@ -39,7 +39,7 @@ static struct otte_rdma_slice *let_go(struct otte_rdma_transfer *transfer)
 	struct otte_rdma_slice *slice = transfer->slice;
 
 	if (transfer->state != OTTE_RDMA_TRANSFER_LOST || !transfer->payload_posted)
-		otte_rdma_stage_give(transfer->peer->rdma, &transfer->stage);
+		otte_rdma_stage_give(transfer->peer->worker, &transfer->stage);
 	if (transfer->payload_posted && !transfer->intact)
 		transfer->work->own.torn = true;
 	transfer->slice = NULL;
@@ -66,9 +66,9 @@ static void give_ticket_back(struct otte_rdma_transfer *transfer)
 
 static void free_transfer(struct otte_rdma_transfer *transfer)
 {
-	otte_rdma_posts_remove(&transfer->peer->rdma->posts, &transfer->posting);
+	otte_rdma_posts_remove(&transfer->peer->worker->posts, &transfer->posting);
 	DL_DELETE(transfer->peer->transfers, transfer);
-	otte_rdma_stage_give(transfer->peer->rdma, &transfer->stage);
+	otte_rdma_stage_give(transfer->peer->worker, &transfer->stage);
 	free(transfer);
 }
 
@@ -148,7 +148,7 @@ void otte_rdma_transfers_lose(struct otte_rdma_peer *peer, const struct otte_rdm
 		if (transfer->pair != pair || transfer->state == OTTE_RDMA_TRANSFER_LOST)
 			continue;
 		peer->unanswered--;
-		otte_rdma_posts_remove(&peer->rdma->posts, &transfer->posting);
+		otte_rdma_posts_remove(&peer->worker->posts, &transfer->posting);
 		transfer->state = OTTE_RDMA_TRANSFER_LOST;
 		look_whether_lost(transfer);
 	}
@@ -164,9 +164,9 @@ static void end_unproven(struct otte_rdma_transfer *transfer)
 	bool staged = transfer->stage.chunk;
 
 	if (transfer->payload_charged || (staged && transfer->payload_posted))
-		otte_rdma_stage_stick(transfer->peer->rdma, &transfer->stage);
+		otte_rdma_stage_stick(transfer->peer->worker, &transfer->stage);
 	else
-		otte_rdma_stage_give(transfer->peer->rdma, &transfer->stage);
+		otte_rdma_stage_give(transfer->peer->worker, &transfer->stage);
 	if (!transfer->slice)
 		return;
 	if (transfer->payload_charged)
@@ -198,7 +198,7 @@ void otte_rdma_transfers_unpair(struct otte_rdma_peer *peer, const struct otte_r
 
 static void completed(struct otte_rdma_transfer *transfer, const struct otte_rdma_outcome *outcome)
 {
-	transfer->peer->rdma->busy = true;
+	transfer->peer->worker->busy = true;
 	otte_rdma_pair_hear(transfer->pair);
 	if (outcome->code && !transfer->code)
 		transfer->code = outcome->code;
@@ -303,7 +303,7 @@ static void post_in_turn(struct otte_rdma_posting *posting)
 /* At once; payload in its turn, where there are slots. What goes back unused is no payload. */
 static void go(struct otte_rdma_transfer *transfer)
 {
-	struct otte_rdma_posts *posts = &transfer->peer->rdma->posts;
+	struct otte_rdma_posts *posts = &transfer->peer->worker->posts;
 
 	if (otte_rdma_posts_gate(posts) && transfer->work && !transfer->unused) {
 		otte_rdma_posts_add(posts, &transfer->posting, transfer->work->priority,
@@ -494,8 +494,8 @@ int otte_rdma_transfer_granted(struct otte_rdma_peer *peer, const struct otte_rd
 	fill_binding(transfer, grant);
 	transfer->state = OTTE_RDMA_TRANSFER_GRANTED;
 	/* In slots with all that were granted with it, in the order in which they were asked for. */
-	if (otte_rdma_posts_gate(&peer->rdma->posts))
-		peer->rdma->busy = true;
+	if (otte_rdma_posts_gate(&peer->worker->posts))
+		peer->worker->busy = true;
 	else
 		post(transfer);
 	return 0;

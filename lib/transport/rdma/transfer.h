@@ -14,7 +14,7 @@
  * In a domain of slots a GRANTED one waits for the slot of its priority (posts.h), as long as its
  * deadline lets it.
  *
- * No lock: the thread's, "otte-rdma".
+ * No lock: its worker's thread's.
  */
 #ifndef OTTE_TRANSPORT_RDMA_TRANSFER_H
 #define OTTE_TRANSPORT_RDMA_TRANSFER_H

@@ -33,7 +33,7 @@ static void free_use(struct otte_rdma_use *use)
 {
 	struct otte_rdma_lease *lease = use->lease;
 
-	otte_rdma_posts_remove(&use->peer->rdma->posts, &use->posting);
+	otte_rdma_posts_remove(&use->peer->worker->posts, &use->posting);
 	if (use->over)
 		*use->over = true;
 	DL_DELETE(use->peer->uses, use);
@@ -84,7 +84,7 @@ static void go_another_way(struct otte_rdma_use *use, int code)
 		otte_rdma_work_tell(work, abandon, true);
 	else if (down)
 		otte_rdma_work_hand_on(peer, work, code);
-	peer->rdma->busy = true;
+	peer->worker->busy = true;
 }
 
 /* Nothing of it moves any more, and its pair is of no use. */
@@ -137,7 +137,7 @@ static void piece_done(struct otte_rdma_work *work, const struct otte_rdma_outco
 	struct otte_rdma_use *use = piece->use;
 	uint64_t bytes = piece->bytes;
 
-	use->peer->rdma->busy = true;
+	use->peer->worker->busy = true;
 	otte_rdma_pair_hear(use->pair);
 	piece->bytes = 0;
 	otte_devices_arrive(use->peer->rdma->devices, use->pair->nic, bytes, !outcome->code);
@@ -241,7 +241,7 @@ static void post_in_turn(struct otte_rdma_posting *posting)
 /* Where there are slots, in its turn. Without its lease there is no payload to wait with. */
 static void post_more(struct otte_rdma_use *use)
 {
-	struct otte_rdma_posts *posts = &use->peer->rdma->posts;
+	struct otte_rdma_posts *posts = &use->peer->worker->posts;
 
 	if (!has_more(use))
 		return;
@@ -314,7 +314,7 @@ void otte_rdma_uses_lose(struct otte_rdma_peer *peer, const struct otte_rdma_pai
 		if (use->pair != pair || use->lost)
 			continue;
 		use->lost = true;
-		otte_rdma_posts_remove(&peer->rdma->posts, &use->posting);
+		otte_rdma_posts_remove(&peer->worker->posts, &use->posting);
 		look_whether_over(use);
 	}
 }
@@ -336,7 +336,7 @@ static void end_unproven(struct otte_rdma_use *use)
 	if (use->over)
 		*use->over = true;
 	use->over = NULL;
-	otte_rdma_posts_remove(&use->peer->rdma->posts, &use->posting);
+	otte_rdma_posts_remove(&use->peer->worker->posts, &use->posting);
 	DL_DELETE(use->peer->uses, use);
 	otte_fail(-EUCLEAN, "a queue pair could not be destroyed");
 	otte_rdma_work_tell(work, -EUCLEAN, false);

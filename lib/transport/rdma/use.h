@@ -11,7 +11,7 @@
  * What is lost goes on without a lease: a READ as a retry, a WRITE not at all, unless nothing of it
  * was posted.
  *
- * No lock: the thread's, "otte-rdma", or whose turn it is (alone.h). Its work is in peer->running,
+ * No lock: its worker's thread's, or whose turn it is (alone.h). Its work is in peer->running,
  * under the peer's lock.
  */
 #ifndef OTTE_TRANSPORT_RDMA_USE_H

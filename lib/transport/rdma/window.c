@@ -344,6 +344,33 @@ int otte_rdma_window_put(struct otte_rdma_window *window)
 	return 0;
 }
 
+int otte_rdma_window_renew(struct otte_rdma_window *window, struct otte_rdma_window **out)
+{
+	struct otte_rdma_context *context = window->context;
+	bool again;
+	int rc = otte_rdma_context_check_device(context);
+
+	if (rc) {
+		otte_rdma_window_put(window);
+		return rc;
+	}
+	rc = otte_rdma_window_release(window);
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&context->lock);
+	put(context, window);
+	again = window->state == OTTE_RDMA_WINDOW_IDLE;
+	if (again)
+		*out = pop(&context->idle);
+	pthread_mutex_unlock(&context->lock);
+	if (again) {
+		window->state = OTTE_RDMA_WINDOW_FRESH;
+		return 0;
+	}
+	atomic_fetch_sub(&context->children, 1);
+	return otte_rdma_window_take(context, out);
+}
+
 /* A window that is gone has left its parent. */
 int otte_rdma_window_free(struct otte_rdma_window *window)
 {

@@ -109,6 +109,12 @@ int otte_rdma_window_release(struct otte_rdma_window *window);
 int otte_rdma_window_put(struct otte_rdma_window *window);
 
 /*
+ * As put() and then take(), but for that nobody else takes it in between: *out is itself, as long as
+ * its index has keys left.
+ */
+int otte_rdma_window_renew(struct otte_rdma_window *window, struct otte_rdma_window **out);
+
+/*
  * In any state; its QP is in ERR or gone. -EUCLEAN with a text: it is RETAINED, or its parent is.
  */
 int otte_rdma_window_free(struct otte_rdma_window *window);

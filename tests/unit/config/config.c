@@ -142,6 +142,9 @@ static void defaults_are_those_of_the_header(void **state)
 	assert_int_equal(c.rdma_link_rate_mbps, 0);
 	assert_int_equal(c.rdma_log_slice_affinity, 0);
 	assert_int_equal(c.rdma_deadline_bw_arbitration, 0);
+	assert_int_equal(c.rdma_workers, 1);
+	assert_int_equal(c.rdma_progress, OTTE_RDMA_PROGRESS_EVENTS);
+	assert_int_equal(c.rdma_bind_cpus, 1);
 	assert_int_equal(c.stats_socket, 1);
 	assert_int_equal(c.max_high_requests, 65536);
 	assert_int_equal(c.max_medium_requests, 65536);
@@ -185,6 +188,8 @@ static void every_json_key_reaches_its_field(void **state)
 		"\"priority_matrix\":{\"cpu:0\" : [[\"a\"],\n[ ]]},\"topology_file\":\"/t\","
 		"\"rd_atomic\":0,\"dest_rd_atomic\":255,\"signal_interval\":105,"
 		"\"cuda_memory\":\"direct\",\"disable_gpu_direct\":false,"
+		"\"workers\":3,\"progress\":\"polling\","
+		"\"bind_cpus\":false,"
 		"\"host_memory\":\"staged\",\"chunk_bytes\":4101,\"direct_bytes\":4102,"
 		"\"staging_bytes\":4103},"
 		"\"priority\":{\"high_requests\":22,\"medium_requests\":23,\"low_requests\":24,"
@@ -281,6 +286,9 @@ static void every_json_key_reaches_its_field(void **state)
 	assert_int_equal(c.rdma_link_rate_mbps, 18);
 	assert_int_equal(c.rdma_log_slice_affinity, 1);
 	assert_int_equal(c.rdma_deadline_bw_arbitration, 1);
+	assert_int_equal(c.rdma_workers, 3);
+	assert_int_equal(c.rdma_progress, OTTE_RDMA_PROGRESS_POLLING);
+	assert_int_equal(c.rdma_bind_cpus, 0);
 	assert_int_equal(c.stats_socket, 0);
 	assert_int_equal(c.max_high_requests, 22);
 	assert_int_equal(c.max_medium_requests, 23);
@@ -768,7 +776,7 @@ static void check_names_every_key_that_was_set_out_of_range(void **state)
 		assert_int_equal(otte_config_check(&c), -EINVAL);
 		assert_int_equal(strncmp(otte_error_text(), key.key, strlen(key.key)), 0);
 	}
-	assert_int_equal(named, 94);
+	assert_int_equal(named, 97);
 	fresh(&c);
 	memcpy(c.slots_pattern, "low,no", 7);
 	assert_int_equal(otte_config_check(&c), -EINVAL);

@@ -97,18 +97,18 @@ static struct otte_request request_of(const struct pair *pair, const struct wish
 /* All of them, while the thread does nothing. */
 static void submit_together(struct pair *pair, const struct wish *wishes, size_t count)
 {
-	struct otte_rdma *rdma = rdma_of(pair->requester);
+	struct otte_rdma_worker *worker = &rdma_of(pair->requester)->workers[0];
 	struct otte_request requests[WORKS_MAX];
 	size_t i;
 
 	for (i = 0; i < count; i++)
 		requests[i] = request_of(pair, &wishes[i], i * STEP);
-	while (!otte_rdma_take_turn(rdma))
+	while (!otte_rdma_take_turn(worker))
 		usleep(WAIT_US);
 	OK(otte_batch_reset(pair->batch));
 	OK(otte_batch_submit(pair->batch, requests, count));
-	otte_rdma_end_turn(rdma);
-	otte_rdma_wake(rdma);
+	otte_rdma_end_turn(worker);
+	otte_rdma_wake(worker);
 }
 
 static int code_of(const struct pair *pair, uint32_t index)

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <cmocka.h>
@@ -97,8 +98,20 @@ void in_its_own_process(void (*test)(void))
 	assert_int_equal(status, 0);
 }
 
+/* For a run of all tests with so many workers, or with workers that poll. */
+static void use_environment(struct otte_config *config)
+{
+	const char *workers = getenv("OTTE_TEST_WORKERS"), *polling = getenv("OTTE_TEST_POLLING");
+
+	if (workers)
+		config->rdma_workers = (uint32_t)strtoul(workers, NULL, 0);
+	if (polling)
+		config->rdma_progress = OTTE_RDMA_PROGRESS_POLLING;
+}
+
 void use_nics(struct otte_config *config)
 {
+	use_environment(config);
 	config->ledger = OTTE_LEDGER_PROCESS;
 	config->rdma_enabled = 1;
 	config->rdma_mr_bytes = 1ull << 32;
@@ -230,11 +243,16 @@ bool has_its_lane(void *arg)
 {
 	struct pair *pair = arg;
 	struct otte_rdma *rdma = (struct otte_rdma *)pair->requester->transport;
-	bool ready;
+	const struct otte_rdma_peer *peer;
+	bool ready = false;
+	unsigned i;
 
-	pthread_mutex_lock(&rdma->lock);
-	ready = rdma->peers && rdma->peers->state == OTTE_RDMA_PEER_READY;
-	pthread_mutex_unlock(&rdma->lock);
+	for (i = 0; i < rdma->worker_count; i++) {
+		pthread_mutex_lock(&rdma->workers[i].lock);
+		peer = rdma->workers[i].peers;
+		ready |= peer && peer->state == OTTE_RDMA_PEER_READY;
+		pthread_mutex_unlock(&rdma->workers[i].lock);
+	}
 	return ready;
 }
 

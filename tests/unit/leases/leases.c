@@ -191,6 +191,12 @@ static bool is_revoked(void *arg)
 
 /* ---- What moves ---- */
 
+/* Of its only worker. */
+static uint64_t rounds_of(const struct otte_engine *engine)
+{
+	return ((struct otte_rdma *)engine->transport)->workers[0].rounds;
+}
+
 static void it_is_asked_for_once(uint8_t op)
 {
 	unsigned before, i;
@@ -202,12 +208,12 @@ static void it_is_asked_for_once(uint8_t op)
 	assert_moved(run_lease(&pair, op, 0, 1));
 	before = messages();
 	usleep(50000);
-	rounds = ((struct otte_rdma *)pair.source->transport)->rounds;
+	rounds = rounds_of(pair.source);
 	for (i = 0; i < 100; i++)
 		assert_moved(run_lease(&pair, op, i * 8192, 4096 + i));
 	/* The source hears of none of them, and does nothing: it looks up once a second. */
 	assert_int_equal(messages(), before);
-	assert_in_range(((struct otte_rdma *)pair.source->transport)->rounds - rounds, 0, 10);
+	assert_in_range(rounds_of(pair.source) - rounds, 0, 10);
 	for (i = 0; i < 100; i++)
 		assert_memory_equal(pair.local_bytes + i * 8192, pair.remote_bytes + i * 8192, 4096 + i);
 	assert_int_equal(pair_stats(pair.source).rdma_leases, 1);
@@ -541,9 +547,9 @@ static void who_waits_for_a_lease_costs_nothing(void **state)
 	request = rdma_request(&other, OTTE_READ, 0, 4096);
 	OK(otte_batch_submit(other.batch, &request, 1));
 	assert_true(comes(is_recalled, NULL));
-	rounds = ((struct otte_rdma *)pair.source->transport)->rounds;
+	rounds = rounds_of(pair.source);
 	usleep(300000);
-	assert_in_range(((struct otte_rdma *)pair.source->transport)->rounds - rounds, 0, 100);
+	assert_in_range(rounds_of(pair.source) - rounds, 0, 100);
 	/* It is taken from its holder before who waits for it gives up. */
 	OK(otte_batch_wait(other.batch, 20 * SECOND));
 	assert_moved(task_of(&other, 0));

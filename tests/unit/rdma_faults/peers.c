@@ -118,11 +118,11 @@ static void assert_idle(struct pair *pair)
 	uint64_t rounds[2];
 
 	usleep(300000);
-	rounds[0] = atomic_load(&rdma_of(pair->source)->rounds);
-	rounds[1] = atomic_load(&rdma_of(pair->requester)->rounds);
+	rounds[0] = atomic_load(&rdma_of(pair->source)->workers[0].rounds);
+	rounds[1] = atomic_load(&rdma_of(pair->requester)->workers[0].rounds);
 	sleep(1);
-	assert_in_range(atomic_load(&rdma_of(pair->source)->rounds) - rounds[0], 0, 4);
-	assert_in_range(atomic_load(&rdma_of(pair->requester)->rounds) - rounds[1], 0, 4);
+	assert_in_range(atomic_load(&rdma_of(pair->source)->workers[0].rounds) - rounds[0], 0, 4);
+	assert_in_range(atomic_load(&rdma_of(pair->requester)->workers[0].rounds) - rounds[1], 0, 4);
 }
 
 static void two_idle_engines(void **state)
@@ -247,7 +247,7 @@ static bool greets_again(void *arg)
 {
 	struct pair *pair = arg;
 
-	return rdma_of(pair->requester)->peers->state == OTTE_RDMA_PEER_HELLO;
+	return rdma_of(pair->requester)->workers[0].peers->state == OTTE_RDMA_PEER_HELLO;
 }
 
 /* A READ by RDMA in a batch of its own. */

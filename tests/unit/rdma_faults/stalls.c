@@ -74,14 +74,14 @@ static bool have_passed(void *arg)
 {
 	const struct rounds *rounds = arg;
 
-	return atomic_load(&rounds->rdma->rounds) >= rounds->until;
+	return atomic_load(&rounds->rdma->workers[0].rounds) >= rounds->until;
 }
 
 /* Its thread has looked at everything, by the clock of now. */
 static void look(const struct pair *pair)
 {
 	struct otte_rdma *rdma = container_of(pair->requester->transport, struct otte_rdma, base);
-	struct rounds rounds = { .rdma = rdma, .until = atomic_load(&rdma->rounds) + 2 };
+	struct rounds rounds = { .rdma = rdma, .until = atomic_load(&rdma->workers[0].rounds) + 2 };
 
 	assert_true(comes(have_passed, &rounds));
 }

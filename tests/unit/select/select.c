@@ -476,7 +476,7 @@ static const struct otte_rdma_qp *first_qp(struct pair *pair)
 {
 	struct otte_rdma *rdma = rdma_of(pair->requester);
 
-	return rdma->peers->endpoints->pairs[0].qp;
+	return rdma->workers[0].peers->endpoints->pairs[0].qp;
 }
 
 static void queue_pairs_are_as_deep_as_the_config_says(void **state)

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "otte/otte.h"
+#include "topo/cpus.h"
 #include "topo/memory_node.h"
 #include "topo/topo.h"
 
@@ -40,6 +41,45 @@ static void nodes_have_memory_cpus_and_distances(void **state)
 	assert_int_equal(topo->distances[1], 21);
 	assert_int_equal(topo->distances[2], 21);
 	assert_int_equal(topo->distances[3], 10);
+}
+
+/* CPUs by bits. */
+static unsigned near(const struct otte_topo *topo, const int *nodes, size_t count,
+		     unsigned allowed, bool known)
+{
+	cpu_set_t from, to;
+	unsigned cpu, found = 0;
+
+	CPU_ZERO(&from);
+	for (cpu = 0; cpu < 32; cpu++)
+		if (allowed >> cpu & 1)
+			CPU_SET(cpu, &from);
+	assert_int_equal(otte_topo_cpus_near(topo, nodes, count, &from, &to), known);
+	for (cpu = 0; cpu < 32; cpu++)
+		found |= (unsigned)!!CPU_ISSET(cpu, &to) << cpu;
+	return found;
+}
+
+static void cpus_near_nics_are_those_of_their_nodes_that_are_allowed(void **state)
+{
+	const int both[] = { 0, 1 }, one_unknown[] = { OTTE_TOPO_NO_NODE, 1, 1 };
+
+	assert_int_equal(near(*state, &both[0], 1, 0xff, true), 0x3);
+	assert_int_equal(near(*state, &both[1], 1, 0xff, true), 0xc);
+	assert_int_equal(near(*state, both, 2, 0xff, true), 0xf);
+	assert_int_equal(near(*state, both, 2, 0x16, true), 0x6);
+	assert_int_equal(near(*state, one_unknown, 3, 0x5, true), 0x4);
+}
+
+static void where_nothing_is_known_of_them_all_that_are_allowed_are_near(void **state)
+{
+	const int none = OTTE_TOPO_NO_NODE, no_such = 7, first = 0;
+
+	assert_int_equal(near(*state, NULL, 0, 0x31, false), 0x31);
+	assert_int_equal(near(*state, &none, 1, 0x31, false), 0x31);
+	assert_int_equal(near(*state, &no_such, 1, 0x31, false), 0x31);
+	/* And where none of those that are is allowed. */
+	assert_int_equal(near(*state, &first, 1, 0x30, false), 0x30);
 }
 
 static void an_interface_and_its_verbs_device_are_one_nic(void **state)
@@ -145,6 +185,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		MADE_UP_TEST(nodes_have_memory_cpus_and_distances),
+		MADE_UP_TEST(cpus_near_nics_are_those_of_their_nodes_that_are_allowed),
+		MADE_UP_TEST(where_nothing_is_known_of_them_all_that_are_allowed_are_near),
 		MADE_UP_TEST(an_interface_and_its_verbs_device_are_one_nic),
 		MADE_UP_TEST(a_verbs_device_without_interface_is_a_nic),
 		MADE_UP_TEST(the_speed_of_another_machines_nic_is_unknown),
