@@ -265,6 +265,7 @@ struct otte_config {
 	uint32_t rdma_workers;                  /* rdma.workers: 1 thread, of 1 to 8; each peer has one */
 	uint32_t rdma_progress;                 /* rdma.progress: "events"; enum otte_rdma_progress */
 	uint32_t rdma_bind_cpus;                /* rdma.bind_cpus: true; they run near their NICs */
+	uint32_t reserved;                      /* 0 */
 	uint64_t rdma_rail_error_window_ns;     /* rdma.rail_error_window_ms: 10000 that these are within */
 	uint64_t rdma_rail_cooldown_ns;         /* rdma.rail_cooldown_ms: 30000 of the first pause */
 	uint64_t rdma_rail_probe_interval_ns;   /* rdma.rail_probe_interval_ms: 1000; 0 = at once */
