@@ -8,7 +8,7 @@ SANITIZERS := address,undefined thread
 VALGRIND_UNITS := base config control ledger
 
 CHECK_PARTS += san clang
-budget-san := 5
+budget-san := 8
 budget-clang := 2
 
 .PHONY: check-part-san

@@ -97,7 +97,8 @@ LDFLAGS_unit_staging := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma
 # Several workers of an engine's NICs.
 UNIT_WITH_workers := $(VERBS_ROOM)
 LDFLAGS_unit_workers := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_source_say otte_loop_init \
-	otte_loop_wake otte_rdma_transfer_granted otte_thread_start otte_topo_read sched_setaffinity)
+	otte_loop_wake otte_rdma_transfer_granted otte_thread_start otte_topo_read sched_setaffinity \
+	nanosleep)
 UNIT_WITH_rdma := $(VERBS_SIM)
 # The same, which break; and the queue pairs that they make, and what they say.
 UNIT_WITH_rdma_faults := $(VERBS_ROOM)

@@ -28,6 +28,9 @@
 #define TICK_MS 20
 #define IDLE_MS 1000
 #define SETTLE_STEP_NS 50000
+/* Of so many who do not have the turn one waits for it, this long and as much as the kernel adds. */
+#define PATIENT_ONE_OF 32
+#define PATIENCE_NS 1
 
 /* ---- What it looks at ---- */
 
@@ -128,9 +131,30 @@ static uint64_t sleep_ns(struct otte_rdma_worker *worker)
 	return (soon ? TICK_MS : IDLE_MS) * NSEC_PER_MSEC;
 }
 
-bool otte_rdma_take_turn(struct otte_rdma_worker *worker)
+static bool try_turn(struct otte_rdma_worker *worker)
 {
 	return !atomic_load(&worker->awaited) && !pthread_mutex_trylock(&worker->turn);
+}
+
+/*
+ * A thread that has just ended somebody's request, and woken him, still has the turn, until it has
+ * looked for more and sleeps. Where the scheduler gives him its CPU at once he finds the turn taken,
+ * and leaves his next request to the thread, and the one after that: it would go on so for ever, at
+ * the price of two more switches for each. So now and then one sleeps, which lets the thread come to
+ * its own sleep. A thread that is busy costs those who do so little, as they are few.
+ */
+bool otte_rdma_take_turn(struct otte_rdma_worker *worker)
+{
+	const struct timespec patience = { .tv_nsec = PATIENCE_NS };
+
+	if (try_turn(worker))
+		return true;
+	if (worker->rdma->env.config->rdma_progress == OTTE_RDMA_PROGRESS_POLLING)
+		return false; /* it is never given up */
+	if (atomic_fetch_add(&worker->impatient, 1) % PATIENT_ONE_OF != PATIENT_ONE_OF - 1)
+		return false;
+	nanosleep(&patience, NULL);
+	return try_turn(worker);
 }
 
 void otte_rdma_end_turn(struct otte_rdma_worker *worker)

@@ -76,6 +76,7 @@ struct otte_rdma_worker {
 	_Atomic uint64_t rounds;         /* of the thread */
 	pthread_mutex_t turn;
 	_Atomic bool awaited;            /* by the thread: others leave it the turn */
+	_Atomic uint32_t impatient;      /* who found it taken, ever */
 	_Atomic uint32_t sessions;       /* peers and sources that it was given and has */
 	cpu_set_t cpus;                  /* that it runs on, where `bound` */
 	bool bound;

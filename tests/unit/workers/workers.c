@@ -812,6 +812,64 @@ static unsigned count_threads(const char *name)
 	return count;
 }
 
+/* ---- The turn ---- */
+
+/* Whose turn ends as this thread sleeps; and how often it has. */
+static _Thread_local struct otte_rdma_worker *ending;
+static _Thread_local unsigned sleeps;
+
+int __real_nanosleep(const struct timespec *time, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *time, struct timespec *left);
+
+int __wrap_nanosleep(const struct timespec *time, struct timespec *left)
+{
+	sleeps++;
+	if (ending)
+		otte_rdma_end_turn(ending);
+	ending = NULL;
+	return __real_nanosleep(time, left);
+}
+
+/* Whether anybody of the next so many has the turn, which is taken, and how many of them sleep. */
+static bool try_turns(struct otte_rdma_worker *worker, unsigned tries, unsigned *slept)
+{
+	bool taken = false;
+
+	sleeps = 0;
+	while (tries--)
+		taken |= otte_rdma_take_turn(worker);
+	*slept = sleeps;
+	return taken;
+}
+
+static void one_of_many_waits_for_the_turn(void **state)
+{
+	struct otte_config config = { .rdma_progress = OTTE_RDMA_PROGRESS_EVENTS };
+	struct otte_rdma rdma = { .env.config = &config };
+	struct otte_rdma_worker worker = { .rdma = &rdma, .turn = PTHREAD_MUTEX_INITIALIZER };
+	unsigned slept;
+
+	(void)state;
+	assert_true(try_turns(&worker, 1, &slept));
+	assert_int_equal(slept, 0);
+	assert_false(try_turns(&worker, 31, &slept));
+	assert_int_equal(slept, 0);
+	assert_false(try_turns(&worker, 32, &slept));
+	assert_int_equal(slept, 1);
+	ending = &worker;
+	assert_true(try_turns(&worker, 32, &slept));
+	assert_int_equal(slept, 1);
+	/* Who polls never gives it up. */
+	config.rdma_progress = OTTE_RDMA_PROGRESS_POLLING;
+	assert_false(try_turns(&worker, 100, &slept));
+	assert_int_equal(slept, 0);
+	otte_rdma_end_turn(&worker);
+	/* The thread wants it. */
+	config.rdma_progress = OTTE_RDMA_PROGRESS_EVENTS;
+	atomic_store(&worker.awaited, true);
+	assert_false(try_turns(&worker, 1, &slept));
+}
+
 static void workers_are_known_by_their_names(void **state)
 {
 	struct otte_engine *engine;
@@ -895,6 +953,7 @@ int main(void)
 		TEST(who_polls_does_not_sleep_as_long_as_it_has_pairs),
 		TEST(two_workers_that_poll_move_bytes_both_ways),
 		TEST(workers_run_near_their_nics),
+		TEST(one_of_many_waits_for_the_turn),
 		TEST(workers_are_known_by_their_names),
 		TEST(where_a_worker_cannot_be_made_nothing_is_left),
 	};
