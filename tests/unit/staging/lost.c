@@ -9,6 +9,21 @@
 #include "engine/engine.h"
 #include "engine/memory.h"
 #include "engine/segment.h"
+#include "transport/rdma/mirror.h"
+#include "transport/rdma/rdma.h"
+
+/* Another worker wants the pool in the middle of this one's wish for it. */
+static _Atomic bool another_is_faster;
+
+int __real_otte_rdma_staging_make(struct otte_rdma_staging *staging);
+int __wrap_otte_rdma_staging_make(struct otte_rdma_staging *staging);
+
+int __wrap_otte_rdma_staging_make(struct otte_rdma_staging *staging)
+{
+	if (atomic_exchange(&another_is_faster, false))
+		otte_rdma_mirrors_ready(container_of(staging, struct otte_rdma, mirrors));
+	return __real_otte_rdma_staging_make(staging);
+}
 
 static void use_short_limits(struct otte_config *config)
 {
@@ -427,10 +442,23 @@ static void lose_the_pool(void)
 	MUST(otte_engine_close(pair.source, OTTE_CLOSE_SOURCE, SECOND, NULL) == -EUCLEAN);
 }
 
+static void lose_the_pool_to_two(void)
+{
+	atomic_store(&another_is_faster, true);
+	lose_the_pool();
+	MUST(!atomic_load(&another_is_faster));
+}
+
 static void a_pool_that_stays_registered_is_lost(void **state)
 {
 	(void)state;
 	in_its_own_process(lose_the_pool);
+}
+
+static void a_pool_is_lost_once_whoever_wanted_it(void **state)
+{
+	(void)state;
+	in_its_own_process(lose_the_pool_to_two);
 }
 
 int run_lost_tests(void)
@@ -451,6 +479,7 @@ int run_lost_tests(void)
 		TEST(a_pool_without_memory_is_an_error),
 		TEST(a_second_nic_that_fails_undoes_the_first),
 		TEST(a_pool_that_stays_registered_is_lost),
+		TEST(a_pool_is_lost_once_whoever_wanted_it),
 	};
 
 	return cmocka_run_group_tests_name("lost", tests, NULL, NULL);
