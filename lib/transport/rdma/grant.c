@@ -373,8 +373,13 @@ static bool grant_next(struct otte_rdma_worker *worker)
 
 void otte_rdma_lents_go_on(struct otte_rdma_worker *worker)
 {
-	int ret = worker->waiting ? check_places(worker->rdma) : 0;
+	int ret;
 
+	if (!worker->waiting) {
+		otte_rdma_places_bid(worker, NULL);
+		return;
+	}
+	ret = check_places(worker->rdma);
 	if (ret)
 		refuse_all(worker, ret);
 	/* Each time from the beginning: where a pair fails, others that wait for it are gone. */

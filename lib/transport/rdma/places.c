@@ -129,6 +129,9 @@ void otte_rdma_places_bid(struct otte_rdma_worker *worker,
 	struct otte_rdma_places *places = &worker->rdma->places;
 	int first;
 
+	/* Who has none to take back, in each of his rounds: none but he makes it. */
+	if (!share && !places->bids[worker->index].made)
+		return;
 	pthread_mutex_lock(&places->lock);
 	make_bid(places, worker->index, share);
 	first = first_bid(places);
