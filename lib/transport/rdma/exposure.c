@@ -177,8 +177,8 @@ static bool is_for_once(const struct otte_rdma_exposure *exposure)
 }
 
 /*
- * With a key that nobody had. A spare one whose keys are used up stays with the context, which has no
- * others that are idle but another worker's of this moment.
+ * With a key that nobody had. A spare one whose keys are used up stays with the context, which has
+ * no others that are idle but another worker's of this moment.
  */
 int otte_rdma_exposure_take_window(struct otte_rdma_exposure *exposure)
 {

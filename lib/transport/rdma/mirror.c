@@ -8,11 +8,6 @@
 #include "transport/rdma/exposure.h"
 #include "transport/rdma/rdma.h"
 
-static bool is_staged(const struct otte_rdma *rdma)
-{
-	return rdma->env.config->rdma_host_memory == OTTE_HOST_MEMORY_STAGED;
-}
-
 void otte_rdma_mirrors_open(struct otte_rdma *rdma)
 {
 	const struct otte_config *config = rdma->env.config;
@@ -28,14 +23,14 @@ void otte_rdma_mirrors_open(struct otte_rdma *rdma)
 
 uint32_t otte_rdma_mirrors_longest(const struct otte_rdma *rdma)
 {
-	return is_staged(rdma) ? (uint32_t)rdma->mirrors.chunk_bytes : 0;
+	return otte_rdma_is_staged(rdma) ? (uint32_t)rdma->mirrors.chunk_bytes : 0;
 }
 
 int otte_rdma_mirrors_ready(struct otte_rdma *rdma)
 {
 	int ret;
 
-	if (!is_staged(rdma))
+	if (!otte_rdma_is_staged(rdma))
 		return 0;
 	ret = otte_rdma_staging_make(&rdma->mirrors);
 	if (ret && otte_rdma_staging_take_loss(&rdma->mirrors))
@@ -49,7 +44,7 @@ uint32_t otte_rdma_mirrors_free(const struct otte_rdma *rdma)
 	const struct otte_rdma_staging *pool = &rdma->mirrors;
 	uint64_t free = pool->budget.limit - atomic_load(&pool->budget.used);
 
-	return is_staged(rdma) ? (uint32_t)min_u64(free / pool->chunk_bytes, UINT32_MAX) :
+	return otte_rdma_is_staged(rdma) ? (uint32_t)min_u64(free / pool->chunk_bytes, UINT32_MAX) :
 				 UINT32_MAX;
 }
 

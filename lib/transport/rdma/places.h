@@ -13,8 +13,8 @@
  *   a worker's bid:  none --a source of it waits for a place--> made --a place; or it waits no more
  *                      ^------------------------------------------'     for one
  *
- * Lock: `lock`, a leaf, also of the sources' shares. A worker looks without it whether it has made a
- * bid itself. Workers are woken without it.
+ * Lock: `lock`, a leaf, also of the sources' shares. Without it a worker looks whether it has made
+ * a bid itself, and workers are woken.
  */
 #ifndef OTTE_TRANSPORT_RDMA_PLACES_H
 #define OTTE_TRANSPORT_RDMA_PLACES_H
