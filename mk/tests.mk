@@ -94,7 +94,7 @@ LDFLAGS_unit_deadlines := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rd
 UNIT_WITH_staging := $(VERBS_ROOM)
 LDFLAGS_unit_staging := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_source_say \
 	otte_rdma_transfer_granted otte_rdma_qp_post otte_source_still otte_source_end_lent \
-	otte_rdma_fill_paths otte_rdma_staging_make calloc mmap)
+	otte_rdma_fill_paths otte_rdma_staging_make otte_rdma_staging_take calloc mmap)
 # Several workers of an engine's NICs.
 UNIT_WITH_workers := $(VERBS_ROOM)
 LDFLAGS_unit_workers := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_source_say otte_loop_init \

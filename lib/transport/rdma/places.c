@@ -99,6 +99,7 @@ bool otte_rdma_places_take(struct otte_rdma_worker *worker, struct otte_rdma_pla
 	if (taken) {
 		places->taken++;
 		share->held++;
+		share->former = share->turn;
 		share->turn = ++places->last_turn;
 	}
 	make_bid(places, worker->index, taken ? NULL : share);
@@ -121,6 +122,12 @@ void otte_rdma_places_leave(struct otte_rdma_worker *worker, struct otte_rdma_pl
 	first = first_bid(places);
 	pthread_mutex_unlock(&places->lock);
 	tell(worker, first);
+}
+
+void otte_rdma_places_undo(struct otte_rdma_worker *worker, struct otte_rdma_places_share *share)
+{
+	share->turn = share->former;
+	otte_rdma_places_leave(worker, share, false);
 }
 
 void otte_rdma_places_bid(struct otte_rdma_worker *worker,

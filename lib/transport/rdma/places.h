@@ -29,6 +29,7 @@
 struct otte_rdma_places_share {
 	uint32_t held;
 	uint64_t turn; /* of its last place: who has waited longest is next */
+	uint64_t former; /* before that place */
 };
 
 struct otte_rdma_places {
@@ -58,6 +59,8 @@ bool otte_rdma_places_admit(const struct otte_rdma_places_share *share, uint32_t
 bool otte_rdma_places_take(struct otte_rdma_worker *worker, struct otte_rdma_places_share *share);
 void otte_rdma_places_leave(struct otte_rdma_worker *worker, struct otte_rdma_places_share *share,
 			    bool stuck);
+/* The last one that it took was of no use: it has waited on. */
+void otte_rdma_places_undo(struct otte_rdma_worker *worker, struct otte_rdma_places_share *share);
 /* The worker's first source that would have one and may not; NULL: there is none. */
 void otte_rdma_places_bid(struct otte_rdma_worker *worker,
 			  const struct otte_rdma_places_share *share);

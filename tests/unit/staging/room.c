@@ -85,6 +85,7 @@ _Atomic bool keeping, lying, without_chunks;
 _Atomic int64_t shift;
 _Atomic int looks_left, no_arena, no_list;
 _Atomic unsigned grants_said, grants_kept;
+const struct otte_rdma *_Atomic last_keeper;
 _Atomic unsigned ended_as[16];
 
 static _Atomic uint64_t word;
@@ -116,6 +117,7 @@ int __wrap_otte_rdma_transfer_granted(struct otte_rdma_peer *peer,
 	if (atomic_load(&keeping)) {
 		DL_FOREACH(peer->transfers, transfer)
 			transfer->since_ns = UINT64_MAX;
+		atomic_store(&last_keeper, peer->rdma);
 		atomic_fetch_add(&grants_kept, 1);
 		return 0;
 	}

@@ -65,6 +65,7 @@ extern _Atomic bool without_chunks;
 extern _Atomic int no_arena, no_list;
 /* Grants that were said, and heard by who keeps them; and evidence that loans ended with. */
 extern _Atomic unsigned grants_said, grants_kept;
+extern const struct otte_rdma *_Atomic last_keeper;
 extern _Atomic unsigned ended_as[16];
 
 int room_start(void **state);
