@@ -363,6 +363,8 @@ static bool two_are_kept(void *arg)
 static void use_one_chunk_for_long(struct otte_config *config)
 {
 	use_short_limits(config);
+	config->rdma_workers = 1; /* which sleeps, and can be looked into */
+	config->rdma_progress = OTTE_RDMA_PROGRESS_EVENTS;
 	config->control_timeout_ns = 20 * SECOND;
 }
 
