@@ -45,7 +45,7 @@ uint32_t otte_rdma_mirrors_free(const struct otte_rdma *rdma)
 	uint64_t free = pool->budget.limit - atomic_load(&pool->budget.used);
 
 	return otte_rdma_is_staged(rdma) ? (uint32_t)min_u64(free / pool->chunk_bytes, UINT32_MAX) :
-				 UINT32_MAX;
+					   UINT32_MAX;
 }
 
 bool otte_rdma_mirrors_reach(const struct otte_rdma *rdma, unsigned int nic)

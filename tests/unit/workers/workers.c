@@ -177,8 +177,7 @@ static bool has_nothing_taken(void *arg)
 	nothing &= !rdma->ranges.awaited;
 	pthread_mutex_unlock(&rdma->ranges.lock);
 	return nothing && !atomic_load(&rdma->direct.used) &&
-	       !atomic_load(&rdma->staging.budget.used) &&
-	       !atomic_load(&rdma->mirrors.budget.used);
+	       !atomic_load(&rdma->staging.budget.used) && !atomic_load(&rdma->mirrors.budget.used);
 }
 
 static void assert_spread(const struct otte_rdma *rdma, unsigned each)
