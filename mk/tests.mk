@@ -79,7 +79,8 @@ UNIT_WITH_leases := $(VERBS_ROOM)
 LDFLAGS_unit_leases := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_source_say otte_rdma_peer_say \
 	otte_rdma_fill_paths otte_source_end_lent)
 UNIT_WITH_multirail := $(VERBS_ROOM)
-LDFLAGS_unit_multirail := -Wl,--wrap=otte_verbs_open
+LDFLAGS_unit_multirail := -Wl,--wrap=otte_verbs_open -Wl,--wrap=otte_rdma_endpoint_pick \
+	-Wl,--wrap=otte_rdma_budget_leave
 UNIT_WITH_nics := $(VERBS_ROOM) tests/unit/multirail/room.o
 LDFLAGS_unit_nics := -Wl,--wrap=otte_verbs_open,--wrap=otte_memory_node
 # Payload in slots: what the gate says of it.
@@ -93,7 +94,7 @@ LDFLAGS_unit_deadlines := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rd
 UNIT_WITH_staging := $(VERBS_ROOM)
 LDFLAGS_unit_staging := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_source_say \
 	otte_rdma_transfer_granted otte_rdma_qp_post otte_source_still otte_source_end_lent \
-	otte_rdma_fill_paths calloc mmap)
+	otte_rdma_fill_paths otte_rdma_staging_make otte_rdma_staging_take calloc mmap)
 # Several workers of an engine's NICs.
 UNIT_WITH_workers := $(VERBS_ROOM)
 LDFLAGS_unit_workers := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_source_say otte_loop_init \

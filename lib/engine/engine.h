@@ -3,12 +3,12 @@
  * The engine: owner of everything that is not owned by a handle of the caller's.
  *
  * Threads: one for requests (progress.h), config.tcp_workers that serve peers, one that serves the peer
- * that waits for each answer (tcp.h), and where NICs of RDMA are used one for these (rdma.h). Their number does
- * not depend on the number of peers.
+ * that waits for each answer (tcp.h), and where NICs of RDMA are used config.rdma_workers for these and one that
+ * watches them (rdma.h). Their number does not depend on the number of peers.
  *
  * Locks, outermost first; a lock further down may be taken while one above is held, never the reverse:
  *
- *   (transport: rdma.turn, that of its thread; others only try for it, with no lock held)
+ *   (transport: otte_rdma_worker.turn, that of its thread; others only try for it, with no lock held)
  *   batch.submit_lock          one submission at a time (batch.h)
  *   close_lock                 one closer at a time
  *   register_lock              the order of region ids
@@ -26,7 +26,7 @@
  *   awaited_lock (then the ledger)
  *   region_lock, memory_lock > access maps, region_wait_lock, notify_lock, progress.lock, gate.lock, ledger,
  *   otte_devices.lock (sched/devices.h), and the transport's tcp.lock, tcp_express.lock,
- *   tcp_zerocopies.lock, rdma.lock, otte_rdma_peer.lock, otte_rdma_buffers.lock, the loops' locks
+ *   tcp_zerocopies.lock, otte_rdma_buffers.lock, those that rdma.h lists behind the turn, the loops' locks
  */
 #ifndef OTTE_ENGINE_ENGINE_H
 #define OTTE_ENGINE_ENGINE_H

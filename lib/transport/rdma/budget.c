@@ -10,6 +10,8 @@
 
 static int wait(struct otte_rdma_budget *budget, struct otte_rdma_turn *turn)
 {
+	if (!turn)
+		return 1;
 	if (!turn->queued)
 		DL_APPEND(budget->queue, turn);
 	turn->queued = true;

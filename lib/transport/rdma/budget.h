@@ -35,7 +35,10 @@ struct otte_rdma_budget {
 	struct otte_rdma_turn *queue;
 };
 
-/* 0: *charged are to be given back. 1: it waits. -EUCLEAN with a text: all that there is stays. */
+/*
+ * 0: *charged are to be given back. 1: it waits; without a turn for nothing, and in nobody's way.
+ * -EUCLEAN with a text: all that there is stays.
+ */
 int otte_rdma_budget_take(struct otte_rdma_budget *budget, struct otte_rdma_turn *turn,
 			  uint64_t bytes, uint64_t *charged);
 void otte_rdma_budget_give(struct otte_rdma_budget *budget, uint64_t charged);

@@ -2,11 +2,11 @@
 /*
  * Requests that wait for their turn at NICs, by their deadlines (rdma.deadline_bw_arbitration).
  *
- * What is granted is posted at once, so what waits does so before it is asked for: in the queue of
- * its peer. There those of one priority that follow each other are put in the order of
- * sched/arbitrate.h, behind what our NICs have under way, whoever's it is. One that cannot be done
- * in time at the measured rate of these NICs, behind all that is before it, is refused: -ETIME,
- * before anything of it was asked for. What has begun is not.
+ * What is granted is posted at once, but in a domain (posts.h), so what waits does so before it is
+ * asked for: in the queue of its peer. There those of one priority that follow each other are put
+ * in the order of sched/arbitrate.h, behind what our NICs have under way, whoever's it is. One that
+ * cannot be done in time at the measured rate of these NICs, behind all that is before it, is
+ * refused: -ETIME, before anything of it was asked for. What has begun is not.
  *
  * The rates are those of all NICs that reach the peer together. So are the bytes that go before:
  * that is less than what a request may find, and none is refused that could have been done.

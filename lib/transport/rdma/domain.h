@@ -2,10 +2,11 @@
 /*
  * What this process and the others of its arbitration domain have under way at the same NICs
  * (sched/slots.h). A NIC is known there by its device and port, "mlx5_0:1", which are the same for
- * all processes of a host that see it. Not in a domain of the module's, there are no others; but the
- * slots are there, which payload waits for (posts.h).
+ * all processes of a host that see it. Not in a domain of the module's, there are no others; but
+ * the slots are there, which payload waits for (posts.h).
  *
- * Joined before there are peers; any thread then.
+ * Joined before there are peers, with the turns of all workers, which sleep then, also those that
+ * poll; any thread after that.
  */
 #ifndef OTTE_TRANSPORT_RDMA_DOMAIN_H
 #define OTTE_TRANSPORT_RDMA_DOMAIN_H

@@ -104,15 +104,18 @@ int otte_rdma_exposure_conclude(struct otte_rdma_exposure *exposure, bool used, 
 	return otte_rdma_exposure_ops(exposure)->still(exposure->use);
 }
 
-/* Nobody but us has touched the range: it is lent no more, whatever becomes of its chunk. */
+/*
+ * Nobody but us has touched the range: it is lent no more, whatever becomes of its chunk. That comes
+ * back last: whoever waits for it, at any worker, may want the same range.
+ */
 static void settle_mirrored(struct otte_rdma_exposure *exposure, bool complete,
 			    enum otte_evidence evidence)
 {
+	end_loan(exposure, complete, evidence);
 	if (exposure->window_kept)
 		otte_rdma_mirror_stick(exposure);
 	else
 		otte_rdma_mirror_give(exposure);
-	end_loan(exposure, complete, evidence);
 }
 
 bool otte_rdma_exposure_settle(struct otte_rdma_exposure *exposure, bool complete,
@@ -152,8 +155,8 @@ bool otte_rdma_exposure_unpair(struct otte_rdma_exposure *exposure, bool gone)
 void otte_rdma_exposure_cancel(struct otte_rdma_exposure *exposure)
 {
 	otte_rdma_exposure_put_window(exposure);
-	otte_rdma_mirror_give(exposure);
 	end_loan(exposure, false, OTTE_EVIDENCE_NEVER_EXPOSED);
+	otte_rdma_mirror_give(exposure);
 }
 
 /* ---- Its window ---- */
@@ -177,8 +180,8 @@ static bool is_for_once(const struct otte_rdma_exposure *exposure)
 }
 
 /*
- * With a key that nobody had. A spare one whose keys are used up stays with the context, which has no
- * others that are idle but another worker's of this moment.
+ * With a key that nobody had. A spare one whose keys are used up stays with the context, which has
+ * no others that are idle but another worker's of this moment.
  */
 int otte_rdma_exposure_take_window(struct otte_rdma_exposure *exposure)
 {

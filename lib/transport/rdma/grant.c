@@ -270,9 +270,11 @@ release:
 /* It waits on: another worker was faster with the last chunk. */
 static void put_back(struct otte_rdma_lent *lent)
 {
-	leave_place(lent);
+	struct otte_rdma_source *source = lent->base.source;
+
+	otte_rdma_places_undo(source->worker, &source->places);
 	lent->state = OTTE_RDMA_LENT_WAITING;
-	DL_PREPEND2(lent->base.source->worker->waiting, lent, wait_prev, wait_next);
+	DL_PREPEND2(source->worker->waiting, lent, wait_prev, wait_next);
 }
 
 /* It has a place. False: it waits on. */
@@ -373,8 +375,13 @@ static bool grant_next(struct otte_rdma_worker *worker)
 
 void otte_rdma_lents_go_on(struct otte_rdma_worker *worker)
 {
-	int ret = worker->waiting ? check_places(worker->rdma) : 0;
+	int ret;
 
+	if (!worker->waiting) {
+		otte_rdma_places_bid(worker, NULL);
+		return;
+	}
+	ret = check_places(worker->rdma);
 	if (ret)
 		refuse_all(worker, ret);
 	/* Each time from the beginning: where a pair fails, others that wait for it are gone. */

@@ -8,11 +8,6 @@
 #include "transport/rdma/exposure.h"
 #include "transport/rdma/rdma.h"
 
-static bool is_staged(const struct otte_rdma *rdma)
-{
-	return rdma->env.config->rdma_host_memory == OTTE_HOST_MEMORY_STAGED;
-}
-
 void otte_rdma_mirrors_open(struct otte_rdma *rdma)
 {
 	const struct otte_config *config = rdma->env.config;
@@ -28,18 +23,17 @@ void otte_rdma_mirrors_open(struct otte_rdma *rdma)
 
 uint32_t otte_rdma_mirrors_longest(const struct otte_rdma *rdma)
 {
-	return is_staged(rdma) ? (uint32_t)rdma->mirrors.chunk_bytes : 0;
+	return otte_rdma_is_staged(rdma) ? (uint32_t)rdma->mirrors.chunk_bytes : 0;
 }
 
 int otte_rdma_mirrors_ready(struct otte_rdma *rdma)
 {
-	bool lost = rdma->mirrors.lost;
 	int ret;
 
-	if (!is_staged(rdma))
+	if (!otte_rdma_is_staged(rdma))
 		return 0;
 	ret = otte_rdma_staging_make(&rdma->mirrors);
-	if (ret && !lost && rdma->mirrors.lost)
+	if (ret && otte_rdma_staging_take_loss(&rdma->mirrors))
 		otte_rdma_lost(rdma, rdma->mirrors.budget.limit,
 			       "rdma: a pool of chunks for peers that a NIC still has registered");
 	return ret;
@@ -50,8 +44,8 @@ uint32_t otte_rdma_mirrors_free(const struct otte_rdma *rdma)
 	const struct otte_rdma_staging *pool = &rdma->mirrors;
 	uint64_t free = pool->budget.limit - atomic_load(&pool->budget.used);
 
-	return is_staged(rdma) ? (uint32_t)min_u64(free / pool->chunk_bytes, UINT32_MAX) :
-				 UINT32_MAX;
+	return otte_rdma_is_staged(rdma) ? (uint32_t)min_u64(free / pool->chunk_bytes, UINT32_MAX) :
+					   UINT32_MAX;
 }
 
 bool otte_rdma_mirrors_reach(const struct otte_rdma *rdma, unsigned int nic)
@@ -81,14 +75,10 @@ static int copy_in(const struct otte_rdma_exposure *exposure)
 int otte_rdma_mirror_take(struct otte_rdma_exposure *exposure)
 {
 	struct otte_rdma_staging *pool = &exposure->source->rdma->mirrors;
-	struct otte_rdma_turn turn = {};
 	int ret;
 
-	ret = otte_rdma_staging_take(pool, &turn, &exposure->chunk);
-	if (ret > 0) { /* nobody queues here: ASKs wait where they wait for places */
-		otte_rdma_budget_leave(&pool->budget, &turn);
-		return 1;
-	}
+	/* Nobody queues here: ASKs wait where they wait for places. */
+	ret = otte_rdma_staging_take(pool, NULL, &exposure->chunk);
 	if (ret)
 		return ret;
 	if (exposure->ask.op == OTTE_READ)
@@ -117,6 +107,16 @@ int otte_rdma_mirror_empty(const struct otte_rdma_exposure *exposure, bool *inta
 	return ret ? ret : ops->still(exposure->use);
 }
 
+/* Whoever waits for one, at whichever worker. */
+static void tell_all(const struct otte_rdma_exposure *exposure)
+{
+	struct otte_rdma *rdma = exposure->source->rdma;
+
+	exposure->source->worker->busy = true;
+	if (rdma->worker_count > 1)
+		otte_rdma_wake_all(rdma);
+}
+
 void otte_rdma_mirror_give(struct otte_rdma_exposure *exposure)
 {
 	struct otte_rdma *rdma = exposure->source->rdma;
@@ -125,10 +125,7 @@ void otte_rdma_mirror_give(struct otte_rdma_exposure *exposure)
 		return;
 	otte_rdma_staging_give(&rdma->mirrors, exposure->chunk);
 	exposure->chunk = NULL;
-	/* Whoever waits for one, at whichever worker. */
-	exposure->source->worker->busy = true;
-	if (rdma->worker_count > 1)
-		otte_rdma_wake_all(rdma);
+	tell_all(exposure);
 }
 
 void otte_rdma_mirror_stick(struct otte_rdma_exposure *exposure)
@@ -139,7 +136,7 @@ void otte_rdma_mirror_stick(struct otte_rdma_exposure *exposure)
 		return;
 	otte_rdma_staging_stick(&rdma->mirrors, exposure->chunk);
 	exposure->chunk = NULL;
-	exposure->source->worker->busy = true;
+	tell_all(exposure); /* there may be none any more */
 	otte_rdma_lost(rdma, rdma->mirrors.chunk_bytes,
 		       "rdma: a chunk that a peer's NIC may still use");
 }

@@ -16,7 +16,7 @@
  * for a peer that has all the chunks that it needs. So two engines that write to each other never
  * wait for each other's. It is made for the first ASK.
  *
- * No lock: the thread's, "otte-rdma".
+ * No lock: a mirror is its worker's thread's; the pool has one (staging.h).
  */
 #ifndef OTTE_TRANSPORT_RDMA_MIRROR_H
 #define OTTE_TRANSPORT_RDMA_MIRROR_H
@@ -43,8 +43,8 @@ bool otte_rdma_mirrors_reach(const struct otte_rdma *rdma, unsigned int nic);
 /* A region that no NIC knows: it is mirrored. */
 bool otte_rdma_is_mirrored(const struct otte_published *published);
 /*
- * For an exposure that has its loan. 1: none is free now. -EFAULT, -ESTALE with a text: there is nothing to
- * be read.
+ * For an exposure that has its loan. 0: it has a chunk. 1: none is free now. With a text -EUCLEAN:
+ * all of them stay; -EFAULT, -ESTALE: there is nothing to be read, and its chunk is to be given.
  */
 int otte_rdma_mirror_take(struct otte_rdma_exposure *exposure);
 /* What the exposure's window is bound to. */

@@ -183,7 +183,8 @@ static void arm(struct otte_rdma_nic_lane *lane)
 {
 	if (lane->deaf || !otte_rdma_lane_arm_posted(lane->lane))
 		return;
-	otte_log(OTTE_LOG_ERROR, "NIC %s: %s", lane->lanes->poller->context->name, otte_error_text());
+	otte_log(OTTE_LOG_ERROR, "NIC %s: %s", lane->lanes->poller->context->name,
+		 otte_error_text());
 	lane->deaf = true;
 }
 

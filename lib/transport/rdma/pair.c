@@ -63,10 +63,12 @@ static void leave_nic(struct otte_rdma_poller *poller)
 static int charge(struct otte_rdma *rdma)
 {
 	uint32_t most = rdma->env.config->rdma_endpoints;
+	uint64_t held = atomic_load(&rdma->qps);
 
-	if (atomic_fetch_add(&rdma->qps, 1) < most)
-		return 0;
-	atomic_fetch_sub(&rdma->qps, 1);
+	/* Nobody is refused for one that another worker only tried to have. */
+	while (held < most)
+		if (atomic_compare_exchange_weak(&rdma->qps, &held, held + 1))
+			return 0;
 	return otte_fail(-EDQUOT, "rdma.endpoints (%u) is full", most);
 }
 

@@ -542,8 +542,11 @@ static int ask_over(struct otte_rdma_slice *slice, struct otte_rdma_pair *pair,
 	return ret;
 }
 
-/* 0: it is asked for; 1: later; negative: it cannot be, over this rail. */
-static int ask(struct otte_rdma_slice *slice, uint64_t now_ns)
+/*
+ * 0: it is asked for; 1: later; negative: it cannot be, over this rail. *in_turn: it waits for a
+ * stage, and for nothing else.
+ */
+static int ask(struct otte_rdma_slice *slice, uint64_t now_ns, bool *in_turn)
 {
 	struct otte_rdma_peer *peer = slice->parent->peer;
 	struct otte_rdma_endpoint *endpoint;
@@ -557,15 +560,14 @@ static int ask(struct otte_rdma_slice *slice, uint64_t now_ns)
 				     &endpoint);
 	if (!ret)
 		ret = otte_rdma_endpoint_pick(endpoint, now_ns, &pair);
-	if (ret) { /* and others need not wait for that */
-		otte_rdma_stage_leave(peer->worker, &slice->parent->turn);
+	if (ret)
 		return ret;
-	}
 	ret = otte_rdma_stage_take(peer->worker, &slice->parent->turn, slice->bytes, &stage);
 	if (ret < 0) { /* on no rail */
 		fail(slice->parent, ret, false);
 		return 1;
 	}
+	*in_turn |= ret > 0;
 	if (ret)
 		return ret;
 	ret = ask_over(slice, pair, &stage, now_ns);
@@ -590,6 +592,7 @@ static void go_round(struct otte_rdma_slice *slice, int code, uint64_t now_ns)
 static void begin_slices(struct otte_rdma_parent *parent, uint64_t now_ns)
 {
 	struct otte_rdma_peer *peer = parent->peer;
+	bool in_turn = false;
 	uint32_t i;
 	int ret;
 
@@ -602,7 +605,7 @@ static void begin_slices(struct otte_rdma_parent *parent, uint64_t now_ns)
 			peer->worker->soon = true;
 			continue;
 		}
-		ret = ask(slice, now_ns);
+		ret = ask(slice, now_ns, &in_turn);
 		if (ret < 0)
 			go_round(slice, ret, now_ns);
 		if (ret)
@@ -614,7 +617,8 @@ static void begin_slices(struct otte_rdma_parent *parent, uint64_t now_ns)
 		peer->unbegun--;
 		peer->worker->busy = true;
 	}
-	if (!parent->waiting)
+	/* What waits for room on a rail, others need not wait for. */
+	if (!in_turn)
 		otte_rdma_stage_leave(peer->worker, &parent->turn);
 }
 

@@ -16,14 +16,9 @@
 #include "transport/rdma/payload.h"
 #include "transport/rdma/rdma.h"
 
-static bool is_staged(const struct otte_rdma *rdma)
-{
-	return rdma->env.config->rdma_host_memory == OTTE_HOST_MEMORY_STAGED;
-}
-
 static struct otte_rdma_budget *budget_of(struct otte_rdma *rdma)
 {
-	return is_staged(rdma) ? &rdma->staging.budget : &rdma->direct;
+	return otte_rdma_is_staged(rdma) ? &rdma->staging.budget : &rdma->direct;
 }
 
 void otte_rdma_stages_open(struct otte_rdma *rdma)
@@ -48,7 +43,7 @@ int otte_rdma_stages_ready(struct otte_rdma *rdma)
 {
 	int ret;
 
-	if (!is_staged(rdma))
+	if (!otte_rdma_is_staged(rdma))
 		return 0;
 	ret = otte_rdma_staging_make(&rdma->staging);
 	if (ret && otte_rdma_staging_take_loss(&rdma->staging))
@@ -59,7 +54,7 @@ int otte_rdma_stages_ready(struct otte_rdma *rdma)
 
 uint64_t otte_rdma_stages_longest(const struct otte_rdma *rdma)
 {
-	return is_staged(rdma) ? rdma->staging.chunk_bytes : OTTE_RDMA_PIECE_BYTES;
+	return otte_rdma_is_staged(rdma) ? rdma->staging.chunk_bytes : OTTE_RDMA_PIECE_BYTES;
 }
 
 uint64_t otte_rdma_stages_nics(const struct otte_rdma *rdma, const struct otte_work *work,
@@ -68,7 +63,7 @@ uint64_t otte_rdma_stages_nics(const struct otte_rdma *rdma, const struct otte_w
 	const struct otte_rdma_buffer *buffer = work->published->buffer;
 	uint64_t known = 0, left;
 
-	if (is_staged(rdma))
+	if (otte_rdma_is_staged(rdma))
 		return nics & otte_rdma_staging_nics(&rdma->staging);
 	for (left = nics; left; left &= left - 1) {
 		unsigned int nic = (unsigned int)__builtin_ctzll(left);
@@ -88,7 +83,7 @@ int otte_rdma_stage_take(struct otte_rdma_worker *worker, struct otte_rdma_turn 
 	*stage = (struct otte_rdma_stage){};
 	if (!turn->queued) /* where others may ask for it */
 		turn->owner = worker;
-	if (is_staged(rdma))
+	if (otte_rdma_is_staged(rdma))
 		return otte_rdma_staging_take(&rdma->staging, turn, &stage->chunk);
 	return otte_rdma_budget_take(&rdma->direct, turn, bytes, &stage->direct);
 }

@@ -99,6 +99,7 @@ bool otte_rdma_places_take(struct otte_rdma_worker *worker, struct otte_rdma_pla
 	if (taken) {
 		places->taken++;
 		share->held++;
+		share->former = share->turn;
 		share->turn = ++places->last_turn;
 	}
 	make_bid(places, worker->index, taken ? NULL : share);
@@ -123,12 +124,21 @@ void otte_rdma_places_leave(struct otte_rdma_worker *worker, struct otte_rdma_pl
 	tell(worker, first);
 }
 
+void otte_rdma_places_undo(struct otte_rdma_worker *worker, struct otte_rdma_places_share *share)
+{
+	share->turn = share->former;
+	otte_rdma_places_leave(worker, share, false);
+}
+
 void otte_rdma_places_bid(struct otte_rdma_worker *worker,
 			  const struct otte_rdma_places_share *share)
 {
 	struct otte_rdma_places *places = &worker->rdma->places;
 	int first;
 
+	/* Who has none to take back, in each of his rounds: none but he makes it. */
+	if (!share && !places->bids[worker->index].made)
+		return;
 	pthread_mutex_lock(&places->lock);
 	make_bid(places, worker->index, share);
 	first = first_bid(places);

@@ -13,7 +13,8 @@
  *   a worker's bid:  none --a source of it waits for a place--> made --a place; or it waits no more
  *                      ^------------------------------------------'     for one
  *
- * Lock: `lock`, a leaf, also of the sources' shares. Workers are woken without it.
+ * Lock: `lock`, a leaf, also of the sources' shares. Without it a worker looks whether it has made
+ * a bid itself, and workers are woken.
  */
 #ifndef OTTE_TRANSPORT_RDMA_PLACES_H
 #define OTTE_TRANSPORT_RDMA_PLACES_H
@@ -28,6 +29,7 @@
 struct otte_rdma_places_share {
 	uint32_t held;
 	uint64_t turn; /* of its last place: who has waited longest is next */
+	uint64_t former; /* before that place */
 };
 
 struct otte_rdma_places {
@@ -57,6 +59,8 @@ bool otte_rdma_places_admit(const struct otte_rdma_places_share *share, uint32_t
 bool otte_rdma_places_take(struct otte_rdma_worker *worker, struct otte_rdma_places_share *share);
 void otte_rdma_places_leave(struct otte_rdma_worker *worker, struct otte_rdma_places_share *share,
 			    bool stuck);
+/* The last one that it took was of no use: it has waited on. */
+void otte_rdma_places_undo(struct otte_rdma_worker *worker, struct otte_rdma_places_share *share);
 /* The worker's first source that would have one and may not; NULL: there is none. */
 void otte_rdma_places_bid(struct otte_rdma_worker *worker,
 			  const struct otte_rdma_places_share *share);

@@ -17,7 +17,9 @@
  * owner adds it again with the next look. Payload alone waits: messages, FINISH of a range that is
  * given back unused, windows and receipts pass. Without a domain nobody comes here at all.
  *
- * No lock: the thread's, "otte-rdma". Time is passed in.
+ * Each worker has one: between payload of two of them there is no order but that of the slots.
+ *
+ * No lock: its worker's thread's. Time is passed in.
  */
 #ifndef OTTE_TRANSPORT_RDMA_POSTS_H
 #define OTTE_TRANSPORT_RDMA_POSTS_H

@@ -58,7 +58,7 @@ static int publish(struct otte_transport *transport, uint8_t *address, uint64_t 
 		return otte_fail(-ENOMEM, "no memory for a region's record");
 	published->location.kind = OTTE_LOCATION_ANY;
 	*out = published;
-	if (rdma->env.config->rdma_host_memory == OTTE_HOST_MEMORY_STAGED)
+	if (otte_rdma_is_staged(rdma))
 		return 0;
 	published->id = spec.region = atomic_fetch_add(&rdma->published, 1) + 1;
 	ret = otte_rdma_buffers_publish(rdma->buffers, &spec);

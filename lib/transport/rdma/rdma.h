@@ -47,17 +47,18 @@
  *   rdma.lock               of who is given the next peer or source
  *   otte_rdma_worker.lock   of the lists of peers and sources, and of what others leave there
  *   otte_rdma_peer.lock     of what the peer was told
- *   and then one of these, each a leaf, for what workers share:
+ *   and then one of these, for what workers share:
  *     rdma.rails_lock         the table of rails (rail.c)
  *     otte_rdma_places.lock   places of grants, and who bids for the next (places.h)
  *     otte_rdma_ranges.lock   leases that were given, and who waits for a range (ranges.h)
+ *     otte_rdma_staging.lock  a pool of chunks (staging.h)
  *     otte_rdma_budget.lock   bytes under way, and whose turn it is (budget.h)
- *     otte_rdma_staging.lock  the pool of chunks (staging.h)
  *
- * Under a lock of a worker or a peer none is taken but a loop's, and nobody of the engine called;
- * under a leaf nobody is woken either, and none but the pool's is held for long. What NICs have of their own, a
- * context's routes and windows, a lane's QPs, buffers and devices, has a lock of its own in any
- * case.
+ * Under a lock of a worker or a peer none is taken but a loop's, and nobody of the engine called.
+ * Those of what workers share are leaves, and nobody is woken under them; but while a pool is made
+ * its lock is held, for long, with its budget's and its contexts' within. What NICs have of their
+ * own, a context's routes and windows, a lane's QPs, buffers and devices, has a lock of its own in
+ * any case.
  */
 #ifndef OTTE_TRANSPORT_RDMA_RDMA_H
 #define OTTE_TRANSPORT_RDMA_RDMA_H
@@ -134,6 +135,11 @@ struct otte_rdma {
 	} rails_of[OTTE_NIC_IDS];        /* by NIC of ours */
 };
 
+/* NICs know pools of ours, and nothing that is registered. */
+static inline bool otte_rdma_is_staged(const struct otte_rdma *rdma)
+{
+	return rdma->env.config->rdma_host_memory == OTTE_HOST_MEMORY_STAGED;
+}
 /*
  * Whether who has `held` of what there is may have another one of the `free` ones: a first one in
  * any case, and then as long as it has less than so many times what it would leave to others. So

@@ -163,7 +163,11 @@ static void each_source(struct otte_rdma_worker *worker,
 	pthread_mutex_unlock(&worker->lock);
 }
 
-void otte_rdma_port_changed(struct otte_rdma_worker *worker, unsigned int nic)
+/*
+ * A port that is down, or another: no path goes out there for now. PATHS have been said; all pairs
+ * of the worker on that NIC are closed, of those that we ask and of those that ask us.
+ */
+static void port_changed(struct otte_rdma_worker *worker, unsigned int nic)
 {
 	/* Once by each: nothing of the old route is begun by one that has heard. */
 	otte_rdma_rails_port_changed(worker->rdma, nic);
@@ -196,7 +200,7 @@ void otte_rdma_routes_look(struct otte_rdma_worker *worker)
 	each_source(worker, otte_rdma_source_paths_changed, 0);
 	for (i = 0; i < OTTE_NIC_IDS; i++)
 		if (changed & 1ull << i)
-			otte_rdma_port_changed(worker, i);
+			port_changed(worker, i);
 	for (i = 0; i < OTTE_NIC_IDS; i++)
 		if ((changed | returned) & 1ull << i)
 			otte_rdma_route_drains(&worker->rdma->pollers[i]);

@@ -19,12 +19,7 @@ int otte_rdma_routes_watch(struct otte_rdma *rdma);
 void otte_rdma_routes_look(struct otte_rdma_worker *worker);
 /* Something of a NIC is gone: where it was the last, a port that was paused may return. */
 void otte_rdma_route_drains(struct otte_rdma_poller *poller);
-/*
- * A port that is down, or another: no path goes out there for now. PATHS have been said; all pairs
- * of the worker on that NIC are closed, of those that we ask and of those that ask us.
- */
-void otte_rdma_port_changed(struct otte_rdma_worker *worker, unsigned int nic);
-/* The code and text of that. */
+/* The code and text of a NIC whose port is down, or another. */
 int otte_rdma_why_changed(struct otte_rdma *rdma, unsigned int nic);
 /* PATHS: our NICs as they are now. */
 void otte_rdma_fill_paths(struct otte_rdma *rdma, struct otte_rdma_paths *paths);

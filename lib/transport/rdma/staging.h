@@ -69,7 +69,7 @@ uint32_t otte_rdma_staging_lkey(const struct otte_rdma_staging *staging, unsigne
 /* 0. -EUCLEAN: what NICs may still touch stays. Of a pool that is all zero, too. */
 int otte_rdma_staging_close(struct otte_rdma_staging *staging);
 
-/* Of a pool that is MADE. 0; 1: it waits; -EUCLEAN: as of budget.h. */
+/* Of a pool that is MADE. 0; 1, -EUCLEAN: as of budget.h. */
 int otte_rdma_staging_take(struct otte_rdma_staging *staging, struct otte_rdma_turn *turn,
 			   struct otte_rdma_chunk **chunk);
 void otte_rdma_staging_give(struct otte_rdma_staging *staging, struct otte_rdma_chunk *chunk);

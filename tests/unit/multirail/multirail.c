@@ -21,6 +21,35 @@
 #include "base/util.h"
 #include "room.h"
 #include "seen.h"
+#include "transport/rdma/endpoint.h"
+
+/* ---- What is wrapped ---- */
+
+/* A rail whose queue pairs have no room; and turns for bytes that were given up while they waited. */
+static _Atomic bool second_is_full;
+static _Atomic unsigned turns_left;
+
+int __real_otte_rdma_endpoint_pick(struct otte_rdma_endpoint *endpoint, uint64_t now_ns,
+				   struct otte_rdma_pair **out);
+int __wrap_otte_rdma_endpoint_pick(struct otte_rdma_endpoint *endpoint, uint64_t now_ns,
+				   struct otte_rdma_pair **out);
+
+int __wrap_otte_rdma_endpoint_pick(struct otte_rdma_endpoint *endpoint, uint64_t now_ns,
+				   struct otte_rdma_pair **out)
+{
+	if (atomic_load(&second_is_full) && endpoint->nic == 1)
+		return 1;
+	return __real_otte_rdma_endpoint_pick(endpoint, now_ns, out);
+}
+
+void __real_otte_rdma_budget_leave(struct otte_rdma_budget *budget, struct otte_rdma_turn *turn);
+void __wrap_otte_rdma_budget_leave(struct otte_rdma_budget *budget, struct otte_rdma_turn *turn);
+
+void __wrap_otte_rdma_budget_leave(struct otte_rdma_budget *budget, struct otte_rdma_turn *turn)
+{
+	atomic_fetch_add(&turns_left, turn->queued);
+	__real_otte_rdma_budget_leave(budget, turn);
+}
 
 /* ---- What is shared ---- */
 
@@ -878,6 +907,50 @@ static void handshakes_that_fail_are_backed_off(void **state)
 	pair_close(&pair);
 }
 
+/* ---- Bytes under way ---- */
+
+static void use_bytes_of_one_slice(struct otte_config *config)
+{
+	use_rdma(config);
+	config->rdma_direct_bytes = 65536;
+}
+
+static bool has_all_bytes(void *arg)
+{
+	struct pair *pair = arg;
+
+	return pair_stats(pair->requester).rdma_direct_bytes == 65536;
+}
+
+/* Of four slices one has all bytes, one waits for some, and two for room on the other rail. */
+static void who_waits_for_bytes_keeps_its_turn(void **state)
+{
+	struct otte_rdma *rdma;
+	struct pair pair;
+	unsigned i, left;
+
+	(void)state;
+	pair_open(&pair, SIZE, use_bytes_of_one_slice);
+	rdma = rdma_of(pair.requester);
+	assert_int_equal(run(&pair, OTTE_READ, 0, 262144).code, 0);
+	atomic_store(&second_is_full, true);
+	sim_progress_set(SIM_STEPPED, 0);
+	submit_over(&pair, OTTE_READ, OTTE_TRANSPORT_RDMA, 0, 262144);
+	assert_true(comes(has_all_bytes, &pair));
+	otte_rdma_workers_settle(rdma);
+	left = atomic_load(&turns_left);
+	for (i = 0; i < 8; i++)
+		otte_rdma_workers_settle(rdma);
+	assert_int_equal(atomic_load(&turns_left), left);
+	assert_ptr_equal(otte_rdma_budget_next(&rdma->direct), &rdma->workers[0]);
+	atomic_store(&second_is_full, false);
+	sim_progress_set(SIM_INLINE, 0);
+	otte_rdma_wake_all(rdma);
+	assert_int_equal(wait_task(&pair).code, 0);
+	assert_int_equal(pair_stats(pair.requester).rdma_direct_bytes, 0);
+	pair_close(&pair);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, with_two_networks, nothing_is_left)
@@ -909,6 +982,7 @@ int main(void)
 		TEST(all_uses_what_is_not_like_where_it_leads_somewhere),
 		TEST(unequal_hosts_trust_no_rail_at_first),
 		TEST(handshakes_that_fail_are_backed_off),
+		TEST(who_waits_for_bytes_keeps_its_turn),
 	};
 
 	cmocka_set_test_filter(getenv("OTTE_TEST_ONLY"));

@@ -84,7 +84,8 @@ const uint64_t lengths[SIZES] = { 1, 17, 4095, CHUNK - 1, CHUNK, CHUNK + 1, (1u 
 _Atomic bool keeping, lying, without_chunks;
 _Atomic int64_t shift;
 _Atomic int looks_left, no_arena, no_list;
-_Atomic unsigned grants_said;
+_Atomic unsigned grants_said, grants_kept;
+const struct otte_rdma *_Atomic last_keeper;
 _Atomic unsigned ended_as[16];
 
 static _Atomic uint64_t word;
@@ -116,6 +117,8 @@ int __wrap_otte_rdma_transfer_granted(struct otte_rdma_peer *peer,
 	if (atomic_load(&keeping)) {
 		DL_FOREACH(peer->transfers, transfer)
 			transfer->since_ns = UINT64_MAX;
+		atomic_store(&last_keeper, peer->rdma);
+		atomic_fetch_add(&grants_kept, 1);
 		return 0;
 	}
 	said.address += (uint64_t)atomic_load(&shift);
@@ -199,6 +202,7 @@ void room_start_words(void)
 	unsigned i;
 
 	atomic_store(&keeping, false);
+	atomic_store(&grants_kept, 0);
 	atomic_store(&lying, false);
 	atomic_store(&without_chunks, false);
 	atomic_store(&shift, 0);
@@ -223,6 +227,12 @@ int room_start_rxe(void **state)
 	sim_device_be_rxe(nics[SOURCE][0]);
 	sim_device_be_rxe(nics[REQUESTER][0]);
 	return 0;
+}
+
+bool is_kept(void *arg)
+{
+	(void)arg;
+	return atomic_load(&grants_kept) == 1;
 }
 
 uint64_t mirrored(const struct pair *pair)

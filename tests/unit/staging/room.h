@@ -63,8 +63,9 @@ extern _Atomic int looks_left;
 extern _Atomic bool without_chunks;
 /* An arena, or its list of chunks, for which there is no memory, so often. */
 extern _Atomic int no_arena, no_list;
-/* Grants that were said, and evidence that loans ended with. */
-extern _Atomic unsigned grants_said;
+/* Grants that were said, and heard by who keeps them; and evidence that loans ended with. */
+extern _Atomic unsigned grants_said, grants_kept;
+extern const struct otte_rdma *_Atomic last_keeper;
 extern _Atomic unsigned ended_as[16];
 
 int room_start(void **state);
@@ -73,6 +74,8 @@ void room_start_words(void);
 /* As setup. */
 int room_start_rxe(void **state);
 
+/* One was kept, and is, even where nobody is to keep any from here on. */
+bool is_kept(void *arg);
 /* Bytes of chunks that peers may reach. */
 uint64_t mirrored(const struct pair *pair);
 bool nothing_is_mirrored(void *arg);

@@ -5,7 +5,12 @@
  */
 #include "room.h"
 
+#include <utlist.h>
+
 #include "base/clock.h"
+#include "engine/engine.h"
+#include "engine/segment.h"
+#include "transport/rdma/grant.h"
 #include "transport/rdma/mirror.h"
 #include "transport/rdma/rdma.h"
 
@@ -297,7 +302,7 @@ static void who_waits_for_a_chunk_does_not_wait_for_ever(void **state)
 	pair_join(&other, &pair, use_short_limits);
 	atomic_store(&keeping, true);
 	submit(&pair, OTTE_READ, 0, 4096);
-	assert_true(comes(something_is_mirrored, &pair));
+	assert_true(comes(is_kept, NULL));
 	atomic_store(&keeping, false);
 	request = pair_request(&other, OTTE_READ, 8192, 8192, 4096);
 	task = run_one(&other, &request);
@@ -314,10 +319,99 @@ static void who_waits_for_a_chunk_does_not_wait_for_ever(void **state)
 	close_rest(&pair);
 }
 
+/* Who would take a chunk finds none, once: another worker has it. */
+static _Atomic bool another_is_faster;
+
+int __real_otte_rdma_staging_take(struct otte_rdma_staging *staging, struct otte_rdma_turn *turn,
+				  struct otte_rdma_chunk **chunk);
+int __wrap_otte_rdma_staging_take(struct otte_rdma_staging *staging, struct otte_rdma_turn *turn,
+				  struct otte_rdma_chunk **chunk);
+
+int __wrap_otte_rdma_staging_take(struct otte_rdma_staging *staging, struct otte_rdma_turn *turn,
+				  struct otte_rdma_chunk **chunk)
+{
+	if (atomic_exchange(&another_is_faster, false))
+		return 1;
+	return __real_otte_rdma_staging_take(staging, turn, chunk);
+}
+
+static struct otte_rdma *rdma_of(const struct otte_engine *engine)
+{
+	return (struct otte_rdma *)engine->transport;
+}
+
+static bool two_wait(void *arg)
+{
+	struct otte_rdma_worker *worker = &rdma_of(((struct pair *)arg)->source)->workers[0];
+	const struct otte_rdma_lent *lent;
+	unsigned count = 0;
+
+	if (!otte_rdma_take_turn(worker))
+		return false;
+	DL_FOREACH2(worker->waiting, lent, wait_next)
+		count++;
+	otte_rdma_end_turn(worker);
+	return count == 2;
+}
+
+static bool two_are_kept(void *arg)
+{
+	(void)arg;
+	return atomic_load(&grants_kept) == 2;
+}
+
+static void use_one_chunk_for_long(struct otte_config *config)
+{
+	use_short_limits(config);
+	config->rdma_workers = 1; /* which sleeps, and can be looked into */
+	config->rdma_progress = OTTE_RDMA_PROGRESS_EVENTS;
+	config->control_timeout_ns = 20 * SECOND;
+}
+
+/* Of two that wait who had the chunk last is the last, though the other one misses it once. */
+static void who_misses_a_chunk_keeps_its_turn(void **state)
+{
+	struct pair pair, others[2];
+	unsigned i;
+
+	(void)state;
+	open_sides(&pair, use_one_chunk_for_long, use_one_chunk_for_long);
+	for (i = 0; i < 2; i++) {
+		pair_join(&others[i], &pair, use_one_chunk_for_long);
+		assert_int_equal(run(&others[i], OTTE_READ, 0, 4096).code, 0);
+	}
+	atomic_store(&keeping, true);
+	submit(&pair, OTTE_READ, 0, 4096);
+	assert_true(comes(is_kept, NULL));
+	for (i = 0; i < 2; i++)
+		submit_over(&others[i], OTTE_READ, OTTE_TRANSPORT_RDMA, 8192 * (i + 1), 4096);
+	assert_true(comes(two_wait, &pair));
+	atomic_store(&another_is_faster, true);
+	otte_control_client_stop(&pair.segment->peer->control, -ECONNRESET);
+	assert_true(comes(two_are_kept, NULL));
+	assert_false(atomic_load(&another_is_faster));
+	assert_ptr_equal(atomic_load(&last_keeper), rdma_of(others[0].requester));
+	atomic_store(&keeping, false);
+	OK(otte_batch_wait(pair.batch, 5 * SECOND));
+	for (i = 0; i < 2; i++) {
+		otte_control_client_stop(&others[i].segment->peer->control, -ECONNRESET);
+		OK(otte_batch_wait(others[i].batch, 5 * SECOND));
+		pair_close_requester(&others[i]);
+	}
+	assert_true(comes(nothing_is_mirrored, &pair));
+	pair_close(&pair);
+}
+
 static void use_four_chunks(struct otte_config *config)
 {
 	use_short_limits(config);
 	config->rdma_staging_bytes = 4 * CHUNK;
+}
+
+static bool three_are_kept(void *arg)
+{
+	(void)arg;
+	return atomic_load(&grants_kept) == 3;
 }
 
 static bool has_three_loans(void *arg)
@@ -339,7 +433,8 @@ static void one_peer_leaves_a_chunk_to_others(void **state)
 	for (i = 0; i < 4; i++)
 		requests[i] = rdma_request(&pair, OTTE_READ, (3 - i) * 8192, 4096);
 	OK(otte_batch_submit(pair.batch, requests, 4));
-	assert_true(comes(has_three_loans, &pair));
+	assert_true(comes(three_are_kept, NULL));
+	assert_true(has_three_loans(&pair));
 	atomic_store(&keeping, false);
 	assert_int_equal(run(&other, OTTE_READ, 65536, 4096).code, 0);
 	assert_true(has_three_loans(&pair));
@@ -600,6 +695,7 @@ int run_source_tests(void)
 		TEST(more_than_there_is_goes_one_after_the_other),
 		TEST(who_waits_for_a_chunk_does_not_wait_for_ever),
 		TEST(one_peer_leaves_a_chunk_to_others),
+		TEST(who_misses_a_chunk_keeps_its_turn),
 		TEST(two_that_write_to_each_other_do_not_wait_for_ever),
 		TEST(memory_that_is_gone_is_an_error),
 		TEST(what_is_read_was_the_registered_memory),

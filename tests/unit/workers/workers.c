@@ -177,7 +177,7 @@ static bool has_nothing_taken(void *arg)
 	nothing &= !rdma->ranges.awaited;
 	pthread_mutex_unlock(&rdma->ranges.lock);
 	return nothing && !atomic_load(&rdma->direct.used) &&
-	       !atomic_load(&rdma->staging.budget.used);
+	       !atomic_load(&rdma->staging.budget.used) && !atomic_load(&rdma->mirrors.budget.used);
 }
 
 static void assert_spread(const struct otte_rdma *rdma, unsigned each)
@@ -479,6 +479,46 @@ static void chunks_of_one_pool_go_round_all_workers(void **state)
 {
 	(void)state;
 	use_room_for_one(use_one_chunk);
+}
+
+/* Of who is asked. */
+static void use_one_mirror(struct otte_config *config)
+{
+	use_one_chunk(config);
+	config->rdma_host_memory = config->listen_address[0] ? OTTE_HOST_MEMORY_STAGED :
+							       OTTE_HOST_MEMORY_DIRECT;
+}
+
+static void chunks_that_are_granted_go_round_all_workers(void **state)
+{
+	struct crowd crowd;
+
+	(void)state;
+	crowd_meet(&crowd, 4, use_one_mirror);
+	crowd_start(&crowd, 20, 4096, OTTE_TRANSPORT_RDMA);
+	crowd_wait(&crowd);
+	assert_true(comes(has_nothing_taken, crowd_rdma(&crowd)));
+	crowd_part(&crowd);
+}
+
+/* One who does not queue; he would be in the way of others until he leaves. */
+static void who_only_tries_for_bytes_is_in_nobodys_way(void **state)
+{
+	struct otte_rdma_budget budget = { .limit = 2, .lock = PTHREAD_MUTEX_INITIALIZER };
+	struct otte_rdma_turn first = {}, second = {};
+	uint64_t charged[2], none;
+
+	(void)state;
+	assert_int_equal(otte_rdma_budget_take(&budget, NULL, 1, &charged[0]), 0);
+	assert_int_equal(otte_rdma_budget_take(&budget, NULL, 2, &none), 1);
+	assert_int_equal(otte_rdma_budget_take(&budget, &first, 1, &charged[1]), 0);
+	/* And waits behind those who do. */
+	assert_int_equal(otte_rdma_budget_take(&budget, &second, 1, &none), 1);
+	otte_rdma_budget_give(&budget, charged[0]);
+	assert_int_equal(otte_rdma_budget_take(&budget, NULL, 1, &none), 1);
+	assert_int_equal(otte_rdma_budget_take(&budget, &second, 1, &charged[0]), 0);
+	otte_rdma_budget_leave(&budget, &second);
+	assert_null(budget.queue);
 }
 
 /* ---- Leases ---- */
@@ -946,6 +986,8 @@ int main(void)
 		TEST(what_comes_back_is_told_the_worker_whose_turn_it_is),
 		TEST(a_worker_is_woken_when_its_turn_comes),
 		TEST(chunks_of_one_pool_go_round_all_workers),
+		TEST(chunks_that_are_granted_go_round_all_workers),
+		TEST(who_only_tries_for_bytes_is_in_nobodys_way),
 		TEST(a_lease_of_another_worker_is_wanted_back),
 		TEST(a_source_that_closes_under_way_keeps_nothing),
 		TEST(a_route_returns_when_all_workers_have_heard),
