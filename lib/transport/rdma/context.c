@@ -61,7 +61,8 @@ static void take_nic(struct otte_rdma_context *context, const struct otte_rdma_n
 	memcpy(context->name, nic->name, sizeof(context->name));
 	context->port = nic->port;
 	context->node = nic->node;
-	context->bytes_per_s = nic->bytes_per_s;
+	if (nic->rate_source != OTTE_RDMA_RATE_ASSUMED)
+		context->bytes_per_s = nic->bytes_per_s;
 	context->generation = 1;
 	context->address = (struct otte_rdma_address){
 		.gid = nic->gid,

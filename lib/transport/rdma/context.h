@@ -76,7 +76,7 @@ struct otte_rdma_context {
 	uint8_t port;
 	bool rxe; /* see receive_queue.h */
 	int node; /* of memory; -1: unknown */
-	uint64_t bytes_per_s; /* of the link, when it was opened */
+	uint64_t bytes_per_s; /* of the link, when it was opened; 0: it did not say */
 	struct otte_rdma_limits limits;
 
 	pthread_mutex_t lock;

@@ -78,6 +78,25 @@ static void rxe_is_known_by_its_vendor(void **state)
 	close_set();
 }
 
+/* Which counts as 400 Gb/s where NICs are chosen, but is not what it was told. */
+static void the_rate_of_a_link_that_says_none_is_unknown(void **state)
+{
+	struct sim_device *device = sim_device_add(0, "mlx5_0");
+
+	(void)state;
+	device->ports[0].port_speed = device->ports[0].active_speed_ex = 0;
+	assert_int_equal(open_set(), 0);
+	assert_int_equal(otte_rdma_context_set_get(&set, 0)->bytes_per_s, 12500000000);
+	close_set();
+	sim_reset();
+	device = sim_device_add(0, "mlx5_0");
+	device->ports[0].port_speed = device->ports[0].active_speed_ex = 0;
+	device->ports[0].attr.active_width = device->ports[0].attr.active_speed = 0;
+	assert_int_equal(open_set(), 0);
+	assert_int_equal(otte_rdma_context_set_get(&set, 0)->bytes_per_s, 0);
+	close_set();
+}
+
 static void without_windows_of_type_2b_it_is_refused_by_name(void **state)
 {
 	struct sim_device *device = sim_device_add(0, "mlx4_0");
@@ -298,6 +317,7 @@ int run_context_tests(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(a_context_knows_its_address_and_limits, start),
 		cmocka_unit_test_setup(rxe_is_known_by_its_vendor, start),
+		cmocka_unit_test_setup(the_rate_of_a_link_that_says_none_is_unknown, start),
 		cmocka_unit_test_setup(without_windows_of_type_2b_it_is_refused_by_name, start),
 		cmocka_unit_test_setup(what_fails_in_opening_leaves_nothing, start),
 		cmocka_unit_test_setup(each_allocation_of_opening_may_fail, start),
