@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -274,17 +275,32 @@ static int discover(const struct otte_nic_priority_source *source,
 
 /* ---- The source ------------------------------------------------------------------------------ */
 
-static int read_file(const char *path, char *text, size_t *length)
+/* What is no regular file may have no end, or let who reads it wait for ever. */
+static int read_open(int fd, char *text, size_t *length)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	ssize_t got = fd < 0 ? -errno : otte_read_all(fd, text, OTTE_NIC_JSON_MAX + 1);
+	struct stat status;
+	ssize_t got;
 
-	if (fd >= 0)
-		close(fd);
+	if (fstat(fd, &status))
+		return otte_fail(-errno, "%m");
+	if (!S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode))
+		return otte_fail(-EINVAL, "it is no regular file");
+	got = otte_read_all(fd, text, OTTE_NIC_JSON_MAX + 1);
 	if (got < 0)
 		return otte_fail((int)got, "%s", strerror((int)-got));
 	*length = (size_t)got;
 	return 0;
+}
+
+static int read_file(const char *path, char *text, size_t *length)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), ret;
+
+	if (fd < 0)
+		return otte_fail(-errno, "%m");
+	ret = read_open(fd, text, length);
+	close(fd);
+	return ret;
 }
 
 static int load_file(const struct otte_nic_priority_source *source,

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/util.h"
@@ -383,6 +384,23 @@ static void the_matrix_beats_the_file_and_the_file_the_topology(void **state)
 	assert_string_equal(otte_error_text(), "/tmp: Is a directory");
 }
 
+/* Nobody will ever write to this FIFO, and the other one is without an end. */
+static void what_is_no_regular_file_is_not_waited_for(void **state)
+{
+	struct otte_nic_priority_source source = source_of("", file_of("", 0));
+	struct otte_nic_priority priority;
+
+	(void)state;
+	assert_int_equal(unlink(source.path), 0);
+	assert_int_equal(mkfifo(source.path, 0600), 0);
+	assert_int_equal(otte_nic_priority_load(&source, &priority), -EINVAL);
+	assert_non_null(strstr(otte_error_text(), ": it is no regular file"));
+	assert_int_equal(unlink(source.path), 0);
+	source.path = "/dev/zero";
+	assert_int_equal(otte_nic_priority_load(&source, &priority), -EINVAL);
+	assert_string_equal(otte_error_text(), "/dev/zero: it is no regular file");
+}
+
 /* ---- Refusals ---- */
 
 struct refusal {
@@ -649,6 +667,7 @@ int main(void)
 		cmocka_unit_test(a_file_without_a_row_for_the_rest_has_no_nic_for_it),
 		cmocka_unit_test(a_file_may_be_a_matrix),
 		cmocka_unit_test(the_matrix_beats_the_file_and_the_file_the_topology),
+		cmocka_unit_test(what_is_no_regular_file_is_not_waited_for),
 		cmocka_unit_test(each_fault_of_a_matrix_is_named_with_its_place),
 		cmocka_unit_test(each_fault_of_a_file_is_named_with_its_place),
 		cmocka_unit_test(depth_is_bounded),
