@@ -49,23 +49,23 @@ struct otte_rdma_transfer {
 	struct otte_rdma_slice *slice; /* NULL: it has left */
 	struct otte_work *work;      /* of the slice, likewise */
 	struct otte_rail_ticket ticket;
-	bool ticketed;               /* it is out */
 	struct otte_rdma_stage stage;
 	enum otte_rdma_transfer_state state;
+	bool ticketed;               /* the ticket is out */
+	bool unused;                 /* the grant is given back without payload */
+	bool payload_charged, finish_charged, payload_posted;
+	bool done;                   /* DONE was heard */
+	bool intact;                 /* as that says: nothing of it was written at the source */
 	uint64_t ask, grant;
 	uint64_t bytes;
 	uint64_t address;
 	uint32_t key;
 	uint8_t binding[OTTE_RDMA_BINDING_BYTES];
-	bool unused;                 /* the grant is given back without payload */
 	struct otte_rdma_work payload, finish;
-	bool payload_charged, finish_charged, payload_posted;
 	struct otte_rdma_posting posting; /* GRANTED: its turn, where there are slots */
 	int code;                    /* of the first WR that failed */
+	int status;                  /* that DONE has told */
 	uint64_t since_ns;           /* ASKED, POSTED (nothing charged), OVER: no answer */
-	bool done;                   /* DONE was heard */
-	int status;                  /* and this in it */
-	bool intact;                 /* likewise: nothing of it was written at the source */
 };
 
 /*

@@ -68,18 +68,17 @@ static inline bool otte_rdma_recalls_name(const struct otte_rdma_recalls *recall
 struct otte_rdma_worker {
 	struct otte_rdma *rdma;
 	unsigned int index;
+	bool started, bound;
+	cpu_set_t cpus;                  /* that it runs on, where `bound` */
 	struct otte_loop loop;
 	pthread_t thread;
-	bool started;
 	_Atomic uint64_t fenced, resumed; /* NICs by id: as the monitor says, and not heard yet */
-	_Atomic bool woken;              /* since the thread last began to look */
 	_Atomic uint64_t rounds;         /* of the thread */
 	pthread_mutex_t turn;
+	_Atomic bool woken;              /* since the thread last began to look */
 	_Atomic bool awaited;            /* by the thread: others leave it the turn */
 	_Atomic uint32_t impatient;      /* who found it taken, ever */
 	_Atomic uint32_t sessions;       /* peers and sources that it was given and has */
-	cpu_set_t cpus;                  /* that it runs on, where `bound` */
-	bool bound;
 
 	pthread_mutex_t lock;
 	struct otte_rdma_peer *peers;
