@@ -198,7 +198,7 @@ static void give_up_behind(uint8_t op, uint8_t lease, void (*adjust)(struct otte
 	unsigned id;
 
 	open_by(&pair, op, lease, adjust);
-	pass(10 * limit_ns); /* it is idle, which is no stall */
+	pass(limit_ns + more_ns); /* it is idle, which is no stall */
 	id = lose_completions();
 	submit_by(&pair, op, lease, 0);
 	assert_true(comes(has_struck, &id));
