@@ -261,3 +261,17 @@ void unwatch_source(struct pair *pair)
 	pair->remote->watch = (struct otte_region_watch){};
 	pair->remote_mem->kind = OTTE_MEM_OWNED;
 }
+
+void move_size(struct pair *pair, uint8_t op, unsigned i)
+{
+	const uint64_t slices = pair_stats(pair->requester).rdma_slices;
+	struct otte_task task;
+
+	fill(pair, op, (uint8_t)(i + 1));
+	task = run(pair, op, GUARD, lengths[i]);
+	assert_int_equal(task.code, 0);
+	assert_int_equal(task.transport, OTTE_TRANSPORT_RDMA);
+	assert_arrived(pair, op, lengths[i]);
+	assert_int_equal(pair_stats(pair->requester).rdma_slices - slices,
+			 (lengths[i] + CHUNK - 1) / CHUNK);
+}

@@ -76,6 +76,8 @@ int room_start_rxe(void **state);
 
 /* One was kept, and is, even where nobody is to keep any from here on. */
 bool is_kept(void *arg);
+/* The length of this number arrives whole, in slices of a chunk each. */
+void move_size(struct pair *pair, uint8_t op, unsigned i);
 /* Bytes of chunks that peers may reach. */
 uint64_t mirrored(const struct pair *pair);
 bool nothing_is_mirrored(void *arg);

@@ -42,19 +42,10 @@ static bool something_is_in_use(void *arg)
 
 static void move_sizes(struct pair *pair, uint8_t op)
 {
-	uint64_t slices;
-	struct otte_task task;
 	unsigned i;
 
 	for (i = 0; i < SIZES; i++) {
-		slices = pair_stats(pair->requester).rdma_slices;
-		fill(pair, op, (uint8_t)(i + 1));
-		task = run(pair, op, GUARD, lengths[i]);
-		assert_int_equal(task.code, 0);
-		assert_int_equal(task.transport, OTTE_TRANSPORT_RDMA);
-		assert_arrived(pair, op, lengths[i]);
-		assert_int_equal(pair_stats(pair->requester).rdma_slices - slices,
-				 (lengths[i] + CHUNK - 1) / CHUNK);
+		move_size(pair, op, i);
 		/* One of the pool, and none of the caller's memory. */
 		assert_int_equal(known(nics[REQUESTER][0]), 1);
 		assert_in_range(sim_counts(nics[REQUESTER][0]).pinned_bytes, ARENA, ARENA + CHUNK);
