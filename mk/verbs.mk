@@ -22,7 +22,7 @@ budget-rdma := 7
 # 64 threads for five minutes; a rail that is lost 20 times, by an event of its port and in silence.
 CHECK_LONG_PARTS += rdma-crowd-long rdma-flap-long
 budget-rdma-crowd-long := 10
-budget-rdma-flap-long := 20
+budget-rdma-flap-long := 40
 
 .PHONY: check-part-rdma check-part-rdma-crowd-long check-part-rdma-flap-long
 check-part-rdma: $(VERBS_RDMA_BIN)
