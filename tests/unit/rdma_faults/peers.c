@@ -271,7 +271,7 @@ static int end_alone(struct otte_batch *batch)
 {
 	struct otte_task task;
 
-	OK(otte_batch_wait(batch, 20 * SECOND));
+	OK(otte_batch_wait(batch, 30 * SECOND));
 	OK(otte_batch_task(batch, 0, &task));
 	OK(otte_batch_destroy(batch));
 	return task.code;
