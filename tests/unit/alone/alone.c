@@ -542,7 +542,7 @@ static void a_cancel_or_a_deadline_ends_a_wait_whose_bytes_trickle_in(void **sta
 		begun_ns = otte_now_ns();
 		request = pair_request(&pair, OTTE_READ, 0, 0, SIZE);
 		if (i)
-			request.deadline_ns = begun_ns + 100 * NSEC_PER_MSEC;
+			request.deadline_ns = begun_ns + NSEC_PER_SEC;
 		atomic_store(&trickles, true);
 		assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
 		if (!i)
@@ -604,16 +604,18 @@ static void a_cancel_or_a_deadline_ends_a_run(void **state)
 		stall_source(&pair);
 		begun_ns = otte_now_ns();
 		request = pair_request(&pair, OTTE_READ, 0, 0, SIZE);
-		if (!cancels)
-			request.deadline_ns = begun_ns + 100 * NSEC_PER_MSEC;
 		atomic_store(&trickles, slowly);
 		if (slowly)
 			atomic_store(&stalled, false);
 		if (cancels)
 			start_to_cancel(pair.batch, &thread);
-		assert_int_equal(otte_batch_run(pair.batch, &request, 1, 30 * SECOND), 1);
+		do { /* on a busy machine its deadline may have passed before it is asked for */
+			if (!cancels)
+				request.deadline_ns = otte_now_ns() + 100 * NSEC_PER_MSEC;
+			assert_int_equal(otte_batch_run(pair.batch, &request, 1, 30 * SECOND), 1);
+			assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
+		} while (task.code == -ETIME);
 		assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
-		assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
 		assert_int_equal(task.code, cancels ? -ECANCELED : -ETIMEDOUT);
 		if (cancels)
 			end_to_cancel(thread);
@@ -1111,16 +1113,20 @@ static void give_up(struct pair *pair, bool refused, bool by_deadline)
 	struct otte_request request = pair_request(pair, OTTE_READ, 0, 0, 2 * BLOCK);
 	uint8_t before[BLOCK];
 	pthread_t thread;
+	int code;
 
 	pair_fill(pair->local_bytes, BLOCK, 77);
 	memcpy(before, pair->local_bytes, BLOCK);
 	if (refused)
 		request.remote_region = NOWHERE;
-	if (by_deadline)
-		request.deadline_ns = otte_now_ns() + 50 * NSEC_PER_MSEC;
-	else
+	if (!by_deadline)
 		start_to_cancel(pair->batch, &thread);
-	assert_int_equal(run_request(pair, &request), by_deadline ? -ETIMEDOUT : -ECANCELED);
+	do {
+		if (by_deadline)
+			request.deadline_ns = otte_now_ns() + 50 * NSEC_PER_MSEC;
+		code = run_request(pair, &request);
+	} while (code == -ETIME);
+	assert_int_equal(code, by_deadline ? -ETIMEDOUT : -ECANCELED);
 	if (!by_deadline)
 		end_to_cancel(thread);
 	if (refused)

@@ -362,7 +362,7 @@ static void ends_while_its_slot_is_closed(bool cancel, uint8_t lease)
 	before = carried(OTTE_WRITE);
 	close_behind_the_window();
 	if (!cancel)
-		request.deadline_ns = otte_now_ns() + 100 * NSEC_PER_MSEC;
+		request.deadline_ns = otte_now_ns() + NSEC_PER_SEC; /* not before it is refused */
 	OK(otte_batch_submit(pair.batch, &request, 1));
 	assert_true(comes(was_refused, NULL));
 	if (cancel)
