@@ -142,12 +142,16 @@ static void *be_member(void *arg)
 
 /* ---- All of them ---- */
 
-/* Requests of each direction that were done. */
-static uint64_t gather(struct requester *by, uint64_t seconds)
+struct gathered {
+	bool arrived, lost, right;
+	uint64_t rounds; /* requests of each direction that were done */
+};
+
+static struct gathered gather(struct requester *by, uint64_t seconds)
 {
 	static struct member members[THREADS_MAX];
-	bool arrived = true, right = true;
-	uint64_t rounds = 0, least = UINT64_MAX, began_ns = now_ns();
+	struct gathered all = { .arrived = true, .right = true };
+	uint64_t least = UINT64_MAX, began_ns = now_ns();
 	unsigned int i;
 
 	until_ns = began_ns + seconds * SECOND;
@@ -158,19 +162,18 @@ static uint64_t gather(struct requester *by, uint64_t seconds)
 	}
 	for (i = 0; i < threads; i++) {
 		pthread_join(members[i].thread, NULL);
-		arrived &= !members[i].code;
-		right &= !members[i].mistaken;
-		rounds += members[i].rounds;
+		all.arrived &= !members[i].code;
+		all.lost |= members[i].code == -ECONNRESET;
+		all.right &= !members[i].mistaken;
+		all.rounds += members[i].rounds;
 		least = members[i].rounds < least ? members[i].rounds : least;
 	}
 	printf("# %u threads, %lu KiB, %s: %lu READs and as many WRITEs in %.1f s, "
 	       "the slowest %lu of each\n",
 	       threads, (unsigned long)bytes >> 10,
 	       both ? "both staged" : staged ? "staged" : "direct",
-	       (unsigned long)rounds, (double)(now_ns() - began_ns) / 1e9, (unsigned long)least);
-	check(arrived, "every request of the crowd is done");
-	check(right, "every byte is what it is to be");
-	return rounds;
+	       (unsigned long)all.rounds, (double)(now_ns() - began_ns) / 1e9, (unsigned long)least);
+	return all;
 }
 
 /* ---- What is left ---- */
@@ -261,15 +264,66 @@ static bool has_parted(const struct source *source, struct otte_stats *stats)
 	return !stats->rdma_qps && !stats->loans;
 }
 
-int main(int argc, char **argv)
+/* ---- One crowd ---- */
+
+/*
+ * rxe may lose what it is to carry, with nobody's fault. Then a rail has failed, a slice is asked
+ * for again or its request is lost, and no count of these is exact: another crowd has to do.
+ */
+#define TRIALS 3
+
+static bool has_lost(const struct requester by[REQUESTERS])
+{
+	struct otte_stats stats;
+	bool lost = false;
+	unsigned int i;
+
+	for (i = 0; i < REQUESTERS; i++) {
+		stats = requester_stats(&by[i]);
+		lost |= stats.rdma_rail_errors || stats.rdma_slices_moved;
+	}
+	return lost;
+}
+
+/* Whether it counts; where it does not nothing is to be left of it either, and no byte wrong. */
+static bool try_crowd(uint64_t seconds, bool last)
 {
 	const char *const devices[DEVICES_MAX] = { "" };
-	uint64_t before[RAILS], rounds;
+	uint64_t before[RAILS];
 	struct requester by[REQUESTERS];
+	struct gathered all;
 	struct source source;
 	struct otte_stats stats;
 	struct sums sums = {};
+	bool counts;
 	unsigned int i;
+
+	source_start(&source, devices, NULL);
+	for (i = 0; i < REQUESTERS; i++)
+		requester_open(&by[i], "", &source.doors[0], false);
+	before[0] = received(0);
+	before[1] = received(1);
+	all = gather(by, seconds);
+	counts = last || !(all.lost || has_lost(by));
+	check(all.right, "every byte is what it is to be");
+	if (counts) {
+		check(all.arrived, "every request of the crowd is done");
+		check(received(0) - before[0] > threads && received(1) - before[1] > threads,
+		      "both rails have carried them");
+		check_requesters(by, all.rounds, &sums);
+		check_source(&source, &sums, all.rounds);
+	}
+	for (i = 0; i < REQUESTERS; i++)
+		requester_close(&by[i]);
+	check(EVENTUALLY(has_parted(&source, &stats)) && !stats.retained && !stats.rdma_mrs,
+	      "of the crowd the source keeps no queue pair and no memory region");
+	check(source_end(&source) == 0, "and gives back everything");
+	return counts;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned int trials = 1;
 
 	if (argc != 5)
 		return 3;
@@ -282,20 +336,7 @@ int main(int argc, char **argv)
 	parties.area_bytes = OPS * threads * bytes;
 	parties.adjust = adjust;
 	parties_open();
-	source_start(&source, devices, NULL);
-	for (i = 0; i < REQUESTERS; i++)
-		requester_open(&by[i], "", &source.doors[0], false);
-	before[0] = received(0);
-	before[1] = received(1);
-	rounds = gather(by, (uint64_t)atoi(argv[4]));
-	check(received(0) - before[0] > threads && received(1) - before[1] > threads,
-	      "both rails have carried them");
-	check_requesters(by, rounds, &sums);
-	check_source(&source, &sums, rounds);
-	for (i = 0; i < REQUESTERS; i++)
-		requester_close(&by[i]);
-	check(EVENTUALLY(has_parted(&source, &stats)) && !stats.retained && !stats.rdma_mrs,
-	      "of the crowd the source keeps no queue pair and no memory region");
-	check(source_end(&source) == 0, "and gives back everything");
+	while (!try_crowd((uint64_t)atoi(argv[4]), trials == TRIALS))
+		printf("# rxe has lost some: trial %u\n", trials++);
 	return checked();
 }

@@ -100,7 +100,7 @@ static void check_fence(struct requester *newcomer, const struct door *before,
 
 	report(!strcmp(before->address, after->address) && before->epoch != after->epoch, op,
 	       "the successor has the address and another fence");
-	report(otte_segment_open(newcomer->engine, after->address, before->epoch, 10 * SECOND,
+	report(otte_segment_open(newcomer->engine, after->address, before->epoch, PATIENCE_NS,
 				 &segment) == -ESTALE,
 	       op, "who wants the predecessor is told that it is gone");
 }

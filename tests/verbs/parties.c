@@ -139,7 +139,7 @@ static void close_host(struct host *host)
 	if (!host->engine)
 		return;
 	if (host->region)
-		MUST(otte_region_unregister(&host->region, 1, 10 * SECOND, NULL));
+		MUST(otte_region_unregister(&host->region, 1, PATIENCE_NS, NULL));
 	MUST(otte_mem_release(host->mem));
 	MUST(otte_engine_destroy(host->engine));
 }
@@ -173,7 +173,7 @@ static int withdraw(struct host hosts[DEVICES_MAX])
 	int ret = 0, i;
 
 	for (i = 0; i < DEVICES_MAX && hosts[i].engine && !ret; i++) {
-		ret = otte_region_unregister(&hosts[i].region, 1, 20 * SECOND, NULL);
+		ret = otte_region_unregister(&hosts[i].region, 1, PATIENCE_NS, NULL);
 		if (!ret)
 			hosts[i].region = NULL;
 	}
@@ -320,7 +320,7 @@ void requester_open(struct requester *self, const char *device, const struct doo
 	desc.mem = self->mem;
 	self->bytes = otte_mem_address(self->mem);
 	MUST(otte_region_register(self->engine, &desc, 1, &self->region));
-	MUST(otte_segment_open(self->engine, door->address, OTTE_EPOCH_ANY, 10 * SECOND,
+	MUST(otte_segment_open(self->engine, door->address, OTTE_EPOCH_ANY, PATIENCE_NS,
 			       &self->segment));
 	MUST(otte_batch_create(self->engine, REQUESTS_MAX, &self->batch));
 	self->remote = door->region;
@@ -331,7 +331,7 @@ void requester_close(struct requester *self)
 {
 	MUST(otte_batch_destroy(self->batch));
 	MUST(otte_segment_close(self->segment));
-	MUST(otte_region_unregister(&self->region, 1, 10 * SECOND, NULL));
+	MUST(otte_region_unregister(&self->region, 1, PATIENCE_NS, NULL));
 	MUST(otte_mem_release(self->mem));
 	MUST(otte_engine_destroy(self->engine));
 }
@@ -384,6 +384,6 @@ struct otte_task requester_task(struct requester *self, unsigned int i)
 
 struct otte_task requester_wait(struct requester *self)
 {
-	MUST(otte_batch_wait(self->batch, 60 * SECOND));
+	MUST(otte_batch_wait(self->batch, 2 * PATIENCE_NS));
 	return requester_task(self, 0);
 }

@@ -19,14 +19,18 @@
 
 #define AREA_BYTES (256u << 10)
 #define SECOND 1000000000ll
+#define PATIENCE_NS (90 * SECOND)
 #define DEVICES_MAX 2
 #define NARROW 2
 
 #define MUST(call) must(call, #call)
-/* Until `condition` or some seconds have passed; true: it holds. */
+/*
+ * Until `condition`, or for longer than an emulated machine takes with several losses of rxe's;
+ * true: it holds.
+ */
 #define EVENTUALLY(condition)                                           \
 	({                                                              \
-		uint64_t until_ns_ = now_ns() + 20 * SECOND;            \
+		uint64_t until_ns_ = now_ns() + PATIENCE_NS;            \
 		bool holds_;                                            \
 		while (!(holds_ = (condition)) && now_ns() < until_ns_) \
 			nap();                                          \

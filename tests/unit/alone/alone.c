@@ -463,22 +463,39 @@ static void a_lone_wait_keeps_its_limit(void **state)
 	submit_one(&pair, pair.batch, BLOCK);
 	begun_ns = otte_now_ns();
 	assert_int_equal(otte_batch_wait(pair.batch, 100 * (int64_t)NSEC_PER_MSEC), -ETIMEDOUT);
-	assert_in_range(otte_now_ns() - begun_ns, 100 * NSEC_PER_MSEC, 5 * NSEC_PER_SEC);
+	assert_in_range(otte_now_ns() - begun_ns, 100 * NSEC_PER_MSEC, 60 * NSEC_PER_SEC);
 	begun_ns = otte_now_ns();
 	assert_int_equal(otte_batch_wait(pair.batch, 3 * (int64_t)NSEC_PER_MSEC), -ETIMEDOUT);
-	assert_in_range(otte_now_ns() - begun_ns, 3 * NSEC_PER_MSEC, 5 * NSEC_PER_SEC);
+	assert_in_range(otte_now_ns() - begun_ns, 3 * NSEC_PER_MSEC, 60 * NSEC_PER_SEC);
 	atomic_store(&stalled, false);
-	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 	assert_memory_equal(pair.local_bytes + BLOCK, pair.remote_bytes + BLOCK, BLOCK);
 	assert_int_equal(otte_batch_reset(pair.batch), 0);
 	pair_close(&pair);
 }
 
+static _Atomic bool cancelled;
+
+/* Again and again: a busy machine may begin later what is to be cancelled. */
 static void *cancel_soon(void *arg)
 {
-	usleep(50000);
-	assert_int_equal(otte_batch_cancel(arg), 0);
+	do {
+		usleep(50000);
+		assert_int_equal(otte_batch_cancel(arg), 0);
+	} while (!atomic_load(&cancelled));
 	return NULL;
+}
+
+static void start_to_cancel(struct otte_batch *batch, pthread_t *thread)
+{
+	atomic_store(&cancelled, false);
+	assert_int_equal(pthread_create(thread, NULL, cancel_soon, batch), 0);
+}
+
+static void end_to_cancel(pthread_t thread)
+{
+	atomic_store(&cancelled, true);
+	pthread_join(thread, NULL);
 }
 
 static void a_cancel_ends_a_lone_wait(void **state)
@@ -492,13 +509,13 @@ static void a_cancel_ends_a_lone_wait(void **state)
 	open_pair(&pair);
 	stall_source(&pair);
 	submit_one(&pair, pair.batch, 0);
-	assert_int_equal(pthread_create(&thread, NULL, cancel_soon, pair.batch), 0);
+	start_to_cancel(pair.batch, &thread);
 	begun_ns = otte_now_ns();
 	assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
-	assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
+	assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
 	assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
 	assert_int_equal(task.code, -ECANCELED);
-	pthread_join(thread, NULL);
+	end_to_cancel(thread);
 	atomic_store(&stalled, false);
 	assert_int_equal(otte_batch_reset(pair.batch), 0);
 	/* The connection goes on behind the answer that nobody wanted. */
@@ -525,17 +542,17 @@ static void a_cancel_or_a_deadline_ends_a_wait_whose_bytes_trickle_in(void **sta
 		begun_ns = otte_now_ns();
 		request = pair_request(&pair, OTTE_READ, 0, 0, SIZE);
 		if (i)
-			request.deadline_ns = begun_ns + 100 * NSEC_PER_MSEC;
+			request.deadline_ns = begun_ns + NSEC_PER_SEC;
 		atomic_store(&trickles, true);
 		assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
 		if (!i)
-			assert_int_equal(pthread_create(&thread, NULL, cancel_soon, pair.batch), 0);
-		assert_int_equal(otte_batch_wait(pair.batch, 20 * SECOND), 0);
-		assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
+			start_to_cancel(pair.batch, &thread);
+		assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
+		assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
 		assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
 		assert_int_equal(task.code, i ? -ETIMEDOUT : -ECANCELED);
 		if (!i)
-			pthread_join(thread, NULL);
+			end_to_cancel(thread);
 		atomic_store(&trickles, false);
 	}
 	pair_close(&pair);
@@ -554,19 +571,19 @@ static void a_run_keeps_its_limit_and_goes_on(void **state)
 	begun_ns = otte_now_ns();
 	assert_int_equal(otte_batch_run(pair.batch, &request, 1, 100 * (int64_t)NSEC_PER_MSEC),
 			 -ETIMEDOUT);
-	assert_in_range(otte_now_ns() - begun_ns, 100 * NSEC_PER_MSEC, 5 * NSEC_PER_SEC);
+	assert_in_range(otte_now_ns() - begun_ns, 100 * NSEC_PER_MSEC, 60 * NSEC_PER_SEC);
 	assert_int_equal(otte_batch_run(pair.batch, &request, 1, 20 * SECOND), -EBUSY);
 	assert_int_equal(otte_batch_wait(pair.batch, 3 * (int64_t)NSEC_PER_MSEC), -ETIMEDOUT);
 	atomic_store(&stalled, false);
-	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 	assert_memory_equal(pair.local_bytes + BLOCK, pair.remote_bytes + BLOCK, BLOCK);
 	/* One that may not sleep in the connection at all. */
 	stall_source(&pair);
 	begun_ns = otte_now_ns();
 	assert_int_equal(otte_batch_run(pair.batch, &request, 1, 0), -ETIMEDOUT);
-	assert_in_range(otte_now_ns() - begun_ns, 0, 5 * NSEC_PER_SEC);
+	assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
 	atomic_store(&stalled, false);
-	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 	pair_close(&pair);
 }
 
@@ -587,25 +604,27 @@ static void a_cancel_or_a_deadline_ends_a_run(void **state)
 		stall_source(&pair);
 		begun_ns = otte_now_ns();
 		request = pair_request(&pair, OTTE_READ, 0, 0, SIZE);
-		if (!cancels)
-			request.deadline_ns = begun_ns + 100 * NSEC_PER_MSEC;
 		atomic_store(&trickles, slowly);
 		if (slowly)
 			atomic_store(&stalled, false);
 		if (cancels)
-			assert_int_equal(pthread_create(&thread, NULL, cancel_soon, pair.batch), 0);
-		assert_int_equal(otte_batch_run(pair.batch, &request, 1, 30 * SECOND), 1);
-		assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
-		assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
+			start_to_cancel(pair.batch, &thread);
+		do { /* on a busy machine its deadline may have passed before it is asked for */
+			if (!cancels)
+				request.deadline_ns = otte_now_ns() + 100 * NSEC_PER_MSEC;
+			assert_int_equal(otte_batch_run(pair.batch, &request, 1, 30 * SECOND), 1);
+			assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
+		} while (task.code == -ETIME);
+		assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
 		assert_int_equal(task.code, cancels ? -ECANCELED : -ETIMEDOUT);
 		if (cancels)
-			pthread_join(thread, NULL);
+			end_to_cancel(thread);
 		atomic_store(&trickles, false);
 		atomic_store(&stalled, false);
 		begun_ns = otte_now_ns();
 		/* After the deadline the connection is another one. */
 		while (run_one(&pair, OTTE_READ, 0, BLOCK, BLOCK))
-			assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
+			assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
 		assert_memory_equal(pair.local_bytes, pair.remote_bytes + BLOCK, BLOCK);
 	}
 	pair_close(&pair);
@@ -742,7 +761,7 @@ static void a_lost_connection_is_made_again_beside_lone_waits(void **state)
 	open_pair(&first);
 	pair_open(&second, SIZE, one_lane);
 	assert_int_equal(otte_engine_address(second.source, address, sizeof(address)), 0);
-	assert_int_equal(otte_segment_open(first.requester, address, OTTE_EPOCH_ANY, 10 * SECOND,
+	assert_int_equal(otte_segment_open(first.requester, address, OTTE_EPOCH_ANY, 30 * SECOND,
 					   &segment), 0);
 	pair_close_requester(&second);
 	assert_int_equal(lanes_of(first.requester), 2);
@@ -753,7 +772,7 @@ static void a_lost_connection_is_made_again_beside_lone_waits(void **state)
 	begun_ns = otte_now_ns();
 	while (!near_port(port) || near_port(port) == near) {
 		read_many(&first);
-		assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
+		assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
 	}
 	assert_int_equal(otte_segment_close(segment), 0);
 	pair_close_source(&second);
@@ -780,12 +799,12 @@ static void a_connection_that_is_lost_afterwards_is_made_again(void **state)
 		shutdown(lane_to(port), SHUT_RDWR);
 		begun_ns = otte_now_ns();
 		while (!near_port(port) || near_port(port) == near) {
-			assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
+			assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
 			usleep(1000);
 		}
 		begun_ns = otte_now_ns();
 		while (run_one(&pair, OTTE_READ, 0, BLOCK, BLOCK))
-			assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
+			assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
 	}
 	pair_close(&pair);
 }
@@ -826,7 +845,7 @@ static void a_second_request_shares_the_connection_of_a_lone_one(void **state)
 		assert_int_equal(pthread_create(&thread, NULL, second_request, &second), 0);
 		submit_one(&pair, pair.batch, 0);
 		begun_ns = otte_now_ns();
-		while (!atomic_load(&second.submitted) && otte_now_ns() - begun_ns < 10 * NSEC_PER_SEC)
+		while (!atomic_load(&second.submitted) && otte_now_ns() - begun_ns < 60 * NSEC_PER_SEC)
 			assert_int_equal(otte_batch_wait(pair.batch, 25 * (int64_t)NSEC_PER_MSEC),
 					 -ETIMEDOUT);
 		assert_true(second.submitted); /* submitting does not wait for the network */
@@ -1094,18 +1113,22 @@ static void give_up(struct pair *pair, bool refused, bool by_deadline)
 	struct otte_request request = pair_request(pair, OTTE_READ, 0, 0, 2 * BLOCK);
 	uint8_t before[BLOCK];
 	pthread_t thread;
+	int code;
 
 	pair_fill(pair->local_bytes, BLOCK, 77);
 	memcpy(before, pair->local_bytes, BLOCK);
 	if (refused)
 		request.remote_region = NOWHERE;
-	if (by_deadline)
-		request.deadline_ns = otte_now_ns() + 50 * NSEC_PER_MSEC;
-	else
-		assert_int_equal(pthread_create(&thread, NULL, cancel_soon, pair->batch), 0);
-	assert_int_equal(run_request(pair, &request), by_deadline ? -ETIMEDOUT : -ECANCELED);
 	if (!by_deadline)
-		pthread_join(thread, NULL);
+		start_to_cancel(pair->batch, &thread);
+	do {
+		if (by_deadline)
+			request.deadline_ns = otte_now_ns() + 50 * NSEC_PER_MSEC;
+		code = run_request(pair, &request);
+	} while (code == -ETIME);
+	assert_int_equal(code, by_deadline ? -ETIMEDOUT : -ECANCELED);
+	if (!by_deadline)
+		end_to_cancel(thread);
 	if (refused)
 		assert_memory_equal(pair->local_bytes, before, BLOCK);
 }
@@ -1374,7 +1397,7 @@ static void wakes_it(struct pair *pair, void (*act)(struct pair *pair))
 		atomic_store(&woken, 0);
 		act(pair);
 		found += atomic_load(&woken) != 0;
-		assert_int_equal(otte_batch_wait(pair->batch, 20 * SECOND), 0);
+		assert_int_equal(otte_batch_wait(pair->batch, 30 * SECOND), 0);
 	}
 	assert_int_equal(found, 3);
 }
@@ -1438,7 +1461,7 @@ static void a_peer_that_falls_silent_does_not_hold_up_another(void **state)
 	/* The second requester asks the first source too. */
 	assert_int_equal(otte_engine_address(first.source, address, sizeof(address)), 0);
 	assert_int_equal(otte_segment_close(second.segment), 0);
-	assert_int_equal(otte_segment_open(second.requester, address, OTTE_EPOCH_ANY, 10 * SECOND,
+	assert_int_equal(otte_segment_open(second.requester, address, OTTE_EPOCH_ANY, 30 * SECOND,
 					   &second.segment), 0);
 	for (i = 0; i < 5; i++) {
 		struct otte_request request;
@@ -1448,8 +1471,8 @@ static void a_peer_that_falls_silent_does_not_hold_up_another(void **state)
 		request = pair_request(&second, OTTE_READ, 0, BLOCK, BLOCK);
 		request.remote_region = otte_region_id(first.remote);
 		assert_int_equal(otte_batch_submit(second.batch, &request, 1), 0);
-		assert_int_equal(otte_batch_wait(second.batch, 10 * SECOND), 0);
-		assert_in_range(otte_now_ns() - begun_ns, 0, 5 * NSEC_PER_SEC);
+		assert_int_equal(otte_batch_wait(second.batch, 30 * SECOND), 0);
+		assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
 		assert_int_equal(otte_batch_reset(second.batch), 0);
 		assert_memory_equal(second.local_bytes, first.remote_bytes + BLOCK, BLOCK);
 		usleep(i * 5000);
@@ -1471,7 +1494,7 @@ static void an_engine_ends_while_it_sleeps_in_a_lane(void **state)
 		read_many(&pair);
 		begun_ns = otte_now_ns();
 		pair_close_source(&pair);
-		assert_in_range(otte_now_ns() - begun_ns, 0, 10 * NSEC_PER_SEC);
+		assert_in_range(otte_now_ns() - begun_ns, 0, 60 * NSEC_PER_SEC);
 		pair_close_requester(&pair);
 	}
 }

@@ -727,7 +727,7 @@ static void who_was_attested_does_not_come_back_unattested(void **state)
 	source_id = module_last_client();
 	user = make();
 	assert_int_equal(otte_engine_address(source, address, sizeof(address)), 0);
-	assert_int_equal(otte_segment_open(user, address, OTTE_EPOCH_ANY, 5 * SECOND, &segment), 0);
+	assert_int_equal(otte_segment_open(user, address, OTTE_EPOCH_ANY, 30 * SECOND, &segment), 0);
 	assert_int_equal(await_peer(segment->peer, 0), source_id);
 	module_fill(true);
 	otte_control_client_stop(&segment->peer->control, -ECONNRESET);
@@ -970,7 +970,7 @@ static void another_client_in_a_peers_place_is_stale(void **state)
 
 	(void)state;
 	assert_int_equal(otte_engine_address(source, address, sizeof(address)), 0);
-	assert_int_equal(otte_segment_open(user, address, 0, 5 * SECOND, &segment), 0);
+	assert_int_equal(otte_segment_open(user, address, 0, 30 * SECOND, &segment), 0);
 	assert_int_equal(otte_mem_alloc(user, 4096, 0, &mem), 0);
 	desc.mem = mem;
 	assert_int_equal(otte_region_register(user, &desc, 1, &region), 0);

@@ -66,12 +66,12 @@ static void a_batch_takes_as_many_requests_as_its_capacity(void **state)
 	assert_int_equal(otte_batch_submit(batch, requests, 3), 0);
 	assert_int_equal(otte_batch_submit(batch, requests + 3, 2), -EDQUOT);
 	assert_int_equal(otte_batch_submit(batch, requests + 3, 1), 0);
-	assert_int_equal(otte_batch_wait(batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(batch, 30 * SECOND), 0);
 	assert_int_equal(status_of(batch).completed_prefix, 4);
 	assert_int_equal(otte_batch_submit(batch, requests + 4, 1), -EDQUOT);
 	assert_int_equal(otte_batch_reset(batch), 0);
 	assert_int_equal(otte_batch_submit(batch, requests + 4, 1), 0);
-	assert_int_equal(otte_batch_wait(batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(batch, 30 * SECOND), 0);
 	assert_int_equal(otte_batch_destroy(batch), 0);
 	pair_close(&pair);
 }
@@ -89,7 +89,7 @@ static uint64_t served_for(struct pair *pair, void (*change)(struct otte_request
 		change(&requests[i]);
 	assert_int_equal(otte_batch_reset(pair->batch), 0);
 	assert_int_equal(otte_batch_submit(pair->batch, requests, 8), 0);
-	assert_int_equal(otte_batch_wait(pair->batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair->batch, 30 * SECOND), 0);
 	assert_int_equal(status_of(pair->batch).completed_prefix, 8);
 	assert_int_equal(status_of(pair->batch).bytes_completed, 8 * KIB);
 	for (i = 0; i < 8; i++) {
@@ -183,7 +183,7 @@ static void the_first_run_of_failures_and_the_prefix_before_it_are_told(void **s
 	requests[4].remote_offset = SIZE - 1;
 	requests[6].remote_region += 1000;
 	assert_int_equal(otte_batch_submit(pair.batch, requests, 7), 0);
-	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 	status = status_of(pair.batch);
 	assert_int_equal(status.submitted, 7);
 	assert_int_equal(status.finished, 7);
@@ -242,7 +242,7 @@ static void the_eventfd_is_readable_exactly_when_all_is_terminal(void **state)
 		if (round % 2 == 0) {
 			/* More for a batch that had finished. */
 			assert_int_equal(otte_batch_submit(pair.batch, requests, 1), 0);
-			assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+			assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 			assert_true(readable(fd));
 		}
 		assert_int_equal(otte_batch_reset(pair.batch), 0);
@@ -260,7 +260,7 @@ static void an_eventfd_asked_for_late_knows_what_is_finished(void **state)
 	open_filled(&pair, NULL);
 	request = pair_request(&pair, OTTE_READ, 0, 0, KIB);
 	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
-	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 	assert_true(readable(otte_batch_eventfd(pair.batch)));
 	pair_close(&pair);
 }
@@ -358,9 +358,9 @@ static void a_full_budget_names_itself_and_is_given_back(void **state)
 			assert_int_equal(ret, -EDQUOT);
 			assert_non_null(strstr(otte_error_text(), "limits.requests"));
 		}
-		assert_int_equal(otte_batch_wait(pair.batch, 20 * SECOND), 0);
+		assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 		assert_int_equal(status_of(pair.batch).completed_prefix, 1024);
-		assert_int_equal(otte_batch_wait(second, 20 * SECOND), 0);
+		assert_int_equal(otte_batch_wait(second, 30 * SECOND), 0);
 		assert_int_equal(otte_batch_reset(pair.batch), 0);
 		assert_int_equal(otte_batch_reset(second), 0);
 		assert_int_equal(pair_stats(pair.requester).requests, 0);
@@ -400,7 +400,7 @@ static void a_request_that_is_overdue_moves_nothing(void **state)
 			assert_int_equal(otte_batch_reset(pair.batch), 0);
 		if (i)
 			assert_int_equal(otte_batch_submit(pair.batch, requests_beside(&pair, &request), i), 0);
-		assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+		assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 		assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
 		assert_int_equal(task.code, -ETIME);
 		assert_int_equal(task.state, OTTE_TASK_TIMEOUT);
@@ -441,7 +441,7 @@ static unsigned cancel_some(struct pair *pair, uint8_t value)
 		assert_int_equal(otte_batch_task(pair->batch, i, &task), 0);
 		assert_int_not_equal(task.state, OTTE_TASK_QUEUED);
 	}
-	assert_int_equal(otte_batch_wait(pair->batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair->batch, 30 * SECOND), 0);
 	for (i = 0; i < 200; i++) {
 		assert_int_equal(otte_batch_task(pair->batch, i, &task), 0);
 		if (!task.code)
@@ -495,7 +495,7 @@ static void a_block_list_moves_each_block_to_its_place(void **state)
 	assert_int_equal(otte_block_list_create(pair.requester, &prototype, blocks, BLOCKS, &list), 0);
 	assert_int_equal(otte_engine_destroy(pair.requester), -EBUSY);
 	assert_int_equal(otte_batch_submit_blocks(pair.batch, list, 10, BLOCKS - 10), 0);
-	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 	assert_int_equal(status_of(pair.batch).completed_prefix, BLOCKS - 10);
 	for (i = 0; i < BLOCKS; i++) {
 		const uint8_t *got = pair.local_bytes + 64 + i * 8 * KIB;
@@ -516,7 +516,7 @@ static void a_block_list_moves_each_block_to_its_place(void **state)
 			 -EINVAL);
 	assert_non_null(strstr(otte_error_text(), "must be OTTE_DEADLINE_DEFAULT or OTTE_DEADLINE_NONE"));
 	prototype.deadline_ns = OTTE_DEADLINE_NONE;
-	assert_int_equal(otte_segment_describe(pair.segment, 10 * SECOND, &row, 1, &count), 0);
+	assert_int_equal(otte_segment_describe(pair.segment, 30 * SECOND, &row, 1, &count), 0);
 	assert_int_equal(otte_block_list_create(pair.requester, &prototype, far, 2, &list), -ERANGE);
 	assert_non_null(strstr(otte_error_text(), "1"));
 	far[1].remote_offset = UINT64_MAX;

@@ -252,13 +252,13 @@ static void what_cannot_be_done_in_time_is_refused(void **state)
 	pair_open(&pair, ALL, use_deadlines);
 	be_slow(&pair);
 	submit_one(&pair, 2 * STEP, 100);
-	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	assert_refused(&pair, 0);
 	assert_int_equal(atomic_load(&asks), 0);
 	assert_int_equal(pair_stats(pair.requester).rdma_slices, 0);
 	assert_int_equal(pair_stats(pair.requester).rdma_qps, 0);
 	submit_one(&pair, 2 * STEP, 1000);
-	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	assert_int_equal(code_of(&pair, 0), 0);
 	pair_close(&pair);
 }
@@ -271,7 +271,7 @@ static void switched_off_nothing_is_refused(void **state)
 	pair_open(&pair, ALL, use_fifo);
 	be_slow(&pair);
 	submit_one(&pair, 2 * STEP, 100);
-	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	assert_int_equal(code_of(&pair, 0), 0);
 	pair_close(&pair);
 }
@@ -311,7 +311,7 @@ static void what_waits_before_it_counts(void **state)
 	pair_open(&pair, ALL, use_deadlines);
 	be_slow(&pair);
 	submit_together(&pair, wishes, ARRAY_SIZE(wishes));
-	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	for (i = 0; i < ARRAY_SIZE(codes); i++)
 		assert_int_equal(code_of(&pair, i), codes[i]);
 	pair_close(&pair);
@@ -340,11 +340,11 @@ static void what_is_under_way_counts(void **state)
 	assert_true(comes(is_asked_for, NULL));
 	request = request_of(&pair, &wish, STEP);
 	OK(otte_batch_submit(batch, &request, 1));
-	OK(otte_batch_wait(batch, 20 * SECOND));
+	OK(otte_batch_wait(batch, 30 * SECOND));
 	OK(otte_batch_task(batch, 0, &task));
 	assert_int_equal(task.code, -ETIME);
 	sim_progress_set(SIM_INLINE, 0);
-	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	assert_int_equal(code_of(&pair, 0), 0);
 	OK(otte_batch_destroy(batch));
 	pair_close(&pair);

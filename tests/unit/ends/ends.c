@@ -161,10 +161,10 @@ static void a_segment_may_be_closed_while_its_last_request_ends(void **state)
 	assert_int_equal(otte_batch_cancel(pair.batch), 0);
 	assert_int_equal(otte_batch_wait(pair.batch, 50 * MS), -ETIMEDOUT);
 	put(&at_access.set, false);
-	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 	assert_memory_equal(pair.local_bytes, pair.remote_bytes, SIZE);
 	assert_int_equal(otte_engine_address(pair.source, address, sizeof(address)), 0);
-	assert_int_equal(otte_segment_open(pair.requester, address, OTTE_EPOCH_ANY, 10 * SECOND,
+	assert_int_equal(otte_segment_open(pair.requester, address, OTTE_EPOCH_ANY, 30 * SECOND,
 					   &pair.segment), 0);
 	pair_close(&pair);
 }
@@ -224,7 +224,7 @@ static void a_run_tells_of_its_own_requests(void **state)
 	set(&at_check);
 	assert_int_equal(pthread_create(&first_thread, NULL, run, &first), 0);
 	wait_reached(&at_start);
-	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 	assert_int_equal(pthread_create(&second_thread, NULL, run, &second), 0);
 	wait_reached(&at_check);
 	put(&at_start.set, false);

@@ -153,7 +153,7 @@ void submit_over(struct pair *pair, uint8_t op, uint32_t transport, uint64_t off
 
 struct otte_task wait_task(struct pair *pair)
 {
-	OK(otte_batch_wait(pair->batch, 20 * SECOND));
+	OK(otte_batch_wait(pair->batch, 30 * SECOND));
 	return task_of(pair, 0);
 }
 

@@ -42,7 +42,7 @@ static void open_requester(struct pair *pair, struct otte_config *config)
 	desc.mem = pair->local_mem;
 	OK(otte_region_register(pair->requester, &desc, 1, &pair->local));
 	pair->local_bytes = otte_mem_address(pair->local_mem);
-	OK(otte_segment_open(pair->requester, address, OTTE_EPOCH_ANY, 10 * SECOND,
+	OK(otte_segment_open(pair->requester, address, OTTE_EPOCH_ANY, 30 * SECOND,
 			     &pair->segment));
 	OK(otte_batch_create(pair->requester, 1024, &pair->batch));
 }
@@ -140,7 +140,7 @@ int pair_run(struct pair *pair, uint8_t op, uint64_t local_offset, uint64_t remo
 	ret = otte_batch_submit(pair->batch, &request, 1);
 	if (ret)
 		return ret;
-	OK(otte_batch_wait(pair->batch, 20 * SECOND));
+	OK(otte_batch_wait(pair->batch, 30 * SECOND));
 	OK(otte_batch_task(pair->batch, 0, &task));
 	return task.code;
 }

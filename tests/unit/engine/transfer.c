@@ -36,7 +36,7 @@ static void refusals_name_their_reason_before_any_byte_moves(void **state)
 	/* Not yet described: the source refuses. */
 	assert_int_equal(pair_run(&pair, OTTE_READ, 0, pair.size - 8, 9), -ERANGE);
 	/* Described: refused here. */
-	assert_int_equal(otte_segment_describe(pair.segment, 10 * SECOND, rows, 4, &count), 0);
+	assert_int_equal(otte_segment_describe(pair.segment, 30 * SECOND, rows, 4, &count), 0);
 	assert_int_equal(count, 1);
 	assert_int_equal(rows[0].id, otte_region_id(pair.remote));
 	assert_int_equal(rows[0].length, pair.size);
@@ -49,7 +49,7 @@ static void refusals_name_their_reason_before_any_byte_moves(void **state)
 	request.remote_region += 1000;
 	assert_int_equal(otte_batch_reset(pair.batch), 0);
 	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
-	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 	{
 		struct otte_failure failure;
 
@@ -81,7 +81,7 @@ static void many_small_requests_complete_in_one_batch(void **state)
 						   (uint64_t)(999 - i) * 8192, 4096);
 		assert_int_equal(otte_batch_reset(pair.batch), 0);
 		assert_int_equal(otte_batch_submit(pair.batch, requests, 1000), 0);
-		assert_int_equal(otte_batch_wait(pair.batch, 20 * SECOND), 0);
+		assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 		assert_int_equal(otte_batch_poll(pair.batch, &status), 0);
 		assert_int_equal(status.completed_prefix, 1000);
 		assert_int_equal(status.bytes_completed, 4096000);

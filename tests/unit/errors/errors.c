@@ -74,8 +74,8 @@ static void open_bench(struct bench *b, uint32_t access, void (*adjust)(struct o
 	b->shared = view(b->source, access, &b->there);
 	b->local = view(b->user, OTTE_LOCAL_ONLY, &b->here);
 	assert_int_equal(otte_engine_descriptor(b->source, descriptor, sizeof(descriptor)), 0);
-	assert_int_equal(otte_segment_open(b->user, descriptor, 0, 5 * SECOND, &b->segment), 0);
-	assert_int_equal(otte_segment_describe(b->segment, 5 * SECOND, &row, 1, &count), 0);
+	assert_int_equal(otte_segment_open(b->user, descriptor, 0, 30 * SECOND, &b->segment), 0);
+	assert_int_equal(otte_segment_describe(b->segment, 30 * SECOND, &row, 1, &count), 0);
 	assert_int_equal(otte_batch_create(b->user, 4, &b->batch), 0);
 	b->request = (struct otte_request){
 		.segment = b->segment,
@@ -254,7 +254,7 @@ static void a_forked_child_gets_an_error_from_every_call(void **state)
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), 0);
 	assert_int_equal(otte_batch_submit(b.batch, &b.request, 1), 0);
-	assert_int_equal(otte_batch_wait(b.batch, 5 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(b.batch, 30 * SECOND), 0);
 	assert_int_equal(otte_block_list_destroy(list), 0);
 	close_bench(&b);
 }
@@ -539,7 +539,7 @@ static void what_a_transfer_uses_stays_until_it_ends(void **state)
 	(void)state;
 	open_bench(&b, OTTE_REMOTE_READ, NULL);
 	wrong_peer_start(&peer, WRONG_DEAF);
-	assert_int_equal(otte_segment_open(b.user, peer.address, 0, 5 * SECOND, &segment), 0);
+	assert_int_equal(otte_segment_open(b.user, peer.address, 0, 30 * SECOND, &segment), 0);
 	assert_int_equal(otte_mem_alloc(b.user, SIZE, 0, &near_mem), 0);
 	desc.mem = near_mem;
 	assert_int_equal(otte_region_register(b.user, &desc, 1, &near), 0);
@@ -650,7 +650,7 @@ static void a_notification_tied_to_a_failed_batch_is_not_sent(void **state)
 	open_bench(&b, OTTE_REMOTE_READ, NULL);
 	b.request.remote_region = 1ull << 40;
 	assert_int_equal(otte_batch_submit(b.batch, &b.request, 1), 0);
-	assert_int_equal(otte_batch_wait(b.batch, 5 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(b.batch, 30 * SECOND), 0);
 	assert_int_equal(otte_batch_task(b.batch, 0, &task), 0);
 	assert_int_equal(task.code, -ENOENT);
 	assert_int_equal(otte_notify(b.segment, b.batch, "x", 1), -ECANCELED);
@@ -754,7 +754,7 @@ static void open_wrong(enum wrong_way way, struct wrong_peer *peer, struct otte_
 	config.listen_address[0] = '\0';
 	assert_int_equal(otte_engine_create(&config, engine), 0);
 	wrong_peer_start(peer, way);
-	assert_int_equal(otte_segment_open(*engine, peer->address, 0, 5 * SECOND, segment), 0);
+	assert_int_equal(otte_segment_open(*engine, peer->address, 0, 30 * SECOND, segment), 0);
 }
 
 static void an_answer_that_is_malformed_is_a_breach_of_the_protocol(void **state)

@@ -147,7 +147,7 @@ static void many_at_once_wait_for_their_places(void **state)
 		requests[i].priority = OTTE_PRIORITY_LOW;
 	}
 	OK(otte_batch_submit(pair.batch, requests, COUNT));
-	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	for (i = 0; i < COUNT; i++)
 		assert_int_equal(task_of(&pair, i).transport, OTTE_TRANSPORT_RDMA);
 	assert_memory_equal(pair.local_bytes, pair.remote_bytes, COUNT * EACH);
@@ -199,7 +199,7 @@ static int ask_of_view(struct pair *pair, unsigned access, uint8_t op, uint64_t 
 	request.remote_region = otte_region_id(view);
 	OK(otte_batch_reset(pair->batch));
 	OK(otte_batch_submit(pair->batch, &request, 1));
-	OK(otte_batch_wait(pair->batch, 20 * SECOND));
+	OK(otte_batch_wait(pair->batch, 30 * SECOND));
 	OK(otte_region_unregister(&view, 1, 10 * SECOND, NULL));
 	return task_of(pair, 0).code;
 }
@@ -256,14 +256,14 @@ static void what_is_used_up_is_named(void **state)
 	request = rdma_request(&pair, OTTE_READ, 8192, 4096);
 	for (i = 0; i < 3; i++) {
 		OK(otte_batch_submit(second, &request, 1));
-		OK(otte_batch_wait(second, 20 * SECOND));
+		OK(otte_batch_wait(second, 30 * SECOND));
 		OK(otte_batch_task(second, 0, &task));
 		assert_int_equal(task.code, -EDQUOT);
 		OK(otte_batch_reset(second));
 	}
 	assert_in_range(atomic_load(&wants), 1, 2);
 	sim_progress_set(SIM_INLINE, 0);
-	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	assert_int_equal(task_of(&pair, 0).code, 0);
 	OK(otte_log_set(NULL, NULL, OTTE_LOG_WARNING));
 	OK(otte_batch_destroy(second));
@@ -401,7 +401,7 @@ static void the_loan_comes_before_the_window(void **state)
 	assert_loan(&pair, 100, 5000, OTTE_LOAN_WRITE);
 	assert_int_equal(pair_stats(pair.source).rdma_grants, 0);
 	sim_progress_set(SIM_INLINE, 0);
-	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	assert_int_equal(pair_stats(pair.source).loans, 0);
 	pair_close(&pair);
 }
@@ -415,7 +415,7 @@ static void who_is_about_to_wait_can_be_cancelled(void **state)
 	pair_open(&pair, SIZE, use_nics);
 	atomic_store(&cancelled_early, pair.batch);
 	submit(&pair, OTTE_WRITE, 0, 4096);
-	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	assert_null(atomic_load(&cancelled_early));
 	assert_int_equal(task_of(&pair, 0).code, -ECANCELED);
 	assert_int_equal(task_of(&pair, 0).remote_effect, OTTE_EFFECT_NONE);
@@ -455,7 +455,7 @@ static void a_higher_request_has_its_turn_first(void **state)
 	OK(otte_batch_poll(pair.batch, &status));
 	assert_in_range(status.finished, 1, 2);
 	sim_progress_set(SIM_INLINE, 0);
-	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	OK(otte_batch_destroy(second));
 	pair_close(&pair);
 }
@@ -477,13 +477,13 @@ static void who_waits_can_be_cancelled(void **state)
 	request = rdma_request(&pair, OTTE_READ, 8192, 4096);
 	OK(otte_batch_submit(second, &request, 1));
 	OK(otte_batch_cancel(second));
-	OK(otte_batch_wait(second, 20 * SECOND));
+	OK(otte_batch_wait(second, 30 * SECOND));
 	OK(otte_batch_task(second, 0, &task));
 	assert_int_equal(task.code, -ECANCELED);
 	assert_int_equal(task.remote_effect, OTTE_EFFECT_NONE);
 	assert_int_equal(task_of(&pair, 0).state, OTTE_TASK_DISPATCHED);
 	sim_progress_set(SIM_INLINE, 0);
-	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	assert_int_equal(task_of(&pair, 0).code, 0);
 	OK(otte_batch_destroy(second));
 	assert_int_equal(run(&pair, OTTE_WRITE, 0, 4096).code, 0);
@@ -509,11 +509,11 @@ static void who_waits_at_the_source_is_lent_nothing(void **state)
 	usleep(100000);
 	assert_int_equal(pair_stats(pair.source).loans, 1);
 	OK(otte_batch_cancel(other.batch));
-	OK(otte_batch_wait(other.batch, 20 * SECOND));
+	OK(otte_batch_wait(other.batch, 30 * SECOND));
 	assert_int_equal(task_of(&other, 0).code, -ECANCELED);
 	usleep(100000);
 	sim_progress_set(SIM_INLINE, 0);
-	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	assert_int_equal(task_of(&pair, 0).code, 0);
 	assert_int_equal(run(&other, OTTE_READ, 0, 4096).code, 0);
 	assert_int_equal(pair_stats(pair.source).rdma_grants, 2);
@@ -532,7 +532,7 @@ static void a_grant_that_nobody_wants_any_more_goes_back(void **state)
 	submit(&pair, OTTE_WRITE, 0, 4096);
 	assert_true(comes(has_one_loan, &pair));
 	OK(otte_batch_cancel(pair.batch));
-	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	assert_int_equal(task_of(&pair, 0).code, -ECANCELED);
 	assert_int_equal(task_of(&pair, 0).remote_effect, OTTE_EFFECT_NONE);
 	assert_int_equal(pair_stats(pair.source).loans, 1);
@@ -558,7 +558,7 @@ static void a_requester_that_is_gone_has_nothing_any_more(void **state)
 	assert_true(comes(is_granted, &pair));
 	assert_int_equal(pair_stats(pair.source).loans, 1);
 	otte_control_client_stop(&pair.segment->peer->control, -ECONNRESET);
-	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	assert_int_equal(task_of(&pair, 0).code, -ECONNRESET);
 	assert_int_equal(task_of(&pair, 0).locally_drained, 1);
 	assert_true(comes(is_drained, &pair));
@@ -581,7 +581,7 @@ static struct otte_task cut_off(struct pair *pair, uint8_t op, uint32_t transpor
 	sim_link_set(nics[SOURCE][0], nics[REQUESTER][0], false);
 	OK(otte_batch_reset(pair->batch));
 	OK(otte_batch_submit(pair->batch, &request, 1));
-	OK(otte_batch_wait(pair->batch, 20 * SECOND));
+	OK(otte_batch_wait(pair->batch, 30 * SECOND));
 	/* Before the link is there again: what is tried then is connected. */
 	assert_true(comes(is_unconnected, pair));
 	sim_link_set(nics[SOURCE][0], nics[REQUESTER][0], true);
@@ -951,7 +951,7 @@ static void ask_twice(struct pair *pair, uint8_t op, uint64_t offset)
 		requests[i] = rdma_request(pair, op, offset + (1 - i) * 8192, 4096);
 	OK(otte_batch_reset(pair->batch));
 	OK(otte_batch_submit(pair->batch, requests, 2));
-	OK(otte_batch_wait(pair->batch, 20 * SECOND));
+	OK(otte_batch_wait(pair->batch, 30 * SECOND));
 }
 
 /* The source has closed the pair; of a grant's window it has not heard, and will not. */
@@ -1121,7 +1121,7 @@ static void what_has_completed_can_be_cancelled(void **state)
 	submit(&pair, OTTE_WRITE, 0, 4096);
 	assert_true(comes(is_returned, &pair));
 	OK(otte_batch_cancel(pair.batch));
-	OK(otte_batch_wait(pair.batch, 2 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	task = task_of(&pair, 0);
 	assert_int_equal(task.code, -ECANCELED);
 	assert_int_equal(task.remote_effect, OTTE_EFFECT_UNKNOWN);

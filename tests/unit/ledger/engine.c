@@ -267,7 +267,7 @@ static int read_from(struct side *user, struct otte_segment *segment, uint64_t r
 
 	assert_int_equal(otte_batch_create(user->engine, 1, &batch), 0);
 	assert_int_equal(otte_batch_submit(batch, &request, 1), 0);
-	assert_int_equal(otte_batch_wait(batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(batch, 30 * SECOND), 0);
 	rc = otte_batch_failure(batch, &failure) ? 0 : failure.code;
 	assert_int_equal(otte_batch_destroy(batch), 0);
 	return rc;
@@ -290,7 +290,7 @@ static void a_source_at_its_limit_of_loans_refuses_its_peer_and_says_which_once_
 	assert_int_equal(add(&user, &user.region), 0);
 	region = otte_region_id(source.region);
 	assert_int_equal(otte_engine_address(source.engine, address, sizeof(address)), 0);
-	assert_int_equal(otte_segment_open(user.engine, address, OTTE_EPOCH_ANY, 10 * SECOND,
+	assert_int_equal(otte_segment_open(user.engine, address, OTTE_EPOCH_ANY, 30 * SECOND,
 					   &segment),
 			 0);
 	otte_log_set(keep, NULL, OTTE_LOG_WARNING);
@@ -330,7 +330,7 @@ static void adopted_memory_that_was_copied_on_write_is_read_by_a_new_peer(void *
 	assert_int_equal(add(&source, &source.region), 0);
 	memset(bytes, 0xa5, BYTES);
 	assert_int_equal(otte_engine_address(source.engine, address, sizeof(address)), 0);
-	assert_int_equal(otte_segment_open(user.engine, address, OTTE_EPOCH_ANY, 10 * SECOND,
+	assert_int_equal(otte_segment_open(user.engine, address, OTTE_EPOCH_ANY, 30 * SECOND,
 					   &segment),
 			 0);
 	assert_int_equal(read_from(&user, segment, otte_region_id(source.region)), 0);

@@ -102,7 +102,7 @@ static void assert_taken_back(struct pair *pair, uint32_t effect)
 {
 	struct otte_task task;
 
-	OK(otte_batch_wait(pair->batch, 5 * SECOND));
+	OK(otte_batch_wait(pair->batch, 30 * SECOND));
 	task = task_of(pair, 0);
 	assert_int_equal(task.code, -ECONNRESET);
 	assert_int_equal(task.remote_effect, effect);
@@ -230,7 +230,7 @@ static void who_keeps_grants_leaves_a_place_to_others(void **state)
 	atomic_store(&keeping, false);
 	pair_close_requester(&other);
 	OK(otte_region_unregister(&pair.remote, 1, 5 * SECOND, NULL));
-	OK(otte_batch_wait(pair.batch, 5 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	close_rest(&pair);
 }
 
@@ -259,12 +259,12 @@ static void nobody_waits_for_ever(void **state)
 	assert_int_equal(otte_batch_wait(other.batch, 2 * SECOND), -ETIMEDOUT);
 	/* The place is given back. */
 	otte_control_client_stop(&pair.segment->peer->control, -ECONNRESET);
-	OK(otte_batch_wait(other.batch, 5 * SECOND));
+	OK(otte_batch_wait(other.batch, 30 * SECOND));
 	assert_int_equal(task_of(&other, 0).code, 0);
 	assert_int_equal(task_of(&other, 0).transport, OTTE_TRANSPORT_RDMA);
 	atomic_store(&keeping, false);
 	pair_close_requester(&other);
-	OK(otte_batch_wait(pair.batch, 5 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	OK(otte_region_unregister(&pair.remote, 1, 5 * SECOND, NULL));
 	close_rest(&pair);
 }
@@ -310,9 +310,9 @@ static void places_go_round(void **state)
 	ask(&third, 131072, 1);
 	usleep(50000);
 	sim_progress_set(SIM_INLINE, 0);
-	OK(otte_batch_wait(pair.batch, 5 * SECOND));
-	OK(otte_batch_wait(second.batch, 5 * SECOND));
-	OK(otte_batch_wait(third.batch, 5 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
+	OK(otte_batch_wait(second.batch, 30 * SECOND));
+	OK(otte_batch_wait(third.batch, 30 * SECOND));
 	assert_int_equal(atomic_load(&grants), 4);
 	assert_ptr_not_equal(granted[2], granted[0]);
 	assert_ptr_not_equal(granted[2], granted[1]);
@@ -523,7 +523,7 @@ static void who_has_no_room_registers_once(void **state)
 		otte_transport_settle(first.source->transport);
 	assert_int_equal(sim_calls(SIM_REG_MR), before);
 	sim_progress_set(SIM_INLINE, 0);
-	OK(otte_batch_wait(pair.batch, 5 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	for (i = 0; i < 6; i++)
 		assert_int_equal(task_of(&pair, i).code, 0);
 	pair_close_requester(&pair);

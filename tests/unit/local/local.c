@@ -151,7 +151,7 @@ static int run_by(struct pair *pair, uint8_t transport, uint8_t op, uint64_t off
 	request.transport = transport;
 	assert_int_equal(otte_batch_reset(pair->batch), 0);
 	assert_int_equal(otte_batch_submit(pair->batch, &request, 1), 0);
-	assert_int_equal(otte_batch_wait(pair->batch, 20 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair->batch, 30 * SECOND), 0);
 	assert_int_equal(otte_batch_task(pair->batch, 0, &task), 0);
 	assert_true(task.locally_drained);
 	return task.code;
@@ -257,7 +257,7 @@ static void trust_alone(struct pair *pair)
 	desc.mem = pair->local_mem;
 	assert_int_equal(otte_region_register(pair->requester, &desc, 1, &pair->local), 0);
 	assert_int_equal(otte_engine_address(pair->source, address, sizeof(address)), 0);
-	assert_int_equal(otte_segment_open(pair->requester, address, OTTE_EPOCH_ANY, 10 * SECOND,
+	assert_int_equal(otte_segment_open(pair->requester, address, OTTE_EPOCH_ANY, 30 * SECOND,
 					   &pair->segment), 0);
 	assert_int_equal(otte_batch_create(pair->requester, 16, &pair->batch), 0);
 }
@@ -310,7 +310,7 @@ static void what_cannot_be_moved_here_is_handed_on(void **state)
 	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
 	request.remote_region += 1000;
 	assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
-	assert_int_equal(otte_batch_wait(pair.batch, 20 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 	assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
 	assert_int_equal(task.code, 0);
 	assert_int_equal(task.transport, OTTE_TRANSPORT_TCP);
@@ -502,14 +502,14 @@ static void memory_of_ours_that_goes_away_fails_the_request_alone(void **state)
 		assert_int_equal(ftruncate(fd, 65536), 0);
 		assert_int_equal(otte_batch_reset(pair.batch), 0);
 		assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
-		assert_int_equal(otte_batch_wait(pair.batch, 20 * SECOND), 0);
+		assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 		assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
 		assert_int_equal(task.code, 0);
 		assert_memory_equal(bytes, pair.remote_bytes, 65536);
 		assert_int_equal(ftruncate(fd, 4096), 0);
 		assert_int_equal(otte_batch_reset(pair.batch), 0);
 		assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
-		assert_int_equal(otte_batch_wait(pair.batch, 20 * SECOND), 0);
+		assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 		assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
 		assert_int_equal(task.code, -ESTALE);
 		assert_int_equal(task.remote_effect, op == OTTE_WRITE ? OTTE_EFFECT_UNKNOWN : OTTE_EFFECT_NONE);
@@ -576,7 +576,7 @@ static void mappings_are_bounded_and_the_oldest_goes_first(void **state)
 			request.remote_region = otte_region_id(regions[i]);
 			assert_int_equal(otte_batch_reset(pair.batch), 0);
 			assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
-			assert_int_equal(otte_batch_wait(pair.batch, 20 * SECOND), 0);
+			assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 			assert_int_equal(otte_batch_task(pair.batch, 0, &task), 0);
 			assert_int_equal(task.transport, OTTE_TRANSPORT_LOCAL);
 			assert_memory_equal(pair.local_bytes, pair.remote_bytes + descs[i].offset + 50, 4096);
@@ -1217,7 +1217,7 @@ static void call_once(struct caller *caller)
 		assert_int_equal(otte_batch_reset(caller->batch), 0);
 		ret = otte_batch_submit(caller->batch, &request, 1);
 		if (!ret)
-			assert_int_equal(otte_batch_wait(caller->batch, 20 * SECOND), 0);
+			assert_int_equal(otte_batch_wait(caller->batch, 30 * SECOND), 0);
 	}
 	if (ret < 0) {
 		assert_int_equal(ret, -EBUSY);
@@ -1508,7 +1508,7 @@ static void a_grant_that_makes_no_sense_is_not_believed(void **state)
 		message.status = statuses[i];
 		assert_int_equal(send(ends[1], &message, sizeof(message), 0), sizeof(message));
 		peer->lane.ready(&peer->lane, 0);
-		assert_int_equal(otte_batch_wait(pair.batch, 20 * SECOND), 0);
+		assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 		assert_int_equal(route(&pair), OTTE_TRANSPORT_TCP);
 		assert_int_equal(pair_stats(pair.requester).bad_frames, bad_frames + 1);
 		/* The source gets its receipt by the next connection. */
@@ -1657,7 +1657,7 @@ static void a_cancelled_batch_ends_exactly(void **state)
 		assert_int_equal(otte_batch_submit(pair.batch, requests, 16), 0);
 		usleep(round * 300);
 		assert_int_equal(otte_batch_cancel(pair.batch), 0);
-		assert_int_equal(otte_batch_wait(pair.batch, 20 * SECOND), 0);
+		assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 		for (i = 0; i < 16; i++) {
 			assert_int_equal(otte_batch_task(pair.batch, i, &task), 0);
 			assert_true(task.locally_drained);

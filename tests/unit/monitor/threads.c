@@ -14,7 +14,7 @@
 /* What another thread brings about, in good time. */
 #define WAIT_WHILE(condition)                                          \
 	do {                                                           \
-		uint64_t until_ns = otte_now_ns() + 10 * NSEC_PER_SEC; \
+		uint64_t until_ns = otte_now_ns() + 60 * NSEC_PER_SEC; \
                                                                        \
 		while ((condition) && otte_now_ns() < until_ns)        \
 			sched_yield();                                 \

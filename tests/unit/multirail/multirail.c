@@ -210,7 +210,7 @@ static void requests_that_want_more_than_half_end_both(void **state)
 	for (round = 0; round < 4; round++) {
 		OK(otte_batch_reset(pair.batch));
 		OK(otte_batch_submit(pair.batch, requests, 16));
-		OK(otte_batch_wait(pair.batch, 20 * SECOND));
+		OK(otte_batch_wait(pair.batch, 30 * SECOND));
 		for (i = 0; i < 16; i++) {
 			OK(otte_batch_task(pair.batch, i, &task));
 			assert_int_equal(task.code, 0);
@@ -438,7 +438,7 @@ static struct otte_task lose_port(struct pair *pair, uint8_t op)
 	OK(otte_batch_task(pair->batch, 0, &task));
 	assert_int_equal(task.state, OTTE_TASK_DISPATCHED);
 	sim_port_set(ours[1], 1, IBV_PORT_DOWN);
-	OK(otte_batch_wait(pair->batch, 5 * SECOND));
+	OK(otte_batch_wait(pair->batch, 30 * SECOND));
 	OK(otte_batch_task(pair->batch, 0, &task));
 	/* It is no failure of the rail. */
 	assert_int_equal(pair_stats(pair->requester).rdma_rail_errors, 0);
@@ -509,7 +509,7 @@ static void what_is_only_granted_moves_when_it_is_free(void **state)
 	assert_true(comes(have_moved, &pair));
 	usleep(20 * WAIT_US);
 	sim_progress_set(SIM_INLINE, 0);
-	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	OK(otte_batch_task(pair.batch, 0, &task));
 	assert_int_equal(task.code, 0);
 	assert_int_equal(task.transport, OTTE_TRANSPORT_RDMA);

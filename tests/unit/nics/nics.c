@@ -450,7 +450,7 @@ static void others_are_told_what_is_under_way(struct joined *joined, uint8_t op)
 	assert_int_equal(rows[1].posted_bytes, 2u << 20);
 	assert_int_equal(rows[1].completed_bytes, 1u << 20);
 	sim_port_set(ours[1], 1, IBV_PORT_DOWN);
-	OK(otte_batch_wait(joined->pair.batch, 20 * SECOND));
+	OK(otte_batch_wait(joined->pair.batch, 30 * SECOND));
 	expected.bytes = 0;
 	assert_true(comes(is_under_way, &expected));
 	read_nics(&joined->pair, rows);

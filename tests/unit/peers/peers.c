@@ -71,7 +71,7 @@ static uint64_t regions_of_peer(const struct pair *pair)
 {
 	struct otte_stats stats = { .size = sizeof(stats) };
 
-	assert_int_equal(otte_segment_stats(pair->segment, 5 * SECOND, &stats), 0);
+	assert_int_equal(otte_segment_stats(pair->segment, 30 * SECOND, &stats), 0);
 	return stats.regions;
 }
 
@@ -176,7 +176,7 @@ static void a_descriptor_names_one_engine_and_no_other_on_its_address(void **sta
 	epoch = otte_engine_epoch(engine);
 	assert_int_equal(otte_engine_descriptor(engine, descriptor, sizeof(descriptor)), 0);
 	assert_int_equal(otte_engine_address(engine, address, sizeof(address)), 0);
-	assert_int_equal(otte_segment_open(user, descriptor, epoch, 5 * SECOND, &segment), 0);
+	assert_int_equal(otte_segment_open(user, descriptor, epoch, 30 * SECOND, &segment), 0);
 	assert_int_equal(otte_segment_close(segment), 0);
 	assert_int_equal(otte_segment_open(user, descriptor, epoch + 1, 5 * SECOND, &segment),
 			 -ESTALE);
@@ -191,7 +191,7 @@ static void a_descriptor_names_one_engine_and_no_other_on_its_address(void **sta
 		*digit = right;
 	}
 	assert_int_equal(open_and_close(user, descriptor), 0);
-	assert_int_equal(otte_segment_open(user, address, epoch, 5 * SECOND, &segment), 0);
+	assert_int_equal(otte_segment_open(user, address, epoch, 30 * SECOND, &segment), 0);
 	assert_int_equal(otte_segment_close(segment), 0);
 	assert_int_equal(otte_engine_destroy(engine), 0);
 
@@ -466,7 +466,7 @@ static int move(struct pair *pair, uint8_t op, struct otte_region *local,
 	ret = otte_batch_submit(pair->batch, &request, 1);
 	if (ret)
 		return ret;
-	assert_int_equal(otte_batch_wait(pair->batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair->batch, 30 * SECOND), 0);
 	assert_int_equal(otte_batch_task(pair->batch, 0, &task), 0);
 	assert_int_equal(task.locally_drained, 1);
 	return task.code;
@@ -501,7 +501,7 @@ static void a_peer_sees_and_does_only_what_it_was_granted(void **state)
 	assert_int_equal(move(&pair, OTTE_WRITE, NULL, readable, 100), -EACCES);
 	assert_int_equal(move(&pair, OTTE_READ, NULL, writable, 100), -EACCES);
 	assert_int_equal(move(&pair, OTTE_WRITE, NULL, writable, 100), 0);
-	assert_int_equal(otte_segment_describe(pair.segment, 10 * SECOND, rows, 4, &count), 0);
+	assert_int_equal(otte_segment_describe(pair.segment, 30 * SECOND, rows, 4, &count), 0);
 	assert_int_equal(count, 3);
 	assert_int_equal(rows[1].id, otte_region_id(readable));
 	assert_int_equal(rows[1].access, OTTE_REMOTE_READ);
@@ -611,7 +611,7 @@ static int moves_among_others(struct pair *pair, uint8_t op, struct otte_region 
 	requests[1].remote_region = otte_region_id(region);
 	assert_int_equal(otte_batch_reset(pair->batch), 0);
 	assert_int_equal(otte_batch_submit(pair->batch, requests, 3), 0);
-	assert_int_equal(otte_batch_wait(pair->batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair->batch, 30 * SECOND), 0);
 	for (i = 0; i < 3; i++) {
 		assert_int_equal(otte_batch_task(pair->batch, (uint32_t)i, &task), 0);
 		assert_true(task.locally_drained);

@@ -272,7 +272,7 @@ static void waits_for_its_slot(uint8_t op, uint8_t lease)
 	assert_int_equal(carried(op) - before, 4096);
 	assert_int_equal(task_of(&pair, 0).state, OTTE_TASK_DISPATCHED);
 	atomic_store(&opens_ns, otte_now_ns());
-	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	task = task_of(&pair, 0);
 	assert_int_equal(task.code, 0);
 	assert_int_equal(task.transport, OTTE_TRANSPORT_RDMA);
@@ -362,7 +362,7 @@ static void ends_while_its_slot_is_closed(bool cancel, uint8_t lease)
 	before = carried(OTTE_WRITE);
 	close_behind_the_window();
 	if (!cancel)
-		request.deadline_ns = otte_now_ns() + 100 * NSEC_PER_MSEC;
+		request.deadline_ns = otte_now_ns() + NSEC_PER_SEC; /* not before it is refused */
 	OK(otte_batch_submit(pair.batch, &request, 1));
 	assert_true(comes(was_refused, NULL));
 	if (cancel)

@@ -156,7 +156,7 @@ static void open_by(struct pair *pair, uint8_t op, uint8_t lease,
 
 	pair_open(pair, SIZE, adjust);
 	pair_fill(pair->remote_bytes, SIZE, 3);
-	OK(otte_segment_describe(pair->segment, 10 * SECOND, rows, 4, &count));
+	OK(otte_segment_describe(pair->segment, 30 * SECOND, rows, 4, &count));
 	submit_by(pair, op, lease, MANY);
 	assert_true(comes(all_finished, pair));
 	assert_int_equal(task_of(pair, 0).code, 0);

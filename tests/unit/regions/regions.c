@@ -240,17 +240,17 @@ static void a_name_of_any_bytes_is_described_so_that_it_can_be_had_back(void **s
 	(void)state;
 	assert_int_equal(otte_mem_alloc(source, PAGE, 0, &desc.mem), 0);
 	assert_int_equal(otte_engine_address(source, address, sizeof(address)), 0);
-	assert_int_equal(otte_segment_open(user, address, OTTE_EPOCH_ANY, 5 * SECOND, &segment), 0);
+	assert_int_equal(otte_segment_open(user, address, OTTE_EPOCH_ANY, 30 * SECOND, &segment), 0);
 	desc.name = "y\xc3\xa9\xff\n\\x0ab\\";
 	assert_int_equal(otte_region_register(source, &desc, 1, &region), 0);
-	assert_int_equal(otte_segment_describe(segment, 10 * SECOND, &row, 1, &count), 0);
+	assert_int_equal(otte_segment_describe(segment, 30 * SECOND, &row, 1, &count), 0);
 	assert_string_equal(row.name, "y\xc3\xa9\\xff\\x0a\\x5cx0ab\\");
 	assert_int_equal(otte_region_unregister(&region, 1, 5 * SECOND, NULL), 0);
 
 	/* 15 bytes become 60, 16 one more than there is room for. */
 	desc.name = memset(name, 0xff, 15);
 	assert_int_equal(otte_region_register(source, &desc, 1, &region), 0);
-	assert_int_equal(otte_segment_describe(segment, 10 * SECOND, &row, 1, &count), 0);
+	assert_int_equal(otte_segment_describe(segment, 30 * SECOND, &row, 1, &count), 0);
 	assert_int_equal(strlen(row.name), 60);
 	assert_int_equal(otte_region_unregister(&region, 1, 5 * SECOND, NULL), 0);
 	desc.name = memset(name, 0xff, 16);
@@ -284,9 +284,9 @@ static void ten_thousand_regions_are_described_in_the_order_of_their_ids(void **
 	assert_int_equal(otte_region_register(source, descs + MANY / 2, MANY / 2,
 					      regions + MANY / 2), 0);
 	assert_int_equal(otte_engine_address(source, address, sizeof(address)), 0);
-	assert_int_equal(otte_segment_open(user, address, OTTE_EPOCH_ANY, 5 * SECOND, &segment), 0);
+	assert_int_equal(otte_segment_open(user, address, OTTE_EPOCH_ANY, 30 * SECOND, &segment), 0);
 
-	assert_int_equal(otte_segment_describe(segment, 10 * SECOND, rows, MANY, &count), 0);
+	assert_int_equal(otte_segment_describe(segment, 30 * SECOND, rows, MANY, &count), 0);
 	assert_int_equal(count, MANY);
 	for (i = 0; i < MANY; i++) {
 		assert_int_equal(rows[i].id, otte_region_id(regions[i]));
@@ -299,20 +299,20 @@ static void ten_thousand_regions_are_described_in_the_order_of_their_ids(void **
 	}
 	/* Less room than rows: the count is still the whole, and nothing is written past the room. */
 	memset(rows, 0, sizeof(rows));
-	assert_int_equal(otte_segment_describe(segment, 10 * SECOND, rows, 10, &count), 0);
+	assert_int_equal(otte_segment_describe(segment, 30 * SECOND, rows, 10, &count), 0);
 	assert_int_equal(count, MANY);
 	assert_int_not_equal(rows[9].id, 0);
 	assert_int_equal(rows[10].id, 0);
-	assert_int_equal(otte_segment_describe(segment, 10 * SECOND, NULL, 0, &count), 0);
+	assert_int_equal(otte_segment_describe(segment, 30 * SECOND, NULL, 0, &count), 0);
 	assert_int_equal(count, MANY);
 
 	assert_int_equal(otte_region_unregister(regions, MANY - 1, 5 * SECOND, NULL), 0);
-	assert_int_equal(otte_segment_describe(segment, 10 * SECOND, rows, MANY, &count), 0);
+	assert_int_equal(otte_segment_describe(segment, 30 * SECOND, rows, MANY, &count), 0);
 	assert_int_equal(count, 1);
 	assert_int_equal(rows[0].id, otte_region_id(regions[MANY - 1]));
 	assert_int_equal(otte_region_unregister(&local_only, 1, SECOND, NULL), 0);
 	assert_int_equal(otte_region_unregister(&regions[MANY - 1], 1, SECOND, NULL), 0);
-	assert_int_equal(otte_segment_describe(segment, 10 * SECOND, rows, MANY, &count), 0);
+	assert_int_equal(otte_segment_describe(segment, 30 * SECOND, rows, MANY, &count), 0);
 	assert_int_equal(count, 0);
 	assert_int_equal(otte_segment_close(segment), 0);
 	assert_int_equal(otte_mem_release(mem), 0);

@@ -80,7 +80,7 @@ static void assert_taken_back(struct pair *pair, uint8_t op)
 {
 	struct otte_task task;
 
-	OK(otte_batch_wait(pair->batch, 10 * SECOND));
+	OK(otte_batch_wait(pair->batch, 30 * SECOND));
 	task = task_of(pair, 0);
 	assert_int_equal(task.code, -ECONNRESET);
 	assert_int_equal(task.locally_drained, 1);
@@ -161,7 +161,7 @@ static void a_bind_that_fails_is_no_grant(void **state)
 	fill(&pair, OTTE_WRITE, 1);
 	sim_fault_arm(&fault);
 	submit(&pair, OTTE_WRITE, 0, 4096);
-	OK(otte_batch_wait(pair.batch, 10 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	assert_int_equal(pair_stats(pair.source).rdma_grants, task_of(&pair, 0).code ? 0 : 1);
 	assert_true(comes(nothing_is_mirrored, &pair));
 	assert_int_equal(pair_stats(pair.source).loans, 0);
@@ -178,7 +178,7 @@ static void a_bind_that_is_not_heard_of_keeps_no_chunk(void **state)
 	open_sides(&pair, use_short_limits, use_short_limits);
 	lose_a_completion(0);
 	submit(&pair, OTTE_READ, 0, 4096);
-	OK(otte_batch_wait(pair.batch, 10 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	assert_true(comes(nothing_is_mirrored, &pair));
 	assert_int_equal(pair_stats(pair.source).loans, 0);
 	assert_int_equal(pair_stats(pair.source).retained, 0);

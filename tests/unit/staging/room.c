@@ -51,7 +51,7 @@ struct otte_task outcome_of(struct otte_batch *batch)
 {
 	struct otte_task task;
 
-	OK(otte_batch_wait(batch, 20 * SECOND));
+	OK(otte_batch_wait(batch, 30 * SECOND));
 	OK(otte_batch_task(batch, 0, &task));
 	return task;
 }

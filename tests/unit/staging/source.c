@@ -216,7 +216,7 @@ static void a_grant_that_nobody_wants_any_more_writes_nothing(void **state)
 	submit(&pair, OTTE_WRITE, GUARD, 4096);
 	assert_true(comes(has_loan, &pair));
 	OK(otte_batch_cancel(pair.batch));
-	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	assert_int_equal(task_of(&pair, 0).code, -ECANCELED);
 	assert_int_equal(task_of(&pair, 0).remote_effect, OTTE_EFFECT_NONE);
 	sim_progress_set(SIM_INLINE, 0);
@@ -271,7 +271,7 @@ static void more_than_there_is_goes_one_after_the_other(void **state)
 	for (i = 0; i < 8; i++) /* backwards, so that no two are merged */
 		requests[i] = rdma_request(&pair, OTTE_WRITE, (7ull - i) * 200000, 199999);
 	OK(otte_batch_submit(pair.batch, requests, 8));
-	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	for (i = 0; i < 8; i++) {
 		assert_int_equal(task_of(&pair, i).code, 0);
 		assert_memory_equal(pair.remote_bytes + i * 200000, pair.local_bytes + i * 200000,
@@ -304,7 +304,7 @@ static void who_waits_for_a_chunk_does_not_wait_for_ever(void **state)
 	OK(otte_batch_cancel(pair.batch));
 	pair_close_requester(&other);
 	OK(otte_region_unregister(&pair.remote, 1, 5 * SECOND, NULL));
-	OK(otte_batch_wait(pair.batch, 5 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	assert_true(comes(nothing_is_mirrored, &pair));
 	assert_int_equal(pair_stats(pair.source).retained, 0);
 	close_rest(&pair);
@@ -383,10 +383,10 @@ static void who_misses_a_chunk_keeps_its_turn(void **state)
 	assert_false(atomic_load(&another_is_faster));
 	assert_ptr_equal(atomic_load(&last_keeper), rdma_of(others[0].requester));
 	atomic_store(&keeping, false);
-	OK(otte_batch_wait(pair.batch, 5 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	for (i = 0; i < 2; i++) {
 		otte_control_client_stop(&others[i].segment->peer->control, -ECONNRESET);
-		OK(otte_batch_wait(others[i].batch, 5 * SECOND));
+		OK(otte_batch_wait(others[i].batch, 30 * SECOND));
 		pair_close_requester(&others[i]);
 	}
 	assert_true(comes(nothing_is_mirrored, &pair));
@@ -432,7 +432,7 @@ static void one_peer_leaves_a_chunk_to_others(void **state)
 	OK(otte_batch_cancel(pair.batch));
 	pair_close_requester(&other);
 	OK(otte_region_unregister(&pair.remote, 1, 5 * SECOND, NULL));
-	OK(otte_batch_wait(pair.batch, 5 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	close_rest(&pair);
 }
 
@@ -482,7 +482,7 @@ static void know_each_other(struct both *one, const struct both *other)
 	char address[OTTE_ADDRESS_MAX];
 
 	OK(otte_engine_address(other->engine, address, sizeof(address)));
-	OK(otte_segment_open(one->engine, address, OTTE_EPOCH_ANY, 10 * SECOND, &one->segment));
+	OK(otte_segment_open(one->engine, address, OTTE_EPOCH_ANY, 30 * SECOND, &one->segment));
 }
 
 #define MUTUAL 8
@@ -513,7 +513,7 @@ static void assert_written(struct both *one, const struct both *other)
 	struct otte_task task;
 	unsigned i;
 
-	OK(otte_batch_wait(one->batch, 20 * SECOND));
+	OK(otte_batch_wait(one->batch, 30 * SECOND));
 	for (i = 0; i < MUTUAL; i++) {
 		OK(otte_batch_task(one->batch, i, &task));
 		assert_int_equal(task.code, 0);

@@ -144,7 +144,7 @@ static void more_than_there_is_goes_one_after_the_other(void **state)
 	for (i = 0; i < 8; i++) /* backwards, so that no two are merged */
 		requests[i] = rdma_request(&pair, OTTE_READ, (7ull - i) * 200000, 199999);
 	OK(otte_batch_submit(pair.batch, requests, 8));
-	OK(otte_batch_wait(pair.batch, 20 * SECOND));
+	OK(otte_batch_wait(pair.batch, 30 * SECOND));
 	for (i = 0; i < 8; i++) {
 		struct otte_task task;
 

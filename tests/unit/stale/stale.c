@@ -229,7 +229,7 @@ static void run(struct pair *pair, uint8_t op, uint64_t length)
 
 	assert_int_equal(otte_batch_reset(pair->batch), 0);
 	assert_int_equal(otte_batch_submit(pair->batch, &request, 1), 0);
-	assert_int_equal(otte_batch_wait(pair->batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair->batch, 30 * SECOND), 0);
 }
 
 static void expect_filled(const uint8_t *bytes, uint64_t size, uint8_t salt)
@@ -544,7 +544,7 @@ static void many_answers_with_holes_are_not_left_halfway(void **state)
 			request = pair_request(&pair, OTTE_READ, i * piece, i * piece, piece);
 			assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
 		}
-		assert_int_equal(otte_batch_wait(pair.batch, 5 * SECOND), 0);
+		assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 	}
 	atomic_store(&gap_each, false);
 	atomic_store(&gap, -1);
@@ -597,7 +597,7 @@ static void what_is_guarded_arrives_as_it_was(void **state)
 					       (uint8_t)(i % 3 == 0 ? OTTE_WRITE : OTTE_READ), at,
 					       at, 1 + (i * 977) % 8192);
 			assert_int_equal(otte_batch_submit(pair.batch, &request, 1), 0);
-			assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+			assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 			expect_task(pair.batch, (uint32_t)i, 0, OTTE_EFFECT_NONE);
 			assert_memory_equal(pair.local_bytes + at, pair.remote_bytes + at,
 					    request.length);

@@ -544,7 +544,7 @@ static void runs_survive_what_happens_beside_them(void **state)
 	}
 	nothing_was_wrong();
 	assert_true(done > 0);
-	assert_int_equal(otte_segment_open(pair.requester, beside.address, OTTE_EPOCH_ANY, 20 * SECOND,
+	assert_int_equal(otte_segment_open(pair.requester, beside.address, OTTE_EPOCH_ANY, 30 * SECOND,
 					   &pair.segment), 0);
 	pair_close(&pair);
 }
@@ -669,8 +669,8 @@ static void threads_do_not_depend_on_the_number_of_peers(void **state)
 	for (i = 0; i < peers; i++) {
 		assert_int_equal(otte_engine_address(sources[i], address, sizeof(address)), 0);
 		assert_int_equal(otte_segment_open(pair.requester, address, OTTE_EPOCH_ANY,
-						   10 * SECOND, &out[i]), 0);
-		assert_int_equal(otte_segment_open(users[i], center, OTTE_EPOCH_ANY, 10 * SECOND,
+						   30 * SECOND, &out[i]), 0);
+		assert_int_equal(otte_segment_open(users[i], center, OTTE_EPOCH_ANY, 30 * SECOND,
 						   &in[i]), 0);
 	}
 	assert_int_equal(pair_run(&pair, OTTE_READ, 0, 0, 4096), 0);

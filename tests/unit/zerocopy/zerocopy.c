@@ -154,7 +154,7 @@ static void a_write_ends_when_its_memory_is_free_not_when_it_is_answered(void **
 	assert_int_equal(otte_batch_wait(pair.batch, 100 * MS), -ETIMEDOUT);
 	assert_int_equal(otte_region_unregister(&pair.local, 1, 50 * MS, &pending), -ETIMEDOUT);
 	fake_withholds = false;
-	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 	assert_int_equal(task_of(&pair).code, 0);
 	assert_true(task_of(&pair).locally_drained);
 	assert_int_equal(pair_stats(pair.requester).zerocopy_outstanding, 0);
@@ -173,7 +173,7 @@ static void a_write_that_is_cancelled_ends_when_its_memory_is_free(void **state)
 	assert_int_equal(otte_batch_cancel(pair.batch), 0);
 	assert_int_equal(otte_batch_wait(pair.batch, 100 * MS), -ETIMEDOUT);
 	fake_withholds = false;
-	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 	assert_true(task_of(&pair).locally_drained);
 	pair_close(&pair);
 }
@@ -196,7 +196,7 @@ static void a_cancelled_write_is_told_once_whose_answer_comes_with_its_memory(vo
 		assert_int_equal(otte_batch_cancel(pair.batch), 0);
 		nanosleep(&(struct timespec){ .tv_nsec = 5 * MS }, NULL);
 		fake_silent = false;
-		assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+		assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 		assert_int_equal(task_of(&pair).code, -ECANCELED);
 		assert_int_equal(task_of(&pair).remote_effect, OTTE_EFFECT_UNKNOWN);
 		assert_true(task_of(&pair).locally_drained);
@@ -239,7 +239,7 @@ static void a_request_behind_a_read_waits_for_its_memory(void **state)
 	submit(&pair, OTTE_WRITE, 1000);
 	assert_int_equal(otte_batch_wait(pair.batch, 100 * MS), -ETIMEDOUT);
 	fake_withholds = false;
-	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 	assert_int_equal(task_of(&pair).code, 0);
 	assert_int_equal(pair_stats(pair.source).refused_requests, 0);
 	pair_close(&pair);
@@ -288,7 +288,7 @@ static void a_request_waits_for_memory_that_another_peer_has_read(void **state)
 	assert_int_equal(otte_mem_alloc(engine, 4096, 0, &desc.mem), 0);
 	assert_int_equal(otte_region_register(engine, &desc, 1, &region), 0);
 	assert_int_equal(otte_batch_create(engine, 1, &batch), 0);
-	assert_int_equal(otte_segment_open(engine, address, OTTE_EPOCH_ANY, 10 * SECOND, &segment), 0);
+	assert_int_equal(otte_segment_open(engine, address, OTTE_EPOCH_ANY, 30 * SECOND, &segment), 0);
 	fake_lacks = false;
 	request.segment = segment;
 	request.local = region;
@@ -303,11 +303,11 @@ static void a_request_waits_for_memory_that_another_peer_has_read(void **state)
 		assert_int_equal(otte_batch_reset(batch), 0);
 		assert_int_equal(otte_batch_submit(batch, &request, 1), 0);
 		if (i < ALONE_REQUESTS)
-			assert_int_equal(otte_batch_wait(batch, 10 * SECOND), 0);
+			assert_int_equal(otte_batch_wait(batch, 30 * SECOND), 0);
 	}
 	assert_int_equal(otte_batch_wait(batch, 100 * MS), -ETIMEDOUT);
 	fake_withholds = false;
-	assert_int_equal(otte_batch_wait(batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(batch, 30 * SECOND), 0);
 	assert_int_equal(otte_batch_task(batch, 0, &task), 0);
 	assert_int_equal(task.code, 0);
 	assert_int_equal(pair_stats(pair.source).refused_requests, 0);
@@ -332,7 +332,7 @@ static void a_real_conflict_is_told_at_once(void **state)
 	(void)state;
 	open_pair(&pair);
 	assert_int_equal(otte_engine_address(pair.source, address, sizeof(address)), 0);
-	assert_int_equal(otte_segment_open(pair.source, address, OTTE_EPOCH_ANY, 10 * SECOND, &segment), 0);
+	assert_int_equal(otte_segment_open(pair.source, address, OTTE_EPOCH_ANY, 30 * SECOND, &segment), 0);
 	assert_int_equal(otte_batch_create(pair.source, 1, &batch), 0);
 	own.segment = segment;
 	own.local = pair.remote;
@@ -348,7 +348,7 @@ static void a_real_conflict_is_told_at_once(void **state)
 	assert_in_range((after.tv_sec - before.tv_sec) * SECOND + after.tv_nsec - before.tv_nsec, 0,
 			1500 * MS);
 	fake_withholds = false;
-	assert_int_equal(otte_batch_wait(batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(batch, 30 * SECOND), 0);
 	assert_int_equal(otte_batch_destroy(batch), 0);
 	assert_int_equal(otte_segment_close(segment), 0);
 	pair_close(&pair);
@@ -433,7 +433,7 @@ static void a_write_whose_memory_is_not_proven_free_ends_unquiesced_and_retains_
 	submit(&pair, OTTE_WRITE, MIB);
 	assert_true(soon(written, &pair));
 	pair_close_source(&pair);
-	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 	task = task_of(&pair);
 	assert_int_equal(task.code, -EUCLEAN);
 	assert_int_equal(task.remote_effect, OTTE_EFFECT_UNKNOWN);
@@ -489,7 +489,7 @@ static void run_out_of_time(struct pair *pair, int64_t timeout_ns)
 	fake_deaf = true;
 	assert_int_equal(otte_batch_reset(pair->batch), 0);
 	assert_int_equal(otte_batch_submit(pair->batch, &request, 1), 0);
-	assert_int_equal(otte_batch_wait(pair->batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair->batch, 30 * SECOND), 0);
 	fake_deaf = false;
 }
 
@@ -546,7 +546,7 @@ static void a_write_that_cannot_be_retained_does_not_end(void **state)
 	assert_int_equal(otte_batch_wait(pair.batch, 2500 * MS), -ETIMEDOUT);
 	assert_int_equal(pair_stats(pair.requester).retained, 0);
 	fake_withholds = false;
-	assert_int_equal(otte_batch_wait(pair.batch, 10 * SECOND), 0);
+	assert_int_equal(otte_batch_wait(pair.batch, 30 * SECOND), 0);
 	/* The receipt may have come before the connection was lost. */
 	assert_true(task_of(&pair).code == 0 || task_of(&pair).code == -ECONNRESET);
 	assert_true(task_of(&pair).locally_drained);
