@@ -545,6 +545,16 @@ int otte_control_client_call(struct otte_control_client *client, uint16_t type, 
 	return 0;
 }
 
+bool otte_control_client_cuts(struct otte_control_client *client)
+{
+	bool cuts;
+
+	pthread_mutex_lock(&client->lock);
+	cuts = client->can.agreed & client->offers & OTTE_CAN_CUT;
+	pthread_mutex_unlock(&client->lock);
+	return cuts;
+}
+
 int otte_control_client_lane(struct otte_control_client *client, enum otte_lane_kind kind,
 			     struct otte_lane_hello *hello, struct otte_client_address *address)
 {

@@ -106,6 +106,8 @@ int otte_control_client_call(struct otte_control_client *client, uint16_t type, 
 int otte_control_client_post(struct otte_control_client *client, uint16_t type, const void *payload,
 			     size_t length);
 
+/* Whether the lanes of bytes of this session may carry cuts. */
+bool otte_control_client_cuts(struct otte_control_client *client);
 /* What a new lane of this session must say, and where to connect it. -ECONNRESET unless OPEN. */
 int otte_control_client_lane(struct otte_control_client *client, enum otte_lane_kind kind,
 			     struct otte_lane_hello *hello, struct otte_client_address *address);

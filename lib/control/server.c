@@ -450,7 +450,8 @@ static int take_lane(struct otte_session *connection, const struct otte_frame *f
 	/* The watch goes first: the descriptor gets another one, perhaps in this very loop. */
 	otte_loop_remove(server->loop, &connection->watch);
 	connection->watch.fd = -1;
-	ret = server->handlers.lane(server->handlers.arg, session, connection->stream.fd, kind);
+	ret = server->handlers.lane(server->handlers.arg, session, connection->stream.fd, kind,
+				    hello.counter);
 	end_session(connection, ret == 0);
 	return 0;
 }

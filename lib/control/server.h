@@ -68,7 +68,8 @@ struct otte_control_handlers {
 	/* The session of an earlier opened() ends; `session` must not be used after. */
 	void (*closed)(void *arg, struct otte_session *session);
 	/* Take over `fd` as a lane on 0; otherwise it stays the caller's. */
-	int (*lane)(void *arg, struct otte_session *session, int fd, enum otte_lane_kind kind);
+	int (*lane)(void *arg, struct otte_session *session, int fd, enum otte_lane_kind kind,
+		    uint64_t counter);
 	/* Rows with an id above `after`, ascending; at most `capacity`, their number in *count. */
 	int (*describe)(void *arg, uint64_t after, struct otte_region_info *rows, size_t capacity,
 			struct otte_regions *regions);

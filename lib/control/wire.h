@@ -24,6 +24,7 @@
 #ifndef OTTE_CONTROL_WIRE_H
 #define OTTE_CONTROL_WIRE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -98,6 +99,7 @@ int otte_frame_decode(const uint8_t in[OTTE_FRAME_HEADER], uint32_t max_payload,
 #define OTTE_CAN_ATTEST 1u /* CLAIMs, and a proof of each through the module: attest.h */
 #define OTTE_CAN_LEND 4u   /* with ATTEST: a lane of LEND frames, for loans of the module */
 #define OTTE_CAN_RDMA 8u   /* a lane of RDMA frames */
+#define OTTE_CAN_CUT 16u   /* lanes of bytes that carry cuts */
 #define OTTE_CAN_LOAD_SHIFT 32 /* in HELLO, with ATTEST: from here on the first four bytes of that load's id */
 
 #define OTTE_HELLO_AUTH 1u /* a key is in use: key_id names it, MACs are filled in; else both are zero */
@@ -283,6 +285,32 @@ struct otte_lane_answer {
 	uint64_t length;  /* status 0: as asked; else 0 */
 	uint64_t mark[2]; /* status not 0: of a READ that had one; else 0, 0 */
 };
+
+/*
+ * In place of a request, where both sides can (OTTE_CAN_CUT), and never answered: magic u32, reserved u32, last u64,
+ * live u8[48]. Of the lanes of bytes of this session with a counter up to `last` those whose bit in `live` is not
+ * set are dead: bit n is that of counter last - n. No request behind it is served before nothing can come by a
+ * dead one any more.
+ */
+#define OTTE_LANE_CUT_MAGIC 0x4354544fu /* "OTTC" */
+#define OTTE_LANE_CUT_LIVE 48
+
+struct otte_lane_cut {
+	uint64_t last; /* never 0. Lanes too far behind it for a bit are dead */
+	uint8_t live[OTTE_LANE_CUT_LIVE];
+};
+
+/* As long as a request. */
+void otte_lane_cut_encode(const struct otte_lane_cut *cut, uint8_t out[OTTE_LANE_REQUEST_BYTES]);
+int otte_lane_cut_decode(const uint8_t in[OTTE_LANE_REQUEST_BYTES], struct otte_lane_cut *cut);
+/* Whether it is one, and no request. */
+static inline bool otte_lane_is_cut(const uint8_t in[OTTE_LANE_REQUEST_BYTES])
+{
+	return in[3] == (uint8_t)(OTTE_LANE_CUT_MAGIC >> 24);
+}
+/* The lane with this counter is not among the dead. */
+void otte_lane_cut_spare(struct otte_lane_cut *cut, uint64_t counter);
+bool otte_lane_cut_ends(const struct otte_lane_cut *cut, uint64_t counter);
 
 void otte_lane_request_encode(const struct otte_lane_request *request,
 			      uint8_t out[OTTE_LANE_REQUEST_BYTES]);

@@ -106,6 +106,57 @@ int otte_lane_request_decode(const uint8_t in[OTTE_LANE_REQUEST_BYTES],
 	return rc;
 }
 
+_Static_assert(OTTE_LANE_REQUEST_BYTES == 4 + 4 + 8 + OTTE_LANE_CUT_LIVE, "lane cut layout");
+
+void otte_lane_cut_encode(const struct otte_lane_cut *cut, uint8_t out[OTTE_LANE_REQUEST_BYTES])
+{
+	uint8_t *at = out;
+
+	at = put_le32(at, OTTE_LANE_CUT_MAGIC);
+	at = put_le32(at, 0);
+	at = put_le64(at, cut->last);
+	put_bytes(at, cut->live, sizeof(cut->live));
+}
+
+int otte_lane_cut_decode(const uint8_t in[OTTE_LANE_REQUEST_BYTES], struct otte_lane_cut *cut)
+{
+	struct otte_lane_cut got;
+	uint32_t magic, reserved;
+	const uint8_t *at;
+	int rc;
+
+	at = get_le32(in, &magic);
+	at = get_le32(at, &reserved);
+	at = get_le64(at, &got.last);
+	get_bytes(at, got.live, sizeof(got.live));
+	if (magic != OTTE_LANE_CUT_MAGIC)
+		return otte_fail(-EPROTO, "lane cut: magic is 0x%08" PRIx32 ", not 0x%08x", magic,
+				 OTTE_LANE_CUT_MAGIC);
+	rc = otte_wire_zero("lane cut", "reserved", reserved);
+	if (!rc)
+		rc = otte_wire_not_zero("lane cut", "last", got.last);
+	if (!rc)
+		*cut = got;
+	return rc;
+}
+
+void otte_lane_cut_spare(struct otte_lane_cut *cut, uint64_t counter)
+{
+	uint64_t behind = cut->last - counter;
+
+	if (counter <= cut->last && behind < 8 * OTTE_LANE_CUT_LIVE)
+		cut->live[behind / 8] |= (uint8_t)(1u << behind % 8);
+}
+
+bool otte_lane_cut_ends(const struct otte_lane_cut *cut, uint64_t counter)
+{
+	uint64_t behind = cut->last - counter;
+
+	if (counter > cut->last)
+		return false;
+	return behind >= 8 * OTTE_LANE_CUT_LIVE || !(cut->live[behind / 8] & 1u << behind % 8);
+}
+
 void otte_lane_answer_encode(const struct otte_lane_answer *answer,
 			     uint8_t out[OTTE_LANE_ANSWER_BYTES])
 {

@@ -242,7 +242,7 @@ static int open_transport(struct otte_engine *engine)
 	if (!engine->no_rdma)
 		chain[count++] = &otte_rdma_transport;
 	chain[count] = &otte_tcp_transport;
-	engine->server.offers = engine->no_rdma ? 0 : OTTE_CAN_RDMA;
+	engine->server.offers = OTTE_CAN_CUT | (engine->no_rdma ? 0 : OTTE_CAN_RDMA);
 	return chain[0]->create(&env, &engine->transport);
 }
 

@@ -208,7 +208,7 @@ static void fill_control(struct otte_engine *engine, const struct otte_addresses
 	control->identity = &engine->identity;
 	control->keys = &engine->keys;
 	control->attestor = &engine->attestor;
-	control->offers = engine->no_rdma ? 0 : OTTE_CAN_RDMA;
+	control->offers = OTTE_CAN_CUT | (engine->no_rdma ? 0 : OTTE_CAN_RDMA);
 	control->max_payload = engine->config.control_frame_bytes;
 	control->timeout_ns = engine->config.control_timeout_ns;
 	control->changed = control_changed;

@@ -152,7 +152,8 @@ void otte_source_closed(void *arg, struct otte_session *session)
 	otte_source_peer_put(peer);
 }
 
-int otte_source_lane(void *arg, struct otte_session *session, int fd, enum otte_lane_kind kind)
+int otte_source_lane(void *arg, struct otte_session *session, int fd, enum otte_lane_kind kind,
+		     uint64_t counter)
 {
 	struct otte_engine *engine = arg;
 	const struct otte_transport_ops *ops = engine->transport->ops;
@@ -167,7 +168,7 @@ int otte_source_lane(void *arg, struct otte_session *session, int fd, enum otte_
 		return otte_fail(-EDQUOT, "a session has %u lanes already", max);
 	}
 	otte_source_peer_get(peer);
-	ret = ops->accept_lane(engine->transport, peer, fd, kind);
+	ret = ops->accept_lane(engine->transport, peer, fd, kind, counter);
 	if (ret)
 		otte_source_lane_closed(peer);
 	return ret;

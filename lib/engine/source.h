@@ -19,7 +19,8 @@ struct otte_engine;
 /* Handlers for the control server. */
 int otte_source_opened(void *arg, struct otte_session *session);
 void otte_source_closed(void *arg, struct otte_session *session);
-int otte_source_lane(void *arg, struct otte_session *session, int fd, enum otte_lane_kind kind);
+int otte_source_lane(void *arg, struct otte_session *session, int fd, enum otte_lane_kind kind,
+		     uint64_t counter);
 
 /* What a transport asks of the engine or a peer: struct otte_source_ops of transport.h. */
 void otte_source_lane_closed(void *peer);

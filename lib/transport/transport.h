@@ -318,7 +318,8 @@ struct otte_transport_ops {
 	 * Source: serve an accepted lane on `fd`. 0: the descriptor is the transport's. -EOPNOTSUPP: it has
 	 * no lanes of this kind.
 	 */
-	int (*accept_lane)(struct otte_transport *transport, void *peer, int fd, enum otte_lane_kind kind);
+	int (*accept_lane)(struct otte_transport *transport, void *peer, int fd, enum otte_lane_kind kind,
+			   uint64_t counter);
 	/* Shut down the lanes of `peer`; lane_closed() follows for each. */
 	void (*drop_lanes)(struct otte_transport *transport, void *peer);
 	/* Close source lanes that stalled. The thread of loop `index` calls it now and then. */

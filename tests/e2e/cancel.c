@@ -330,6 +330,84 @@ static void a_write_whose_lane_is_lost_is_of_unknown_effect_and_never_replayed(v
 	setting_close(&setting);
 }
 
+/* ---- What was sent before an early end, and is on its way yet ---- */
+
+/*
+ * A WRITE ends early while the network has all of it, and its lane is held. A later one to the same range goes by the
+ * other lane; only when that is complete the network lets go of the first.
+ */
+static void an_ended_write_stays_behind_a_later_one(bool cancel)
+{
+	long long before[2];
+	struct setting setting;
+	struct outcome outcome;
+	unsigned lane;
+
+	/* One that is cancelled waits for its answer, until its lane is given up for the lack of it. */
+	setting_open(&setting, cancel ? "tcp.lanes=2 tcp.stall_timeout_ms=500" :
+					"tcp.lanes=2 tcp.stall_timeout_ms=30000", true);
+	held(&setting, before);
+	freeze_lanes(&setting, 2);
+	setting.side.due_ns = cancel ? 0 : DUE_NS;
+	OK(side_submit(&setting.side, OTTE_WRITE, 0, 0, 4096, 1));
+	setting.side.due_ns = 0;
+	lane = busy_lane(&setting, before);
+	if (cancel)
+		OK(otte_batch_cancel(setting.side.batch));
+	outcome = side_wait(&setting.side, 60 * SECOND);
+	assert_int_equal(outcome.failure.code, cancel ? -ECANCELED : -ETIMEDOUT);
+	assert_int_equal(outcome.failure.remote_effect, OTTE_EFFECT_UNKNOWN);
+	child_ask(&setting.proxy.child, "thaw %u", 3 - lane);
+	memset(setting.side.bytes, 0x77, BYTES);
+	/* On a busy machine so short a timeout may end a lane that only is slow. */
+	assert_true(EVENTUALLY(side_run(&setting.side, OTTE_WRITE, 0, 0, 4096, 1)
+				       .status.completed_prefix == 1));
+	assert_true(all(setting.remote_bytes, 4096, 0x77));
+	child_ask(&setting.proxy.child, "thaw %u", lane);
+	/* The lane comes back, and that in whose place it comes is gone: so what went by it has come, if it does. */
+	assert_true(EVENTUALLY(side_stats(&setting.side).lanes == 2));
+	assert_true(EVENTUALLY((child_ask(&setting.source.child, "stats"),
+				child_number(&setting.source.child, "lanes") == 2)));
+	assert_true(all(setting.remote_bytes, 4096, 0x77));
+	setting_close(&setting);
+}
+
+static void a_write_that_timed_out_is_not_applied_behind_a_later_one(void **state)
+{
+	(void)state;
+	an_ended_write_stays_behind_a_later_one(false);
+}
+
+static void a_write_that_was_cancelled_is_not_applied_behind_a_later_one(void **state)
+{
+	(void)state;
+	an_ended_write_stays_behind_a_later_one(true);
+}
+
+/* Wholly sent, it ends with the peer's answer, which says that all of it has arrived. */
+static void a_write_that_was_cancelled_ends_with_its_answer(void **state)
+{
+	struct setting setting;
+	struct outcome outcome;
+	long long before[2];
+
+	(void)state;
+	setting_open(&setting, "tcp.lanes=2", true);
+	held(&setting, before);
+	freeze_lanes(&setting, 2);
+	OK(side_submit(&setting.side, OTTE_WRITE, 0, 0, 4096, 1));
+	busy_lane(&setting, before);
+	OK(otte_batch_cancel(setting.side.batch));
+	assert_int_equal(task_of(&setting, 0).state, OTTE_TASK_DISPATCHED);
+	child_ask(&setting.proxy.child, "thaw 1");
+	child_ask(&setting.proxy.child, "thaw 2");
+	outcome = side_wait(&setting.side, 60 * SECOND);
+	assert_int_equal(outcome.failure.code, -ECANCELED);
+	assert_true(all(setting.remote_bytes, 4096, POISON));
+	assert_int_equal(side_stats(&setting.side).lanes, 2);
+	setting_close(&setting);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -341,6 +419,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_read_whose_lane_is_lost_is_sent_again_within_its_budget),
 		cmocka_unit_test(a_read_without_a_retry_budget_fails_with_its_lane),
 		cmocka_unit_test(a_write_whose_lane_is_lost_is_of_unknown_effect_and_never_replayed),
+		cmocka_unit_test(a_write_that_timed_out_is_not_applied_behind_a_later_one),
+		cmocka_unit_test(a_write_that_was_cancelled_is_not_applied_behind_a_later_one),
+		cmocka_unit_test(a_write_that_was_cancelled_ends_with_its_answer),
 	};
 	int status;
 

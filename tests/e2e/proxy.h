@@ -9,7 +9,7 @@
  *   count            nothing but the answer
  *   drop N | drop all   both ends are closed at once
  *   freeze N 1|2|3   1: what comes back is held; 2: what goes there is held; 3: both
- *   thaw N
+ *   thaw N           nothing if it is over already
  *   held N           "held N": bytes that it has read from connection N on the opener's side
  */
 #ifndef OTTE_TESTS_PROXY_H

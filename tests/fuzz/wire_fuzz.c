@@ -105,6 +105,16 @@ static void lane_request(const uint8_t *in, size_t length)
 	same("lane request", in, length, OTTE_LANE_REQUEST_BYTES);
 }
 
+static void lane_cut(const uint8_t *in, size_t length)
+{
+	struct otte_lane_cut got;
+
+	if (length != OTTE_LANE_REQUEST_BYTES || otte_lane_cut_decode(in, &got))
+		return;
+	otte_lane_cut_encode(&got, out);
+	same("lane cut", in, length, OTTE_LANE_REQUEST_BYTES);
+}
+
 static void lane_answer(const uint8_t *in, size_t length)
 {
 	struct otte_lane_answer got;
@@ -164,7 +174,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	/* New ones go to the end: the corpus names them by number. */
 	static void (*const decoders[])(const uint8_t *, size_t) = {
 		frame,    hello,   welcome, proof,        lane_hello,  text,
-		describe, regions, stats, lane_request, lane_answer, endpoint, descriptor,
+		describe, regions, stats, lane_request, lane_cut, lane_answer, endpoint, descriptor,
 		claim,    lend,
 	};
 

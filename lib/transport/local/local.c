@@ -68,7 +68,8 @@ static int withdraw(struct otte_transport *transport, struct otte_published *pub
 	return otte_transport_withdraw(to_local(transport)->next, published);
 }
 
-static int accept_lane(struct otte_transport *transport, void *peer, int fd, enum otte_lane_kind kind)
+static int accept_lane(struct otte_transport *transport, void *peer, int fd, enum otte_lane_kind kind,
+		       uint64_t counter)
 {
 	struct local *local = to_local(transport);
 	int domain = AF_INET;
@@ -79,7 +80,7 @@ static int accept_lane(struct otte_transport *transport, void *peer, int fd, enu
 	getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length);
 	if (kind == OTTE_LANE_BYTES && domain == AF_UNIX)
 		return local_source_accept(local, peer, fd, false);
-	return local->next->ops->accept_lane(local->next, peer, fd, kind);
+	return local->next->ops->accept_lane(local->next, peer, fd, kind, counter);
 }
 
 static void drop_lanes(struct otte_transport *transport, void *peer)

@@ -305,13 +305,13 @@ static bool exchange(struct otte_transport_peer *base, struct otte_work *work)
 }
 
 static int accept_lane(struct otte_transport *transport, void *peer, int fd,
-		       enum otte_lane_kind kind)
+		       enum otte_lane_kind kind, uint64_t counter)
 {
 	struct otte_rdma *rdma = to_rdma(transport);
 
 	if (kind == OTTE_LANE_RDMA)
 		return otte_rdma_source_accept(rdma, peer, fd);
-	return rdma->next->ops->accept_lane(rdma->next, peer, fd, kind);
+	return rdma->next->ops->accept_lane(rdma->next, peer, fd, kind, counter);
 }
 
 static void drop_lanes(struct otte_transport *transport, void *peer)

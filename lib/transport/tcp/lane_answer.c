@@ -24,9 +24,6 @@ static void slice_proven(struct tcp_lane *lane, struct tcp_slice *slice, struct 
 		DL_DELETE(lane->unproven, slice);
 		slice->finished = true;
 		tcp_done_add(done, slice, slice->code, slice->effect);
-	} else if (slice->abandon && !slice->finished &&
-		   slice->sent == tcp_slice_wire_bytes(slice)) {
-		tcp_done_add_early(done, slice, slice->abandon, OTTE_EFFECT_UNKNOWN);
 	}
 }
 
@@ -49,9 +46,9 @@ static void pop(struct tcp_lane *lane, struct tcp_slice *slice, int code, uint8_
 {
 	bool proven = !slice->claim.left;
 
-	if (slice->abandon && !code) {
+	if (slice->abandon) {
+		effect = code ? effect : OTTE_EFFECT_UNKNOWN;
 		code = slice->abandon;
-		effect = OTTE_EFFECT_UNKNOWN;
 	}
 	pthread_mutex_lock(&lane->lock);
 	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): what is answered is in the queue */

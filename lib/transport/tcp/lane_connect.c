@@ -56,6 +56,7 @@ int tcp_lane_connect(struct tcp_lane *lane)
 	ret = otte_control_client_lane(lane->peer->control, OTTE_LANE_BYTES, &lane->greeting, &to);
 	if (ret)
 		return ret;
+	tcp_cut_session(lane->peer, lane->greeting.session);
 
 	tcp_lane_lock_rx(lane);
 	pthread_mutex_lock(&lane->lock);
@@ -63,6 +64,9 @@ int tcp_lane_connect(struct tcp_lane *lane)
 		ret = open_socket(lane, &to);
 		if (!ret) {
 			lane->state = TCP_LANE_CONNECTING;
+			lane->session = lane->greeting.session;
+			lane->counter = lane->greeting.counter;
+			tcp_cut_begin(lane);
 			otte_stream_init(&lane->hello, lane->watch.fd, 4096, 4096);
 		}
 		atomic_store(&lane->progress_ns, otte_coarse_ns());

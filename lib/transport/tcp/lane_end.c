@@ -2,9 +2,11 @@
 /*
  * Slices that end before their answer: because their work is given up, or their connection is.
  *
- * Where the connection lives the queue keeps a slice that was sent, since answers come in order; it only touches no
- * memory any more. A dead connection's slices go to another lane or end. What the kernel still refers to of
- * it waits for proof, on the list of sockets that linger (zerocopy.h).
+ * Where the connection lives the queue keeps a READ that was sent, since answers come in order; it only touches no
+ * memory any more. A WRITE of which anything was sent ends with its answer, or with the connection: its bytes may
+ * yet be written there, and must not be so behind those of a later request (cut.c). A dead connection's slices go
+ * to another lane or end. What the kernel still refers to of it waits for proof, on the list of sockets that linger
+ * (zerocopy.h).
  */
 #include <errno.h>
 #include <utlist.h>
@@ -36,8 +38,7 @@ bool tcp_lane_abandon(struct tcp_lane *lane, const struct tcp_plan *plan, int co
 			tcp_lane_change_queued(lane, 0, slice->length);
 			slice->finished = true;
 			tcp_done_add(&done, slice, code, OTTE_EFFECT_NONE);
-		} else if (plan->op == OTTE_WRITE &&
-			   (slice->sent < tcp_slice_wire_bytes(slice) || slice->claim.left)) {
+		} else if (plan->op == OTTE_WRITE) {
 			slice->abandon = code;
 			drained = false;
 		} else {
@@ -45,9 +46,7 @@ bool tcp_lane_abandon(struct tcp_lane *lane, const struct tcp_plan *plan, int co
 				tcp_lane_keep_start(lane);
 				tcp_lane_put_back_start(lane);
 			}
-			tcp_done_add_early(&done, slice, code,
-					   plan->op == OTTE_WRITE ? OTTE_EFFECT_UNKNOWN :
-								    OTTE_EFFECT_NONE);
+			tcp_done_add_early(&done, slice, code, OTTE_EFFECT_NONE);
 		}
 	}
 	pthread_mutex_unlock(&lane->lock);
@@ -146,6 +145,7 @@ static void bury(struct tcp_lane *lane, struct tcp_slice *slice, int code, bool 
 /* What a lane had when it went down. */
 struct remains {
 	enum tcp_lane_state state;
+	uint64_t session, counter;
 	struct tcp_slice *queue, *unproven;
 	struct tcp_zerocopy *zerocopy; /* NULL: its connection is closed already */
 };
@@ -155,6 +155,8 @@ static void go_down(struct tcp_lane *lane, struct remains *remains)
 {
 	*remains = (struct remains){
 		.state = lane->state,
+		.session = lane->session,
+		.counter = lane->counter,
 		.queue = lane->queue,
 		.unproven = lane->unproven,
 		.zerocopy = lane->zerocopy,
@@ -216,6 +218,8 @@ void tcp_lane_kill(struct tcp_lane *lane, int code, bool retry)
 		atomic_fetch_sub(&lane->peer->tcp->counters.lanes, 1);
 	otte_log(OTTE_LOG_INFO, "a lane is down: %s", otte_error_text());
 	tcp_peer_note_loss(lane->peer);
+	if (remains.state == TCP_LANE_READY)
+		tcp_cut_lane(lane->peer, remains.session, remains.counter);
 	bury_all(lane, &remains, code, retry);
 	lane->peer->changed(lane->peer->arg);
 }

@@ -264,7 +264,8 @@ static bool begin_exchange(struct tcp_lane *lane, struct tcp_slice *slice)
 
 	pthread_mutex_lock(&lane->lock);
 	able = lane->state == TCP_LANE_READY && !lane->broken && !lane->queue && !lane->wants_room &&
-	       !lane->current && !lane->answer_got && !atomic_load(&slice->plan->abandon);
+	       !lane->current && !lane->answer_got && lane->cut_sent == lane->cut_bytes &&
+	       !atomic_load(&slice->plan->abandon);
 	if (able) {
 		atomic_store_explicit(&lane->progress_ns, otte_coarse_ns(), memory_order_relaxed);
 		DL_APPEND(lane->queue, slice);

@@ -30,14 +30,20 @@ static bool wants_zerocopy(const struct tcp_lane *lane, const struct tcp_slice *
 }
 
 /* Up to a payload that goes alone; *flags then say that it follows. */
-static int gather(const struct tcp_lane *lane, struct iovec *iov, int *flags)
+static int gather(struct tcp_lane *lane, struct iovec *iov, int *flags)
 {
 	struct tcp_slice *slice = lane->unsent;
+	bool cut = false;
 	int n = 0;
 
 	for (; slice && n + 2 <= 2 * IOV_SLICES; slice = slice->next) {
 		uint64_t payload = 0;
 
+		if (!slice->sent && !cut && lane->cut_sent < lane->cut_bytes) {
+			cut = true;
+			iov[n].iov_base = lane->cuts + lane->cut_sent;
+			iov[n++].iov_len = lane->cut_bytes - lane->cut_sent;
+		}
 		if (slice->sent < OTTE_LANE_REQUEST_BYTES) {
 			iov[n].iov_base = slice->request + slice->sent;
 			iov[n++].iov_len = OTTE_LANE_REQUEST_BYTES - slice->sent;
@@ -61,7 +67,15 @@ static void advance(struct tcp_lane *lane, uint64_t bytes)
 {
 	while (bytes) {
 		struct tcp_slice *slice = lane->unsent;
-		uint64_t part = min_u64(bytes, tcp_slice_wire_bytes(slice) - slice->sent);
+		uint64_t part;
+
+		if (!slice->sent && lane->cut_sent < lane->cut_bytes) {
+			part = min_u64(bytes, lane->cut_bytes - lane->cut_sent);
+			lane->cut_sent += (uint32_t)part;
+			bytes -= part;
+			continue;
+		}
+		part = min_u64(bytes, tcp_slice_wire_bytes(slice) - slice->sent);
 
 		slice->sent += part;
 		bytes -= part;
@@ -82,7 +96,7 @@ void tcp_lane_shut(struct tcp_lane *lane)
 static ssize_t send_some(struct tcp_lane *lane)
 {
 	struct tcp_slice *slice = lane->unsent;
-	struct iovec iov[2 * IOV_SLICES];
+	struct iovec iov[2 * IOV_SLICES + 1]; /* and a cut */
 	struct msghdr message = { .msg_iov = iov };
 	int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
 

@@ -30,6 +30,7 @@ void tcp_source_end_lane(struct source_lane *lane)
 {
 	struct tcp *tcp = lane->tcp;
 	bool over = tcp_source_end_zerocopy(lane);
+	struct source_lane *other;
 
 	tcp_source_end_use(lane, false);
 	otte_loop_remove(lane->loop, &lane->watch); /* it may not be in it */
@@ -38,6 +39,8 @@ void tcp_source_end_lane(struct source_lane *lane)
 	if (over)
 		otte_fd_close(lane->watch.fd);
 	lane->watch.fd = -1;
+	DL_FOREACH(tcp->lanes, other)
+		tcp_source_kick(other); /* a cut may wait for it */
 	pthread_mutex_unlock(&tcp->lock);
 	atomic_fetch_sub(&tcp->counters.lanes, 1);
 	if (over)
@@ -52,7 +55,7 @@ int tcp_source_open(struct tcp *tcp)
 }
 
 int tcp_source_accept(struct otte_transport *transport, void *peer, int fd,
-		      enum otte_lane_kind kind)
+		      enum otte_lane_kind kind, uint64_t counter)
 {
 	struct tcp *tcp = container_of(transport, struct tcp, base);
 	struct source_lane *lane;
@@ -68,6 +71,7 @@ int tcp_source_accept(struct otte_transport *transport, void *peer, int fd,
 		return otte_fail(-ENOMEM, "no memory for a lane");
 	lane->tcp = tcp;
 	lane->peer = peer;
+	lane->counter = counter;
 	lane->retired.free = free_lane;
 	lane->watch.fd = fd;
 	lane->watch.ready = tcp_source_ready;
@@ -76,8 +80,11 @@ int tcp_source_accept(struct otte_transport *transport, void *peer, int fd,
 	pthread_mutex_lock(&tcp->lock);
 	lane->loop_index = tcp->next_loop++ % tcp->env.config->tcp_workers;
 	lane->loop = &tcp->env.serve_loops[lane->loop_index];
+	if (tcp_source_is_cut(tcp, peer, counter))
+		ret = otte_fail(-ECONNRESET, "the peer has given up a lane before it was taken");
 	DL_APPEND(tcp->lanes, lane);
-	ret = otte_loop_add(lane->loop, &lane->watch, EPOLLIN);
+	if (!ret)
+		ret = otte_loop_add(lane->loop, &lane->watch, EPOLLIN);
 	if (ret)
 		DL_DELETE(tcp->lanes, lane);
 	else

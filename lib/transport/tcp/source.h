@@ -5,15 +5,17 @@
  *   REQUEST --READ--> ANSWER --sent--> REQUEST
  *   REQUEST --WRITE--> PAYLOAD --in--> ANSWER       (refused: DROP instead of PAYLOAD)
  *   REQUEST --> PARKED --> as above
+ *   REQUEST --a cut--> REQUEST, or PARKED until the lanes that it calls dead have ended --> REQUEST
  *
  *   source.c           a lane's life
  *   source_step.c      what is received and sent, step by step, and by whom
  *   source_admit.c     what becomes of a request: admitted, refused or parked
+ *   source_cut.c       lanes that a peer calls dead end before it is served on
  *   source_unproven.c  answers that are sent, and their uses, which wait for the kernel
  *
  * Everything in the struct belongs to the thread of the lane's loop, but for what tcp.lock protects:
  * the list, the descriptor while it is on the list, so that drop() cannot shut down a number that has
- * become another file, `parked`, and the uses in tcp.unproven. A lane that is alone belongs to the express
+ * become another file, `parked`, `cut`, and the uses in tcp.unproven. A lane that is alone belongs to the express
  * thread (source_step.c).
  *
  * What is in line here is on the way of every request.
@@ -49,6 +51,9 @@ struct source_lane {
 	struct otte_loop *loop;
 	unsigned loop_index;
 	void *peer;
+	uint64_t counter;               /* of its hello */
+	struct otte_lane_cut cut;       /* the last one that came; last 0: none */
+	bool cutting;                   /* PARKED for it */
 	enum source_state state;
 	bool wants_room;
 	bool eager;                     /* requests come without waiting for answers */
@@ -116,6 +121,14 @@ int tcp_source_retry_parked(struct source_lane *lane);
 /* Nothing more of the request is to come: by its status and effect. */
 void tcp_source_prepare_answer(struct source_lane *lane);
 
+/* ---- source_cut.c ---- */
+
+/* A cut is in. A step, as is the next one: the lane is PARKED for it, and was kicked. */
+int tcp_source_take_cut(struct source_lane *lane);
+int tcp_source_cut_on(struct source_lane *lane);
+/* Under tcp->lock: whether a lane of this peer has called dead the one with that counter. */
+bool tcp_source_is_cut(const struct tcp *tcp, const void *peer, uint64_t counter);
+
 /* ---- source_unproven.c ---- */
 
 /* Without zerocopy where there is no memory for it. */
@@ -131,7 +144,7 @@ struct source_sent *tcp_source_take_sent(struct source_lane *lane);
 void tcp_source_leave_use(struct source_lane *lane, bool complete);
 /* Under tcp->lock: whether the bytes are of a use that only waits for the kernel. */
 bool tcp_source_is_unproven(const struct tcp *tcp, const uint8_t *address, uint64_t length);
-/* Under tcp->lock. Any thread: the lane's own, if it is parked, finds out whether its conflict is over. */
+/* Under tcp->lock. Any thread: the lane's own, if it is parked, finds out whether what it waits for is over. */
 void tcp_source_kick(struct source_lane *lane);
 
 #endif

@@ -158,6 +158,8 @@ int tcp_source_retry_parked(struct source_lane *lane)
 	pthread_mutex_unlock(&tcp->lock);
 	if (ret)
 		return ret;
+	if (lane->cutting)
+		return tcp_source_cut_on(lane);
 	tcp_source_admit(lane);
 	return lane->state != SOURCE_PARKED;
 }

@@ -68,6 +68,8 @@ static OTTE_FRAMELESS int take_request(struct source_lane *lane)
 				  sizeof(lane->header) - lane->moved, receive_flags(lane)));
 	if (ret <= 0 || lane->moved < sizeof(lane->header))
 		return ret;
+	if (otte_lane_is_cut(lane->header))
+		return tcp_source_take_cut(lane);
 	ret = otte_lane_request_decode(lane->header, &lane->request);
 	if (ret) {
 		atomic_fetch_add(&lane->tcp->counters.bad_frames, 1);

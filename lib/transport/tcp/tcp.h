@@ -146,6 +146,9 @@ struct tcp_lane {
 	struct tcp_zerocopy *zerocopy;   /* READY, perhaps; NULL: every send is copied */
 	bool wants_room;                 /* EPOLLOUT is asked for */
 	uint32_t exchanges;              /* in a row; the watch is set aside for many */
+	uint64_t session, counter;       /* not DOWN: of its hello */
+	uint8_t cuts[2 * OTTE_LANE_REQUEST_BYTES]; /* cut.c: to go out ahead of the next slice, one or two */
+	uint32_t cut_sent, cut_bytes;    /* of them; the same: none */
 	bool held;                       /* nothing is sent: lane_receive.c says why, or `bare` */
 	bool broken;                     /* shut down; the loop takes it apart */
 	uint64_t retry_at_ns;            /* DOWN: when to connect again */
@@ -157,7 +160,7 @@ struct tcp_lane {
 
 void tcp_lane_init(struct tcp_lane *lane, struct tcp_peer *peer);
 void tcp_lane_fini(struct tcp_lane *lane);
-/* DOWN -> CONNECTING. */
+/* DOWN -> CONNECTING. Under peer->lock. */
 int tcp_lane_connect(struct tcp_lane *lane);
 /* Append and send what fits. False: the lane is not READY, the slice is the caller's. */
 bool tcp_lane_enqueue(struct tcp_lane *lane, struct tcp_slice *slice);
@@ -174,8 +177,7 @@ bool tcp_lane_receive_alone(struct tcp_lane *lane);
 bool tcp_lane_exchange(struct tcp_lane *lane, struct tcp_slice *slice);
 /*
  * End the slices of `plan` on this lane where that is possible without giving up the connection. False:
- * a WRITE is half sent, or the kernel still refers to its bytes, and only their end or that of the
- * connection drains it.
+ * something of a WRITE is sent, and only its answer or the end of the connection says what became of it.
  */
 bool tcp_lane_abandon(struct tcp_lane *lane, const struct tcp_plan *plan, int code);
 /* -> DOWN. Slices that may be sent again go to another lane if `retry`; the others end with `code`. */
@@ -194,6 +196,9 @@ struct tcp_peer {
 	pthread_mutex_t lock;            /* the fields of this paragraph */
 	bool stopped;
 	int code;
+	uint64_t session;                /* whose lanes these are */
+	bool cuts;                       /* whether its lanes may carry cuts */
+	struct otte_lane_cut cut;        /* last 0: no lane of the session went down yet */
 	char lost[OTTE_ERROR_BYTES];     /* why the last lane that went down did */
 	_Atomic bool local;              /* on this host, as the last lane to connect found */
 	uint32_t lane_count;
@@ -222,6 +227,15 @@ bool tcp_peer_exchange(struct otte_transport_peer *peer, struct otte_work *work)
 void tcp_peer_cancel(struct otte_transport_peer *peer, void *pinned, int code);
 _Atomic int *tcp_plan_mark(void *native);
 
+/* ---- cut.c ---- */
+
+/* Under peer->lock: lanes are of this session from now on. */
+void tcp_cut_session(struct tcp_peer *peer, uint64_t session);
+/* A lane went down, and nothing was told of what was in it: no later request is served before what it sent. */
+void tcp_cut_lane(struct tcp_peer *peer, uint64_t session, uint64_t counter);
+/* Under peer->lock and lane->lock: a new lane carries what the others do. */
+void tcp_cut_begin(struct tcp_lane *lane);
+
 /* ---- route.c ---- */
 
 /* The interface that packets to this address leave by; negative, with text: nobody can say. */
@@ -231,7 +245,7 @@ int tcp_route_interface(const struct sockaddr_storage *to, char name[IF_NAMESIZE
 
 int tcp_source_open(struct tcp *tcp);
 int tcp_source_accept(struct otte_transport *transport, void *peer, int fd,
-		      enum otte_lane_kind kind);
+		      enum otte_lane_kind kind, uint64_t counter);
 void tcp_source_drop(struct otte_transport *transport, void *peer);
 void tcp_source_tick(struct otte_transport *transport, unsigned index, uint64_t now_ns);
 /* No loop runs any more: end the express thread and close what is left. */

@@ -116,6 +116,14 @@ static struct otte_lane_request lane_request_sample(void)
 	};
 }
 
+static struct otte_lane_cut lane_cut_sample(void)
+{
+	struct otte_lane_cut cut = { .last = 0x1112131415161718 };
+
+	fill(cut.live, sizeof(cut.live), 0x80);
+	return cut;
+}
+
 static struct otte_lane_answer lane_answer_sample(void)
 {
 	return (struct otte_lane_answer){
@@ -207,6 +215,8 @@ TURN_FIXED(frame, OTTE_FRAME_HEADER, otte_frame_decode(in, 65536, &value))
 SAMPLE_FIXED(lane_request, lane_request, OTTE_LANE_REQUEST_BYTES, lane_request_sample())
 SAMPLE_FIXED(marked_request, lane_request, OTTE_LANE_REQUEST_BYTES, marked_request_sample())
 TURN_FIXED(lane_request, OTTE_LANE_REQUEST_BYTES, otte_lane_request_decode(in, &value))
+SAMPLE_FIXED(lane_cut, lane_cut, OTTE_LANE_REQUEST_BYTES, lane_cut_sample())
+TURN_FIXED(lane_cut, OTTE_LANE_REQUEST_BYTES, otte_lane_cut_decode(in, &value))
 SAMPLE_FIXED(lane_answer, lane_answer, OTTE_LANE_ANSWER_BYTES, lane_answer_sample())
 SAMPLE_FIXED(marked_answer, lane_answer, OTTE_LANE_ANSWER_BYTES, marked_answer_sample())
 TURN_FIXED(lane_answer, OTTE_LANE_ANSWER_BYTES, otte_lane_answer_decode(in, &value))
@@ -401,6 +411,9 @@ static const struct format formats[] = {
 	  { REQUEST_RULES(AT_MOST, SAME) } },   /* of a WRITE: without a mark it may be a READ, too */
 	{ "lane request with a mark", encode_marked_request, turn_lane_request, true,
 	  { REQUEST_RULES(SAME, FREE) } },      /* only a READ bears one */
+	{ "lane cut", encode_lane_cut, turn_lane_cut, true,
+	  { { 8, SAME, 0, NULL },               /* magic, reserved */
+	    { 56, FREE, 0, NULL } } },          /* last, which is not 0; live */
 	{ "lane answer", encode_lane_answer, turn_lane_answer, true,
 	  { ANSWER_RULES(AT_MOST, SAME) } },    /* of a WRITE: it has no mark, mask or fresh */
 	{ "lane answer with a mark", encode_marked_answer, turn_lane_answer, true,

@@ -484,6 +484,36 @@ static void a_request_has_bytes_to_move(void **state)
 	assert_string_equal(otte_error_text(), "lane request: op is 2, above 1");
 }
 
+static void a_cut_ends_what_it_does_not_name_as_live(void **state)
+{
+	struct otte_lane_cut cut = { .last = 1000 };
+	uint8_t bytes[OTTE_LANE_REQUEST_BYTES];
+	struct otte_lane_cut got;
+
+	(void)state;
+	otte_lane_cut_spare(&cut, 1001);
+	otte_lane_cut_spare(&cut, 999);
+	otte_lane_cut_spare(&cut, 1000 - 383);
+	otte_lane_cut_spare(&cut, 1000 - 384);
+	otte_lane_cut_encode(&cut, bytes);
+	assert_true(otte_lane_is_cut(bytes));
+	assert_int_equal(otte_lane_cut_decode(bytes, &got), 0);
+	assert_false(otte_lane_cut_ends(&got, 1001));
+	assert_false(otte_lane_cut_ends(&got, UINT64_MAX));
+	assert_true(otte_lane_cut_ends(&got, 1000));
+	assert_false(otte_lane_cut_ends(&got, 999));
+	assert_true(otte_lane_cut_ends(&got, 998));
+	assert_false(otte_lane_cut_ends(&got, 1000 - 383));
+	/* Out of reach of the bits, and of a session long past. */
+	assert_true(otte_lane_cut_ends(&got, 1000 - 384));
+	assert_true(otte_lane_cut_ends(&got, 0));
+	bytes[4] = 1;
+	assert_int_equal(otte_lane_cut_decode(bytes, &got), -EPROTO);
+	cut.last = 0;
+	otte_lane_cut_encode(&cut, bytes);
+	assert_int_equal(otte_lane_cut_decode(bytes, &got), -EPROTO);
+}
+
 static int decode_marked_request(uint8_t op, uint64_t length, uint64_t low, uint64_t high)
 {
 	const struct otte_lane_request request = {
@@ -681,6 +711,7 @@ static void an_escaped_name_is_a_line_and_can_be_had_back(void **state)
 int run_wire_rule_tests(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_cut_ends_what_it_does_not_name_as_live),
 		cmocka_unit_test(a_frame_header_stands_on_the_wire_as_documented),
 		cmocka_unit_test(another_version_is_named_with_ours_whatever_else_is_wrong),
 		cmocka_unit_test(something_else_than_otte_is_not_taken_for_another_version),
