@@ -3,9 +3,10 @@
  * Slices that end before their answer: because their work is given up, or their connection is.
  *
  * Where the connection lives the queue keeps a READ that was sent, since answers come in order; it only touches no
- * memory any more. A WRITE of which anything was sent ends with its answer, or with the connection: before that its
- * bytes may yet be written there, behind those of a later request (cut.c). A dead connection's slices go to another lane or end. What the kernel still refers to of
- * it waits for proof, on the list of sockets that linger (zerocopy.h).
+ * memory any more. A WRITE of which anything was sent ends with its answer, or with the connection: its bytes may
+ * yet be written there, and must not be so behind those of a later request (cut.c). A dead connection's slices go
+ * to another lane or end. What the kernel still refers to of it waits for proof, on the list of sockets that linger
+ * (zerocopy.h).
  */
 #include <errno.h>
 #include <utlist.h>
