@@ -33,7 +33,7 @@
 #define KILLS 4
 #define LONG (64u << 20)
 #define PATIENCE_NS (60 * SECOND) /* nothing takes that long, unless it never ends */
-#define TRIALS 4
+#define TRIALS 4u
 
 #define EVENTUALLY(condition)                                           \
 	({                                                              \

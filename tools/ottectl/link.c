@@ -107,8 +107,11 @@ static int judge(int rc, const struct answer *answer)
 		return complain(EXIT_LOCAL, "%s", strerror(-answer->taken));
 	if (answer->error == -EPERM || answer->error == -EACCES)
 		return complain(EXIT_DENIED, "the module says: %s", strerror(-answer->error));
-	/* Said by generic netlink itself: the family went, and a new load has another number. */
-	if (answer->error == -ENOENT)
+	/*
+	 * Said by generic netlink itself: the family went, and a new load has another number; or it
+	 * is about to go, and its module takes no more users.
+	 */
+	if (answer->error == -ENOENT || answer->error == -EPROTONOSUPPORT)
 		return complain(EXIT_ABSENT, "the module was unloaded");
 	if (answer->error)
 		return complain(EXIT_REFUSED, "the module says: %s", strerror(-answer->error));
