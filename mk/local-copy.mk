@@ -20,3 +20,12 @@ check-part-copy-image:
 	@CLANG_PTX=$(CLANG_PTX) tests/cuda/image.sh $(PTX_FLAGS) +ptx60 -- lib/cuda/kernel/copy.cu
 
 $(B)/lib/cuda/kernel/image.o: lib/cuda/kernel/copy.ptx
+
+# For a machine with a GPU; here it has to build.
+STATIC_BUILD += $(B)/gpu/copy_probe
+$(B)/gpu/copy_probe: $(B)/tests/gpu/copy_probe.o $(B)/libotte.a
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE) -ldl
+	@mv $@.tmp $@
+
+-include $(B)/tests/gpu/copy_probe.d
