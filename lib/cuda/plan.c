@@ -218,15 +218,15 @@ static void sort_ranges(struct otte_plan *plan, uint32_t count)
 /* Sorts the destinations into plan->ranges; whether two of them meet. */
 static bool sort_destinations(struct otte_plan *plan)
 {
-	bool meet = false;
+	bool found = false;
 	uint32_t i;
 
 	for (i = 0; i < plan->run_count; i++)
 		plan->ranges[i] = range_of(plan, i, plan->to_host);
 	sort_ranges(plan, plan->run_count);
 	for (i = 1; i < plan->run_count; i++)
-		meet |= plan->ranges[i].start < plan->ranges[i - 1].end;
-	return meet;
+		found |= plan->ranges[i].start < plan->ranges[i - 1].end;
+	return found;
 }
 
 static bool meet(struct otte_plan_range a, struct otte_plan_range b)
