@@ -202,6 +202,8 @@ static void cut(struct otte_copy_launch *launch, uint32_t count, const struct wa
 	uint64_t pieces = 0;
 	uint32_t i;
 
+	if (!count)
+		die("no rows");
 	if (!way->piece_bytes) {
 		if (otte_copy_cut(staged, count, way->ctas, way->lanes, launch))
 			die("otte_copy_cut");

@@ -14,6 +14,8 @@
  * what others write, never through the read-only path.
  */
 
+/* NOLINTBEGIN(performance-no-int-to-ptr): what the host hands to a device are addresses */
+
 /* [from, from + bytes) to [to, to + bytes), by lane `lane` of `lanes`, in units of `width` bytes; both are aligned. */
 #define COPY_UNITS(width)                                                                              \
 	FN void copy_units_##width(otte_copy_u64 to, otte_copy_u64 from, otte_copy_u32 units,          \
@@ -150,3 +152,4 @@ FN void copy_share(const struct otte_copy_launch *launch, otte_copy_u32 thread, 
 		copy_piece(to, from, (otte_copy_u32)left, lane, lanes);
 	}
 }
+/* NOLINTEND(performance-no-int-to-ptr) */

@@ -325,6 +325,11 @@ struct model {
 	uint32_t count;
 };
 
+static unsigned char *pointer(uint64_t at)
+{
+	return (unsigned char *)(uintptr_t)at; /* NOLINT(performance-no-int-to-ptr): plans have addresses */
+}
+
 static bool apart(const unsigned char *a, uint64_t a_bytes, const unsigned char *b, uint64_t b_bytes)
 {
 	return a + a_bytes <= b || b + b_bytes <= a;
@@ -340,10 +345,10 @@ static void model_expand(struct model *model, const struct otte_plan_desc *descs
 		const struct otte_plan_desc *desc = &descs[i];
 
 		for (row = 0; row < desc->count && desc->bytes; row++) {
-			unsigned char *there = (unsigned char *)(uintptr_t)desc->device->base + desc->device_offset +
-					       row * desc->device_pitch;
-			unsigned char *here = (unsigned char *)(uintptr_t)desc->host->base + desc->host_offset +
-					      row * desc->host_pitch;
+			unsigned char *there = pointer(desc->device->base + desc->device_offset +
+						       row * desc->device_pitch);
+			unsigned char *here =
+				pointer(desc->host->base + desc->host_offset + row * desc->host_pitch);
 
 			model->rows[model->count++] = (struct model_row){ to_host ? here : there,
 									  to_host ? there : here, desc->bytes };
@@ -385,8 +390,8 @@ static void run_ops(const struct otte_plan *plan)
 		const struct otte_plan_op *op = &plan->ops[i];
 
 		for (row = 0; row < op->rows; row++) {
-			void *there = (void *)(uintptr_t)(op->device + row * op->device_pitch);
-			void *here = (void *)(uintptr_t)(op->host + row * op->host_pitch);
+			void *there = pointer(op->device + row * op->device_pitch);
+			void *here = pointer(op->host + row * op->host_pitch);
 
 			memcpy(plan->to_host ? here : there, plan->to_host ? there : here, op->bytes);
 		}
