@@ -253,6 +253,7 @@ static bool try_once_by_another(struct stage *stage, uint8_t op, struct requeste
 	struct payload payload, theirs;
 	struct otte_task task;
 	int status = -1;
+	bool lost;
 
 	if (!serves(&stage->self, op) || !serves(other, op)) {
 		report(false, op, name, "both are served first");
@@ -271,11 +272,12 @@ static bool try_once_by_another(struct stage *stage, uint8_t op, struct requeste
 	       "a remote access error, and nothing has moved");
 	hostile_let_go();
 	task = requester_wait(&stage->self);
-	if (!is_lost(task.code, tried))
+	lost = is_lost(task.code, tried);
+	if (!lost)
 		report(!task.code && has_moved(&stage->self, op), op, name,
 		       "who was granted it has it yet");
 	report(source_rests(&stage->source), op, name, "the source lends nothing any more");
-	return task.code == -ECONNRESET && *tried < TRIALS;
+	return lost;
 }
 
 static void try_by_another(struct stage *stage, uint8_t op, struct requester *other,
@@ -298,6 +300,7 @@ static bool try_once_by_its_other(struct stage *stage, uint8_t op, unsigned int 
 	int code = 0;
 	int status = -1;
 	unsigned int i;
+	bool lost;
 
 	if (!serves(&stage->self, op)) {
 		report(false, op, name, "is served first");
@@ -318,11 +321,12 @@ static bool try_once_by_its_other(struct stage *stage, uint8_t op, unsigned int 
 	requester_wait(&stage->self);
 	for (i = 0; i < NARROW && !code; i++)
 		code = requester_task(&stage->self, i).code;
-	if (!is_lost(code, tried))
+	lost = is_lost(code, tried);
+	if (!lost)
 		report(!code && requester_task(&stage->self, NARROW).code == -ECONNRESET, op, name,
 		       "what was granted for the right one arrives, the other is lost");
 	report(source_rests(&stage->source), op, name, "the source lends nothing any more");
-	return code == -ECONNRESET && *tried < TRIALS;
+	return lost;
 }
 
 static void try_by_its_other(struct stage *stage, uint8_t op)

@@ -13,14 +13,13 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <signal.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "otte/otte.h"
 
 #include "check.h"
+#include "patience.h"
 
-#define SECOND 1000000000ll
 #define BYTES (4u << 20)
 #define GUARD 64
 #define CANARY 0xa5
@@ -31,41 +30,9 @@
 #define MANY 8
 #define PART (BYTES / MANY)
 
-#define MUST(call) must(call, #call)
-#define EVENTUALLY(seconds, condition)                                  \
-	({                                                              \
-		uint64_t until_ns_ = now_ns() + (seconds)*SECOND;       \
-		bool holds_;                                            \
-		while (!(holds_ = (condition)) && now_ns() < until_ns_) \
-			nap();                                          \
-		holds_;                                                 \
-	})
+#define EVENTUALLY(seconds, condition) EVENTUALLY_WITHIN((seconds)*SECOND, condition)
 
 static const char *device;
-
-static void must(int ret, const char *what)
-{
-	if (!ret)
-		return;
-	printf("not ok - %s: %d: %s\n", what, ret, otte_error_text());
-	fflush(stdout);
-	_exit(2);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
-}
-
-static void nap(void)
-{
-	const struct timespec step = { .tv_nsec = 5000000 };
-
-	nanosleep(&step, NULL);
-}
 
 static void log_line(void *arg, enum otte_log_level level, const char *line)
 {

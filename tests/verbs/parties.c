@@ -7,37 +7,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define REQUESTS_MAX 4
 
 uint8_t *remote;
 struct parties_setup parties;
-
-void must(int ret, const char *what)
-{
-	if (!ret)
-		return;
-	printf("not ok - %s: %d: %s\n", what, ret, otte_error_text());
-	fflush(stdout);
-	_exit(2);
-}
-
-uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
-}
-
-void nap(void)
-{
-	const struct timespec step = { .tv_nsec = 2000000 };
-
-	nanosleep(&step, NULL);
-}
 
 void *map_for_all(size_t bytes)
 {

@@ -17,31 +17,18 @@
 
 #include "otte/otte.h"
 
+#include "patience.h"
+
 #define AREA_BYTES (256u << 10)
-#define SECOND 1000000000ll
 #define PATIENCE_NS (90 * SECOND)
 #define DEVICES_MAX 2
 #define NARROW 2
 
-#define MUST(call) must(call, #call)
-/*
- * Until `condition`, or for longer than an emulated machine takes with several losses of rxe's;
- * true: it holds.
- */
-#define EVENTUALLY(condition)                                           \
-	({                                                              \
-		uint64_t until_ns_ = now_ns() + PATIENCE_NS;            \
-		bool holds_;                                            \
-		while (!(holds_ = (condition)) && now_ns() < until_ns_) \
-			nap();                                          \
-		holds_;                                                 \
-	})
+/* For longer than an emulated machine takes with several losses of rxe's. */
+#define EVENTUALLY(condition) EVENTUALLY_WITHIN(PATIENCE_NS, condition)
 
-void must(int ret, const char *what);
-uint64_t now_ns(void);
 /* Packets that the rxe device of that name, a prefix and a number, has ever got. */
 uint64_t device_received(const char *prefix, unsigned int number);
-void nap(void);
 
 extern uint8_t *remote; /* the source's memory */
 

@@ -26,23 +26,16 @@
 #include "otte/otte.h"
 
 #include "check.h"
+#include "patience.h"
 
 #define BYTES_MAX (65u << 20)
 #define GUARD 64
-#define SECOND 1000000000ll
 #define KILLS 4
 #define LONG (64u << 20)
 #define PATIENCE_NS (60 * SECOND) /* nothing takes that long, unless it never ends */
 #define TRIALS 4u
 
-#define EVENTUALLY(condition)                                           \
-	({                                                              \
-		uint64_t until_ns_ = now_ns() + PATIENCE_NS;            \
-		bool holds_;                                            \
-		while (!(holds_ = (condition)) && now_ns() < until_ns_) \
-			nap();                                          \
-		holds_;                                                 \
-	})
+#define EVENTUALLY(condition) EVENTUALLY_WITHIN(PATIENCE_NS, condition)
 
 static const char *device, *source_device;
 static uint32_t ledger = OTTE_LEDGER_PROCESS;
@@ -79,32 +72,6 @@ static bool is_spoilt(void)
 		printf("# rxe has lost %u, trial %u of %u\n", count, trials, TRIALS);
 	return count && trials < TRIALS;
 }
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
-}
-
-static void nap(void)
-{
-	const struct timespec step = { .tv_nsec = 10000000 };
-
-	nanosleep(&step, NULL);
-}
-
-static void must(int ret, const char *what)
-{
-	if (!ret)
-		return;
-	printf("not ok - %s: %d: %s\n", what, ret, otte_error_text());
-	fflush(stdout);
-	_exit(2);
-}
-
-#define MUST(call) must(call, #call)
 
 static void log_line(void *arg, enum otte_log_level level, const char *line)
 {
