@@ -174,8 +174,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	/* New ones go to the end: the corpus names them by number. */
 	static void (*const decoders[])(const uint8_t *, size_t) = {
 		frame,    hello,   welcome, proof,        lane_hello,  text,
-		describe, regions, stats, lane_request, lane_cut, lane_answer, endpoint, descriptor,
-		claim,    lend,
+		describe, regions, stats, lane_request, lane_answer, endpoint, descriptor,
+		claim,    lend,    lane_cut,
 	};
 
 	if (size)
