@@ -47,13 +47,12 @@ static inline void tcp_done_add(struct tcp_slice **done, struct tcp_slice *slice
 	*done = slice;
 }
 
-/* Under rx_lock: it is told, but stays in the queue for its answer, which may come before it is told. */
-static inline void tcp_done_add_early(struct tcp_slice **done, struct tcp_slice *slice, int code,
-				      uint8_t effect)
+/* Under rx_lock, a READ: it is told, but stays in the queue for its answer, which may come before it is told. */
+static inline void tcp_done_add_early(struct tcp_slice **done, struct tcp_slice *slice, int code)
 {
 	atomic_fetch_add(&slice->plan->refs, 1);
 	slice->finished = true;
-	tcp_done_add(done, slice, code, effect);
+	tcp_done_add(done, slice, code, OTTE_EFFECT_NONE);
 }
 
 /* Without locks. */

@@ -183,7 +183,7 @@ static int lose_memory(struct tcp_lane *lane, struct tcp_slice **done)
 		lane->current->abandon = -ESTALE;
 		return otte_fail(-EFAULT, "the memory of a READ went away");
 	}
-	tcp_done_add_early(done, lane->current, -ESTALE, OTTE_EFFECT_NONE);
+	tcp_done_add_early(done, lane->current, -ESTALE);
 	return 1;
 }
 

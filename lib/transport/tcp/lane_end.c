@@ -46,7 +46,7 @@ bool tcp_lane_abandon(struct tcp_lane *lane, const struct tcp_plan *plan, int co
 				tcp_lane_keep_start(lane);
 				tcp_lane_put_back_start(lane);
 			}
-			tcp_done_add_early(&done, slice, code, OTTE_EFFECT_NONE);
+			tcp_done_add_early(&done, slice, code);
 		}
 	}
 	pthread_mutex_unlock(&lane->lock);

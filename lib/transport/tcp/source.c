@@ -40,7 +40,8 @@ void tcp_source_end_lane(struct source_lane *lane)
 		otte_fd_close(lane->watch.fd);
 	lane->watch.fd = -1;
 	DL_FOREACH(tcp->lanes, other)
-		tcp_source_kick(other); /* a cut may wait for it */
+		if (other->cutting && other->peer == lane->peer)
+			tcp_source_kick(other);
 	pthread_mutex_unlock(&tcp->lock);
 	atomic_fetch_sub(&tcp->counters.lanes, 1);
 	if (over)

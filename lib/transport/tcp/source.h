@@ -53,7 +53,7 @@ struct source_lane {
 	void *peer;
 	uint64_t counter;               /* of its hello */
 	struct otte_lane_cut cut;       /* the last one that came; last 0: none */
-	bool cutting;                   /* PARKED for it */
+	bool cutting;                   /* PARKED for it; under tcp->lock, as cut is */
 	enum source_state state;
 	bool wants_room;
 	bool eager;                     /* requests come without waiting for answers */
