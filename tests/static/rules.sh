@@ -11,7 +11,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-rules=(includes spdx prints verbs layout links shell tidy cppcheck)
+rules=(includes spdx prints verbs cuda layout links shell tidy cppcheck)
 
 # Files below the given folders of $root that match the given pattern; nothing built, nothing of git.
 files() {
@@ -116,6 +116,18 @@ rule_verbs() {
     files "$c_source" lib | grep -vxF lib/transport/rdma/verbs.c | while IFS= read -r file; do
         awk -v file="$file" '/(^|[^a-zA-Z0-9_"])_?ibv_[a-z0-9_]+[ \t]*\(/ {
             printf "%s:%d: verbs: not through the table: %s\n", file, FNR, $0 }' "$root/$file"
+    done | none
+}
+
+# Nothing of CUDA's is included, linked or opened; libcuda is called through the table alone.
+rule_cuda() {
+    local file
+    files "$c_source" lib | while IFS= read -r file; do
+        [ "$file" = lib/cuda/driver.c ] || awk -v file="$file" '
+            /(^|[^a-zA-Z0-9_"])cu[A-Z][a-zA-Z0-9_]+[ \t]*\(/ || /"libcuda\.so/ {
+                printf "%s:%d: cuda: not through the table: %s\n", file, FNR, $0 }' "$root/$file"
+        awk -v file="$file" '/^[ \t]*#[ \t]*include[ \t]*[<"](cuda|cuda_runtime|cuda_runtime_api)\.h/ {
+            printf "%s:%d: cuda: building needs nothing of CUDA: %s\n", file, FNR, $0 }' "$root/$file"
     done | none
 }
 

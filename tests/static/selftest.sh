@@ -172,6 +172,14 @@ violation='a call of libibverbs beside the table'
 put lib/transport/rdma/x.c "$dual" 'int f(void *qp)' '{' '	return ibv_post_send(qp, 0, 0);' '}'
 expect verbs lib/transport/rdma/x.c:4
 
+violation='a call of libcuda beside the table'
+put lib/cuda/x.c "$dual" 'int f(void *stream)' '{' '	return cuStreamQuery(stream);' '}'
+expect cuda lib/cuda/x.c:4
+
+violation='the header of CUDA'
+put lib/cuda/driver.c "$dual" '#include <cuda.h>'
+expect cuda lib/cuda/driver.c:2
+
 violation='blanks instead of tabs'
 put lib/base/x.c "$dual" 'int f(void)' '{' '        return 0;' '}'
 expect layout lib/base/x.c:4
