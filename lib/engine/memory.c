@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "cuda/memory.h"
 #include "engine/engine.h"
 
 static uint64_t page_bytes(void)
@@ -38,8 +39,8 @@ static int publish(struct otte_mem *mem)
 	return ret;
 }
 
-static int create(struct otte_engine *engine, enum otte_mem_kind kind, void *address,
-		  uint64_t length, unsigned flags, int fd, struct otte_mem **out)
+int otte_mem_create(struct otte_engine *engine, enum otte_mem_kind kind, void *address, uint64_t length,
+		    unsigned flags, int fd, struct otte_mem **out)
 {
 	struct otte_mem *mem;
 	int ret;
@@ -80,7 +81,7 @@ static int map(struct otte_engine *engine, enum otte_mem_kind kind, int fd, uint
 		return otte_fail(-errno, "mmap of %lu bytes: %m", (unsigned long)length);
 	if (flags & OTTE_MEM_HUGE)
 		madvise(address, length, MADV_HUGEPAGE); /* a wish; the kernel may refuse it */
-	ret = create(engine, kind, address, length, flags, shared, out);
+	ret = otte_mem_create(engine, kind, address, length, flags, shared, out);
 	if (ret)
 		munmap(address, length);
 	return ret;
@@ -138,7 +139,7 @@ int otte_mem_adopt(struct otte_engine *engine, void *address, uint64_t length,
 		return otte_fail(-EINVAL,
 				 "otte_mem_adopt: %lu bytes at %p wrap around the address space",
 				 (unsigned long)length, address);
-	return create(engine, OTTE_MEM_ADOPTED, address, length, 0, -1, mem);
+	return otte_mem_create(engine, OTTE_MEM_ADOPTED, address, length, 0, -1, mem);
 }
 
 /* The bytes to map: what was asked for, or up to the file's end. */
@@ -194,6 +195,11 @@ bool otte_mem_present(const struct otte_mem *mem, uint64_t at)
 	return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1 || errno != EFAULT;
 }
 
+bool otte_mem_on_device(const struct otte_mem *mem)
+{
+	return mem->cuda && mem->cuda->kind == OTTE_CUDA_DEVICE;
+}
+
 int otte_mem_share(const struct otte_mem *mem)
 {
 	if (mem->fd < 0)
@@ -227,12 +233,18 @@ int otte_mem_release(struct otte_mem *mem)
 				 (unsigned long)atomic_load(&mem->views));
 	if (otte_access_any(&mem->access))
 		return otte_fail(-EBUSY, "the memory is being transferred");
+	/* What stays keeps its place, so that nothing else is taken for it. */
+	if (mem->cuda) {
+		ret = otte_mem_free_cuda(mem);
+		if (ret)
+			return ret;
+	}
 	pthread_mutex_lock(&engine->memory_lock);
 	otte_itree_remove(&engine->memories, &mem->place);
 	engine->memory_count--;
 	pthread_mutex_unlock(&engine->memory_lock);
 	otte_mem_free_uses(mem);
-	if (mem->kind != OTTE_MEM_ADOPTED)
+	if (mem->kind != OTTE_MEM_ADOPTED && !mem->cuda)
 		munmap(mem->address, mem->length);
 	otte_fd_close(mem->fd);
 	pthread_mutex_destroy(&mem->share_lock);

@@ -15,6 +15,8 @@ enum otte_mem_kind {
 	OTTE_MEM_FILE = 2,
 };
 
+struct otte_cuda_mem;
+
 /*
  * An allocation. Fixed from creation on are what stands up to `length`, and `fd`; the rest names
  * its lock, or has its own. It is on engine->memories by address until released.
@@ -25,6 +27,7 @@ struct otte_mem {
 	unsigned flags;
 	uint8_t *address;
 	uint64_t length;
+	struct otte_cuda_mem *cuda;   /* what CUDA knows of it: cuda/memory.h; NULL: nothing */
 	struct otte_inode place;      /* engine->memories, under engine->memory_lock */
 	_Atomic uint64_t views;       /* regions registered on it */
 	struct otte_access_map access;
@@ -44,6 +47,19 @@ struct otte_mem {
 
 /* Whether the byte at `at` still has a page behind it: a file may have been truncated since it was mapped. */
 bool otte_mem_present(const struct otte_mem *mem, uint64_t at);
+
+/*
+ * An allocation at `address`, whose bytes are the caller's to give back when this fails: -EEXIST where it overlaps one
+ * that the engine has. What it owns beside, `fd`, goes with it.
+ */
+int otte_mem_create(struct otte_engine *engine, enum otte_mem_kind kind, void *address, uint64_t length,
+		    unsigned flags, int fd, struct otte_mem **mem);
+
+/* Whether the CPU cannot touch it. */
+bool otte_mem_on_device(const struct otte_mem *mem);
+
+/* Of one of CUDA's: its bytes. -EUCLEAN: they stay, and that is recorded. */
+int otte_mem_free_cuda(struct otte_mem *mem);
 
 /* Whether others can map the memory itself: 0, -EOPNOTSUPP. */
 int otte_mem_share(const struct otte_mem *mem);

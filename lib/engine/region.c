@@ -100,6 +100,8 @@ static int check_desc(struct otte_engine *engine, const struct otte_region_desc 
 				 (unsigned long)desc->mem->length);
 	if (desc->access & OTTE_REMOTE_WRITE && desc->mem->flags & OTTE_MEM_READONLY)
 		return otte_fail(-EACCES, "view %zu: its memory is mapped for reading only", i);
+	if (desc->access && otte_mem_on_device(desc->mem))
+		return otte_fail(-EOPNOTSUPP, "view %zu: memory of a GPU cannot be published yet", i);
 	return desc->name ? check_name(desc->name, i) : 0;
 }
 
@@ -119,7 +121,7 @@ static int publish(struct otte_region *region)
 	struct otte_mem *mem = region->mem;
 	int ret;
 
-	if (mem->flags & OTTE_MEM_READONLY)
+	if (mem->flags & OTTE_MEM_READONLY || otte_mem_on_device(mem))
 		return 0;
 	ret = otte_transport_publish(region->engine->transport, mem->address + region->offset, region->length,
 				     region->access, &region->published);

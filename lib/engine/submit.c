@@ -81,6 +81,9 @@ int otte_request_check_ours(struct otte_engine *engine, const struct otte_reques
 	if (request->op == OTTE_READ && local->mem->flags & OTTE_MEM_READONLY)
 		return otte_fail(-EACCES, "request %zu: local memory is mapped for reading only",
 				 i);
+	if (otte_mem_on_device(local->mem))
+		return otte_fail(-EOPNOTSUPP, "request %zu: local memory is a GPU's, which no transport reaches yet",
+				 i);
 	return 0;
 }
 

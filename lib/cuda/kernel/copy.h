@@ -38,7 +38,7 @@ struct otte_copy_row {
 	otte_copy_u64 extent; /* bytes, below 2^40; number of the first piece in the 24 bits above */
 };
 
-/* The kernel's parameters, in order: each is one of cuLaunchKernel(). All but `rows` come from otte_copy_cut(). */
+/* The kernel's parameters, in order: each is one of its launch. All but `rows` come from otte_copy_cut(). */
 struct otte_copy_launch {
 	otte_copy_u64 rows;        /* device address of the array */
 	otte_copy_u64 ratio;       /* rows a piece, times 2^32: where a piece's row is looked for first */
@@ -57,7 +57,7 @@ static inline otte_copy_u64 otte_copy_row_bytes(const struct otte_copy_row *row)
 	return row->extent & ((1ull << OTTE_COPY_ROW_BITS) - 1);
 }
 
-/* The image, for cuModuleLoadData(): PTX text that ends in NUL. */
+/* The image, for the driver to load: PTX text that ends in NUL. */
 const char *otte_copy_image(void);
 
 /*
