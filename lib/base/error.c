@@ -42,6 +42,11 @@ int otte_fail_within(int code, const char *format, ...)
 	return otte_fail(code, "%s%s", prefix, text);
 }
 
+void otte_error_keep(char kept[OTTE_ERROR_BYTES])
+{
+	memcpy(kept, text, sizeof(text));
+}
+
 const char *otte_strerror(int code)
 {
 	static const struct {

@@ -16,6 +16,9 @@ int otte_fail(int code, const char *format, ...) OTTE_PRINTF(2, 3) OTTE_COLD;
 /* Put `prefix` before the remembered text; returns `code`. */
 int otte_fail_within(int code, const char *format, ...) OTTE_PRINTF(2, 3) OTTE_COLD;
 
+/* A copy of the remembered text, for what calls on before it tells of it. */
+void otte_error_keep(char text[OTTE_ERROR_BYTES]);
+
 /* clang's analyser sees one file at a time: tell it that `code` comes back. */
 #ifdef __clang_analyzer__
 static inline int otte_fail_known(int code, int same)

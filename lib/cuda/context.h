@@ -22,6 +22,7 @@ struct otte_cuda_guard {
 	const struct otte_cuda *cuda;
 	CUcontext context;
 	int device;
+	bool pushed; /* else it was current before */
 };
 
 /* 0, or a negative errno: then nothing has changed, and there is nothing to leave. */
@@ -35,5 +36,12 @@ int otte_cuda_enter(struct otte_cuda_guard *guard, const struct otte_cuda *cuda,
  * stays retained.
  */
 int otte_cuda_leave(struct otte_cuda_guard *guard, int rc, bool *restored);
+
+/*
+ * Whether work may be put on `stream`, of `context`, by the calling thread as it is, before it enters:
+ * default streams are those of what is current there. -EBUSY: it is capturing; -EINVAL: it is of
+ * another context.
+ */
+int otte_cuda_check_stream(const struct otte_cuda *cuda, CUcontext context, int device, CUstream stream);
 
 #endif

@@ -2,7 +2,6 @@
 #include "cuda/memory.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -258,7 +257,7 @@ static int give_up(struct otte_cuda_mem *memory, int rc)
 {
 	char text[OTTE_ERROR_BYTES];
 
-	snprintf(text, sizeof(text), "%s", otte_error_text());
+	otte_error_keep(text);
 	if (otte_cuda_mem_free(memory))
 		return otte_fail_within(-EUCLEAN, "%s; ", text);
 	return otte_fail(rc, "%s", text);

@@ -40,43 +40,48 @@ void otte_plan_free(struct otte_plan *plan)
 	*plan = (struct otte_plan){ 0 };
 }
 
+static inline const struct otte_plan_view *view_of(const struct otte_region *region)
+{
+	return (const struct otte_plan_view *)region;
+}
+
 /* ---- Descriptors ----------------------------------------------------------------------------- */
 
 /* The last row is the one that reaches furthest: pitches are not negative. */
 static inline bool side_fits(const struct otte_plan_view *view, uint64_t offset, uint64_t pitch,
-			     const struct otte_plan_desc *desc)
+			     const struct otte_copy_desc *desc)
 {
 	uint64_t last = offset;
 
-	if (desc->count > 1 && (__builtin_mul_overflow(desc->count - 1, pitch, &last) ||
+	if (desc->rows > 1 && (__builtin_mul_overflow(desc->rows - 1, pitch, &last) ||
 				__builtin_add_overflow(last, offset, &last)))
 		return false;
 	return range_inside(last, desc->bytes, view->length) && view->length <= UINT64_MAX - view->base;
 }
 
-static OTTE_COLD int refuse_side(const char *side, const struct otte_plan_view *view, const struct otte_plan_desc *desc,
+static OTTE_COLD int refuse_side(const char *side, const struct otte_plan_view *view, const struct otte_copy_desc *desc,
 				 uint32_t at)
 {
 	return otte_fail(-ERANGE,
 			 "local copy: descriptor %u: not all of its %lu rows are within its %s view, %lu bytes at %#lx",
-			 at, (unsigned long)desc->count, side, (unsigned long)view->length, (unsigned long)view->base);
+			 at, (unsigned long)desc->rows, side, (unsigned long)view->length, (unsigned long)view->base);
 }
 
-static int check_desc(struct otte_plan *plan, const struct otte_plan_desc *desc, uint32_t at, uint64_t bytes_left)
+static int check_desc(struct otte_plan *plan, const struct otte_copy_desc *desc, uint32_t at, uint64_t bytes_left)
 {
 	uint64_t bytes;
 
-	if (desc->count > plan->max_rows - plan->row_count)
+	if (desc->rows > plan->max_rows - plan->row_count)
 		return otte_fail(-EDQUOT, "local copy: descriptor %u: more than %u rows in a submission", at,
 				 plan->max_rows);
-	if (!side_fits(desc->device, desc->device_offset, desc->device_pitch, desc))
-		return refuse_side("device", desc->device, desc, at);
-	if (!side_fits(desc->host, desc->host_offset, desc->host_pitch, desc))
-		return refuse_side("host", desc->host, desc, at);
-	if (__builtin_mul_overflow(desc->bytes, desc->count, &bytes) || bytes > bytes_left - plan->bytes)
+	if (!side_fits(view_of(desc->device), desc->device_offset, desc->device_pitch, desc))
+		return refuse_side("device", view_of(desc->device), desc, at);
+	if (!side_fits(view_of(desc->host), desc->host_offset, desc->host_pitch, desc))
+		return refuse_side("host", view_of(desc->host), desc, at);
+	if (__builtin_mul_overflow(desc->bytes, desc->rows, &bytes) || bytes > bytes_left - plan->bytes)
 		return otte_fail(-EDQUOT, "local copy: descriptor %u: more bytes than the %lu that the budget has left",
 				 at, (unsigned long)bytes_left);
-	plan->row_count += (uint32_t)desc->count;
+	plan->row_count += (uint32_t)desc->rows;
 	plan->bytes += bytes;
 	return 0;
 }
@@ -99,13 +104,14 @@ static inline void add_row(struct otte_plan *plan, uint64_t device, uint64_t hos
 	plan->runs[plan->run_count++] = (struct otte_plan_run){ device, host, alias, bytes, same };
 }
 
-static inline void add_rows(struct otte_plan *plan, const struct otte_plan_desc *desc, bool same, bool join)
+static inline void add_rows(struct otte_plan *plan, const struct otte_copy_desc *desc, bool same, bool join)
 {
-	uint64_t device = desc->device->base + desc->device_offset, host = desc->host->base + desc->host_offset;
-	uint64_t alias = desc->host->alias + desc->host_offset, i;
+	uint64_t device = view_of(desc->device)->base + desc->device_offset;
+	const struct otte_plan_view *side = view_of(desc->host);
+	uint64_t host = side->base + desc->host_offset, alias = side->alias + desc->host_offset, i;
 
-	plan->mapped = plan->mapped && desc->host->alias;
-	for (i = 0; i < desc->count; i++) {
+	plan->mapped = plan->mapped && side->alias;
+	for (i = 0; i < desc->rows; i++) {
 		add_row(plan, device, host, alias, desc->bytes, same, join);
 		device += desc->device_pitch;
 		host += desc->host_pitch;
@@ -122,27 +128,31 @@ static void plan_clear(struct otte_plan *plan)
 	plan->bytes = plan->longest = 0;
 }
 
-static int make_runs(struct otte_plan *plan, const struct otte_plan_desc *descs, uint32_t count, uint64_t bytes_left,
+static inline bool same_owners(const struct otte_copy_desc *a, const struct otte_copy_desc *b)
+{
+	return (a->device == b->device || view_of(a->device)->owner == view_of(b->device)->owner) &&
+	       (a->host == b->host || view_of(a->host)->owner == view_of(b->host)->owner);
+}
+
+static int make_runs(struct otte_plan *plan, const struct otte_copy_desc *descs, uint32_t count, uint64_t bytes_left,
 		     bool join)
 {
-	const struct otte_plan_desc *last = NULL;
+	const struct otte_copy_desc *last = NULL;
 	uint32_t i;
 	int rc;
 
 	plan_clear(plan);
 	for (i = 0; i < count; i++) {
-		const struct otte_plan_desc *desc = &descs[i];
+		const struct otte_copy_desc *desc = &descs[i];
 
-		if (!desc->count)
+		if (!desc->rows)
 			continue;
 		rc = check_desc(plan, desc, i, bytes_left);
 		if (rc)
 			return rc;
 		if (!desc->bytes)
 			continue;
-		add_rows(plan, desc,
-			 last && last->device->owner == desc->device->owner && last->host->owner == desc->host->owner,
-			 join);
+		add_rows(plan, desc, last && same_owners(last, desc), join);
 		last = desc;
 	}
 	return 0;
@@ -360,7 +370,7 @@ static void make_ops(struct otte_plan *plan)
 }
 
 /* Sources and destinations lie among each other, which real devices' and hosts' addresses do not. */
-static int make_tangled_runs(struct otte_plan *plan, const struct otte_plan_desc *descs, uint32_t count,
+static int make_tangled_runs(struct otte_plan *plan, const struct otte_copy_desc *descs, uint32_t count,
 			     uint64_t bytes_left)
 {
 	bool overlaps;
@@ -377,7 +387,7 @@ static int make_tangled_runs(struct otte_plan *plan, const struct otte_plan_desc
 	return rc;
 }
 
-static int plan_make(struct otte_plan *plan, const struct otte_plan_desc *descs, uint32_t count, uint64_t bytes_left)
+static int plan_make(struct otte_plan *plan, const struct otte_copy_desc *descs, uint32_t count, uint64_t bytes_left)
 {
 	struct survey all;
 	int rc;
@@ -398,7 +408,7 @@ static int plan_make(struct otte_plan *plan, const struct otte_plan_desc *descs,
 	return 0;
 }
 
-int otte_plan_build(struct otte_plan *plan, const struct otte_plan_desc *descs, uint32_t count, bool to_host,
+int otte_plan_build(struct otte_plan *plan, const struct otte_copy_desc *descs, uint32_t count, bool to_host,
 		    uint64_t bytes_left)
 {
 	int rc;

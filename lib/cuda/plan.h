@@ -21,6 +21,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "otte/otte_copy.h"
+
 struct otte_copy_row;
 
 /*
@@ -29,18 +31,14 @@ struct otte_copy_row;
  */
 #define OTTE_PLAN_2D_ROWS 3
 
+/*
+ * A region begins with its view (engine/region.h): descriptors name regions, which nothing here knows further, and
+ * thousands of them are read where they stand.
+ */
 struct otte_plan_view {
 	uint64_t base, length;
 	uint64_t owner;    /* which allocation or pin */
 	uint64_t alias;    /* of host memory: where the device reaches `base`; 0: nowhere */
-};
-
-/* `count` rows of `bytes`, the first at the offsets into the views, each a pitch behind the one before it. */
-struct otte_plan_desc {
-	const struct otte_plan_view *device, *host;
-	uint64_t device_offset, host_offset;
-	uint64_t bytes, count;
-	uint64_t device_pitch, host_pitch; /* unused with less than two rows */
 };
 
 /* Rows that follow each other on both sides, as one. Never empty. Small: a submission writes and reads thousands. */
@@ -87,7 +85,7 @@ void otte_plan_free(struct otte_plan *plan);
  * -ERANGE: a row is not within its view; -EDQUOT: more rows or bytes than there may be; -EINVAL: a row is copied onto
  * a part of itself. The plan is empty then.
  */
-int otte_plan_build(struct otte_plan *plan, const struct otte_plan_desc *descs, uint32_t count, bool to_host,
+int otte_plan_build(struct otte_plan *plan, const struct otte_copy_desc *descs, uint32_t count, bool to_host,
 		    uint64_t bytes_left);
 
 /* The runs for the kernel, as otte_copy_cut() takes them; there is room for run_count. */

@@ -24,9 +24,9 @@ const struct otte_policy_table otte_policy_h200 = { .device = "H200", .long_byte
 void otte_policy_defaults(struct otte_policy_config *config)
 {
 	*config = (struct otte_policy_config){
-		.mode = OTTE_POLICY_AUTO,
+		.mode = OTTE_COPY_AUTO,
 		.threshold = OTTE_POLICY_THRESHOLD,
-		.threshold_background = OTTE_POLICY_NEVER,
+		.threshold_background = OTTE_COPY_NEVER,
 		.table = &otte_policy_h200,
 		.multiprocessors = 1,
 		.max_grid_x = OTTE_POLICY_MAX_CTAS,
@@ -38,7 +38,7 @@ int otte_policy_init(struct otte_policy *policy, const struct otte_policy_config
 	uint64_t most = min_u64(OTTE_POLICY_MAX_CTAS, config->max_grid_x);
 
 	*policy = (struct otte_policy){ .config = *config };
-	if (config->mode > OTTE_POLICY_KERNEL)
+	if (config->mode > OTTE_COPY_KERNEL)
 		return otte_fail(-EINVAL, "local copy: there is no mode %u", (unsigned int)config->mode);
 	if (config->threshold_background <= config->threshold)
 		return otte_fail(-EINVAL, "local copy: the background threshold %lu is not above the normal one, %lu",
@@ -59,38 +59,38 @@ static bool is_background(const struct otte_plan *plan, unsigned int intent)
 }
 
 /* What keeps the kernel from it, also where it is forced. */
-static enum otte_policy_reason obstacle(const struct otte_plan *plan, const struct otte_policy_means *means)
+static enum otte_copy_reason obstacle(const struct otte_plan *plan, const struct otte_policy_means *means)
 {
 	if (plan->overlaps || plan->aliases)
-		return OTTE_POLICY_OVERLAP;
+		return OTTE_COPY_OVERLAP;
 	if (!means->image)
-		return OTTE_POLICY_NO_IMAGE;
+		return OTTE_COPY_NO_IMAGE;
 	if (!plan->mapped)
-		return OTTE_POLICY_NO_MAPPING;
-	return means->room ? OTTE_POLICY_NO_REASON : OTTE_POLICY_NO_ROOM;
+		return OTTE_COPY_NO_MAPPING;
+	return means->room ? OTTE_COPY_NO_REASON : OTTE_COPY_NO_ROOM;
 }
 
-static enum otte_policy_reason why_not(const struct otte_policy_config *config, const struct otte_plan *plan,
+static enum otte_copy_reason why_not(const struct otte_policy_config *config, const struct otte_plan *plan,
 				       unsigned int intent, const struct otte_policy_means *means)
 {
 	if (plan->op_count < config->threshold)
-		return OTTE_POLICY_BELOW_THRESHOLD;
+		return OTTE_COPY_BELOW_THRESHOLD;
 	if (is_background(plan, intent) && plan->op_count < config->threshold_background)
-		return OTTE_POLICY_BACKGROUND;
-	if (config->table->long_bytes != OTTE_POLICY_NEVER &&
+		return OTTE_COPY_BACKGROUND;
+	if (config->table->long_bytes != OTTE_COPY_NEVER &&
 	    plan->bytes / plan->op_count >= config->table->long_bytes)
-		return OTTE_POLICY_LONG_ROWS;
+		return OTTE_COPY_LONG_ROWS;
 	return obstacle(plan, means);
 }
 
-static int refuse(enum otte_policy_reason reason)
+static int refuse(enum otte_copy_reason reason)
 {
 	switch (reason) {
-	case OTTE_POLICY_OVERLAP:
+	case OTTE_COPY_OVERLAP:
 		return otte_fail(-EINVAL, "local copy: the kernel is forced, and rows meet others' destinations");
-	case OTTE_POLICY_NO_IMAGE:
+	case OTTE_COPY_NO_IMAGE:
 		return otte_fail(-ENOSYS, "local copy: the kernel is forced, and its image is not loaded");
-	case OTTE_POLICY_NO_MAPPING:
+	case OTTE_COPY_NO_MAPPING:
 		return otte_fail(-EINVAL, "local copy: the kernel is forced, and host memory has no mapping for it");
 	default:
 		return otte_fail(-EDQUOT, "local copy: the kernel is forced, and the budget has no room for its rows");
@@ -129,14 +129,14 @@ int otte_policy_choose(const struct otte_policy *policy, const struct otte_plan 
 {
 	const struct otte_policy_config *config = &policy->config;
 
-	*choice = (struct otte_policy_choice){ .backend = OTTE_POLICY_NOTHING };
+	*choice = (struct otte_policy_choice){ .backend = OTTE_COPY_NOTHING };
 	if (!plan->op_count)
 		return 0;
-	choice->backend = OTTE_POLICY_BY_DMA;
-	if (config->mode == OTTE_POLICY_DMA)
+	choice->backend = OTTE_COPY_BY_DMA;
+	if (config->mode == OTTE_COPY_DMA)
 		return 0;
-	if (config->mode == OTTE_POLICY_KERNEL) {
-		enum otte_policy_reason reason = obstacle(plan, means);
+	if (config->mode == OTTE_COPY_KERNEL) {
+		enum otte_copy_reason reason = obstacle(plan, means);
 
 		if (reason)
 			return refuse(reason);
@@ -145,7 +145,7 @@ int otte_policy_choose(const struct otte_policy *policy, const struct otte_plan 
 		if (choice->reason)
 			return 0;
 	}
-	choice->backend = OTTE_POLICY_BY_KERNEL;
+	choice->backend = OTTE_COPY_BY_KERNEL;
 	choose_grid(config, plan, choice);
 	return 0;
 }
@@ -153,14 +153,14 @@ int otte_policy_choose(const struct otte_policy *policy, const struct otte_plan 
 int otte_policy_admitted(struct otte_policy *policy, bool to_host, unsigned int intent, unsigned int priority,
 			 const struct otte_policy_choice *choice)
 {
-	struct otte_policy_class *class;
+	struct otte_copy_class *class;
 
-	if (intent >= OTTE_POLICY_INTENTS || priority >= OTTE_POLICY_PRIORITIES)
+	if (intent >= OTTE_COPY_INTENTS || priority >= OTTE_COPY_PRIORITIES)
 		return otte_fail(-EINVAL, "local copy: intent %u, priority %u", intent, priority);
 	class = &policy->classes[to_host][intent][priority];
-	class->empty += choice->backend == OTTE_POLICY_NOTHING;
-	class->dma += choice->backend == OTTE_POLICY_BY_DMA;
-	class->kernel += choice->backend == OTTE_POLICY_BY_KERNEL;
+	class->empty += choice->backend == OTTE_COPY_NOTHING;
+	class->dma += choice->backend == OTTE_COPY_BY_DMA;
+	class->kernel += choice->backend == OTTE_COPY_BY_KERNEL;
 	class->last_backend = choice->backend;
 	class->last_reason = choice->reason;
 	class->last_ctas = choice->ctas;

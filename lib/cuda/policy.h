@@ -19,54 +19,29 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "otte/otte_copy.h"
+
 struct otte_plan;
 
-enum otte_policy_mode {
-	OTTE_POLICY_AUTO = 0,
-	OTTE_POLICY_DMA = 1,
-	OTTE_POLICY_KERNEL = 2,
-};
-
-enum otte_policy_backend {
-	OTTE_POLICY_NOTHING = 0, /* no bytes: a marker on the stream is all */
-	OTTE_POLICY_BY_DMA = 1,
-	OTTE_POLICY_BY_KERNEL = 2,
-};
-
-/* Why a plan that was free to choose is not the kernel's. */
-enum otte_policy_reason {
-	OTTE_POLICY_NO_REASON = 0,
-	OTTE_POLICY_BELOW_THRESHOLD = 1,
-	OTTE_POLICY_BACKGROUND = 2, /* enough operations for others, not for who can wait */
-	OTTE_POLICY_LONG_ROWS = 3,
-	OTTE_POLICY_OVERLAP = 4,
-	OTTE_POLICY_NO_IMAGE = 5,
-	OTTE_POLICY_NO_MAPPING = 6,
-	OTTE_POLICY_NO_ROOM = 7, /* for the rows' upload, in the budget of bytes */
-};
-
 #define OTTE_POLICY_THRESHOLD 128u
-#define OTTE_POLICY_NEVER UINT64_MAX
+#define OTTE_COPY_NEVER UINT64_MAX
 #define OTTE_POLICY_MAX_CTAS 65535u
 /* Of the grid of old. */
 #define OTTE_POLICY_WIDE_CTAS 4u
 
-#define OTTE_POLICY_DIRECTIONS 2 /* 0: to the device, 1: to the host */
-#define OTTE_POLICY_INTENTS 7    /* enum otte_intent */
-#define OTTE_POLICY_PRIORITIES 3 /* enum otte_priority */
-#define OTTE_POLICY_CLASSES (OTTE_POLICY_DIRECTIONS * OTTE_POLICY_INTENTS * OTTE_POLICY_PRIORITIES)
+#define OTTE_POLICY_CLASSES (OTTE_COPY_DIRECTIONS * OTTE_COPY_INTENTS * OTTE_COPY_PRIORITIES)
 
 /* For rows of up to so many bytes, on the average. */
 struct otte_policy_row {
 	uint64_t bytes;
-	uint32_t ctas[OTTE_POLICY_DIRECTIONS];
-	uint32_t lanes[OTTE_POLICY_DIRECTIONS]; /* that share a row: kernel/copy.h */
+	uint32_t ctas[OTTE_COPY_DIRECTIONS];
+	uint32_t lanes[OTTE_COPY_DIRECTIONS]; /* that share a row: kernel/copy.h */
 };
 
 /* What was measured on one kind of device. The last row is for UINT64_MAX. */
 struct otte_policy_table {
 	const char *device;
-	uint64_t long_bytes; /* operations of so many, on the average, are the driver's; OTTE_POLICY_NEVER: none are */
+	uint64_t long_bytes; /* operations of so many, on the average, are the driver's; OTTE_COPY_NEVER: none are */
 	const struct otte_policy_row *rows;
 };
 
@@ -74,7 +49,7 @@ struct otte_policy_table {
 extern const struct otte_policy_table otte_policy_h200;
 
 struct otte_policy_config {
-	enum otte_policy_mode mode;
+	enum otte_copy_mode mode;
 	uint64_t threshold, threshold_background; /* operations */
 	uint32_t cta_limit;                       /* 0: none */
 	bool wide;
@@ -82,20 +57,9 @@ struct otte_policy_config {
 	uint32_t multiprocessors, max_grid_x;     /* the device's */
 };
 
-/* What the numbers count, of one class; and the latest submission of it that was admitted. */
-struct otte_policy_class {
-	uint64_t dma, kernel; /* decisions */
-	uint64_t empty;
-	uint64_t batches;     /* calls of the driver's batch that returned success */
-	uint64_t ctas;        /* of launches that returned success */
-	enum otte_policy_backend last_backend;
-	enum otte_policy_reason last_reason;
-	uint32_t last_ctas;
-};
-
 struct otte_policy {
 	struct otte_policy_config config;
-	struct otte_policy_class classes[OTTE_POLICY_DIRECTIONS][OTTE_POLICY_INTENTS][OTTE_POLICY_PRIORITIES];
+	struct otte_copy_class classes[OTTE_COPY_DIRECTIONS][OTTE_COPY_INTENTS][OTTE_COPY_PRIORITIES];
 };
 
 /* What a submission has beside its plan. */
@@ -105,8 +69,8 @@ struct otte_policy_means {
 };
 
 struct otte_policy_choice {
-	enum otte_policy_backend backend;
-	enum otte_policy_reason reason;
+	enum otte_copy_backend backend;
+	enum otte_copy_reason reason;
 	uint32_t ctas, lanes; /* of a kernel; else 0 */
 };
 

@@ -33,28 +33,6 @@ static int say_fenced(const struct otte_cuda_mem *memory)
 			 memory->device);
 }
 
-/* Whose stream it is, as the calling thread means it: before anything is pushed. */
-static int check_stream(const struct otte_cuda_mem *memory, CUstream stream)
-{
-	const struct otte_cuda *cuda = memory->cuda;
-	CUstreamCaptureStatus capturing;
-	CUcontext context = NULL;
-	CUresult result;
-
-	result = cuda->stream_is_capturing(stream, &capturing);
-	if (result)
-		return otte_cuda_error(cuda, result, memory->device, "cuStreamIsCapturing");
-	if (capturing != CU_STREAM_CAPTURE_STATUS_NONE)
-		return otte_fail(-EBUSY, "GPU %d: the stream is capturing", memory->device);
-	result = cuda->stream_get_ctx(stream, &context);
-	if (result)
-		return otte_cuda_error(cuda, result, memory->device, "cuStreamGetCtx");
-	if (context != memory->context)
-		return otte_fail(-EINVAL, "GPU %d: the stream is of another context than the memory",
-				 memory->device);
-	return 0;
-}
-
 static int record(struct otte_cuda_mem *memory, CUstream stream)
 {
 	const struct otte_cuda *cuda = memory->cuda;
@@ -84,7 +62,7 @@ int otte_cuda_ready_record(struct otte_cuda_mem *memory, CUstream stream)
 	bool restored;
 	int ret;
 
-	ret = check_stream(memory, stream);
+	ret = otte_cuda_check_stream(memory->cuda, memory->context, memory->device, stream);
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&ready->lock);

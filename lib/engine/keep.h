@@ -16,6 +16,7 @@
 #define OTTE_LENT_REASON "rdma: a NIC may still reach it"
 #define OTTE_PINNED_REASON "rdma: a NIC still has it registered"
 #define OTTE_CUDA_REASON "cuda: memory, an event or a context of which the driver could not let go"
+#define OTTE_COPY_REASON "cuda: a copy that cannot be proven done"
 #define OTTE_MAPPED_REASON "local: mapped by a process of which nothing is heard any more"
 
 int otte_keep(struct otte_work *work, const uint8_t *address, uint64_t length, void **kept);

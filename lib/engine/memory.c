@@ -229,7 +229,7 @@ int otte_mem_release(struct otte_mem *mem)
 	if (ret)
 		return ret;
 	if (atomic_load(&mem->views))
-		return otte_fail(-EBUSY, "%lu regions of the memory are registered",
+		return otte_fail(-EBUSY, "%lu regions or copiers of the memory are there",
 				 (unsigned long)atomic_load(&mem->views));
 	if (otte_access_any(&mem->access))
 		return otte_fail(-EBUSY, "the memory is being transferred");

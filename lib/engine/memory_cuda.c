@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* Allocations that CUDA knows of; what it knows is cuda/memory.h's. */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -36,7 +35,7 @@ static int lose(struct otte_engine *engine, uint64_t length, int rc)
 
 	if (rc != -EUCLEAN)
 		return rc;
-	snprintf(text, sizeof(text), "%s", otte_error_text());
+	otte_error_keep(text);
 	otte_keep_lost(engine, length, OTTE_CUDA_REASON);
 	return otte_fail(rc, "%s", text);
 }
@@ -67,7 +66,7 @@ static int take(struct otte_engine *engine, struct otte_cuda_mem *memory, int re
 		(*mem)->cuda = memory;
 		return 0;
 	}
-	snprintf(text, sizeof(text), "%s", otte_error_text());
+	otte_error_keep(text);
 	if (otte_cuda_mem_free(memory))
 		return lose(engine, length, -EUCLEAN);
 	return otte_fail(ret, "%s", text);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/line.h"
+#include "cuda/memory.h"
 #include "engine/engine.h"
 #include "engine/keep.h"
 #include "engine/source.h"
@@ -136,6 +137,19 @@ static void withdraw(struct otte_region *region)
 		keep_memory(region);
 }
 
+static void see(struct otte_region *region)
+{
+	const struct otte_cuda_mem *cuda = region->mem->cuda;
+
+	if (cuda)
+		region->view = (struct otte_plan_view){
+			.base = cuda->address + region->offset,
+			.length = region->length,
+			.owner = cuda->owner,
+			.alias = cuda->alias ? cuda->alias + region->offset : 0,
+		};
+}
+
 /* One view, known to the ledger, not yet visible. */
 static int prepare(struct otte_engine *engine, const struct otte_region_desc *desc,
 		   struct otte_region **out)
@@ -160,6 +174,7 @@ static int prepare(struct otte_engine *engine, const struct otte_region_desc *de
 	region->length = desc->length;
 	region->access = desc->access;
 	region->pinned = pinned;
+	see(region);
 	if (desc->name)
 		otte_name_escape(region->name, sizeof(region->name), desc->name);
 	ret = publish(region);

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 
 #include "control/wire.h"
+#include "cuda/plan.h"
 #include "engine/memory.h"
 #include "ledger/ledger.h"
 
@@ -21,6 +22,7 @@
 #define OTTE_REGION_HIDDEN (1ull << 63)
 
 struct otte_region {
+	struct otte_plan_view view; /* what local copies read, who know nothing else of it; zero but for memory of CUDA */
 	struct otte_engine *engine;
 	struct otte_mem *mem;
 	uint64_t offset;           /* in mem */

@@ -31,6 +31,17 @@ static const struct otte_plan_view device = { .base = DEVICE, .length = GIB, .ow
 static const struct otte_plan_view host = { .base = HOST, .length = GIB, .owner = 2, .alias = ALIAS };
 static uint64_t seed = 20261201;
 
+/* Of a region, a plan reads the view alone. */
+static struct otte_region *region(const struct otte_plan_view *view)
+{
+	return (struct otte_region *)(uintptr_t)view;
+}
+
+static const struct otte_plan_view *view_of(const struct otte_region *it)
+{
+	return (const struct otte_plan_view *)it;
+}
+
 static uint64_t draw(uint64_t below)
 {
 	seed = seed * 6364136223846793005ull + 1442695040888963407ull;
@@ -51,20 +62,20 @@ static int teardown(void **state)
 	return 0;
 }
 
-static struct otte_plan_desc one(uint64_t device_offset, uint64_t host_offset, uint64_t bytes)
+static struct otte_copy_desc one(uint64_t device_offset, uint64_t host_offset, uint64_t bytes)
 {
-	return (struct otte_plan_desc){ .device = &device,
-					.host = &host,
+	return (struct otte_copy_desc){ .device = region(&device),
+					.host = region(&host),
 					.device_offset = device_offset,
 					.host_offset = host_offset,
 					.bytes = bytes,
-					.count = 1 };
+					.rows = 1 };
 }
 
-static struct otte_plan_desc strided(struct otte_plan_desc desc, uint64_t count, uint64_t device_pitch,
+static struct otte_copy_desc strided(struct otte_copy_desc desc, uint64_t count, uint64_t device_pitch,
 				     uint64_t host_pitch)
 {
-	desc.count = count;
+	desc.rows = count;
 	desc.device_pitch = device_pitch;
 	desc.host_pitch = host_pitch;
 	return desc;
@@ -93,7 +104,7 @@ static void check_empty(const struct otte_plan *plan)
 static void rows_that_follow_each_other_are_one_copy(void **state)
 {
 	struct otte_plan *plan = *state;
-	struct otte_plan_desc descs[] = { one(100, 7, 50), one(150, 57, 1), strided(one(151, 58, 10), 4, 10, 10) };
+	struct otte_copy_desc descs[] = { one(100, 7, 50), one(150, 57, 1), strided(one(151, 58, 10), 4, 10, 10) };
 	struct otte_copy_row row;
 
 	assert_int_equal(otte_plan_build(plan, descs, 3, false, ALL), 0);
@@ -114,7 +125,7 @@ static void rows_that_follow_each_other_are_one_copy(void **state)
 static void rows_of_a_constant_pitch_are_one_2d_copy(void **state)
 {
 	struct otte_plan *plan = *state;
-	struct otte_plan_desc descs[] = {
+	struct otte_copy_desc descs[] = {
 		strided(one(0, 0, 32), 4, 64, 32), /* by one descriptor */
 		one(4096, 9000, 16),		   /* by three of them */
 		one(4196, 9016, 16),
@@ -138,7 +149,7 @@ static void rows_of_a_constant_pitch_are_one_2d_copy(void **state)
 static void a_pair_does_not_keep_what_follows_from_a_2d_copy(void **state)
 {
 	struct otte_plan *plan = *state;
-	struct otte_plan_desc descs[] = { one(0, 0, 8), one(1000, 1000, 8), one(1016, 1016, 8), one(1032, 1032, 8) };
+	struct otte_copy_desc descs[] = { one(0, 0, 8), one(1000, 1000, 8), one(1016, 1016, 8), one(1032, 1032, 8) };
 
 	assert_int_equal(otte_plan_build(plan, descs, 4, false, ALL), 0);
 	assert_int_equal(plan->op_count, 2);
@@ -149,7 +160,7 @@ static void a_pair_does_not_keep_what_follows_from_a_2d_copy(void **state)
 static void runs_of_two_rows_are_rows_of_a_2d_copy(void **state)
 {
 	struct otte_plan *plan = *state;
-	struct otte_plan_desc descs[6];
+	struct otte_copy_desc descs[6];
 	uint32_t i;
 
 	for (i = 0; i < 6; i++)
@@ -162,7 +173,7 @@ static void runs_of_two_rows_are_rows_of_a_2d_copy(void **state)
 static void a_pitch_over_the_devices_is_no_2d_copy(void **state)
 {
 	struct otte_plan plan;
-	struct otte_plan_desc desc = strided(one(0, 0, 16), 3, 64, 128);
+	struct otte_copy_desc desc = strided(one(0, 0, 16), 3, 64, 128);
 
 	(void)state;
 	assert_int_equal(otte_plan_init(&plan, 8, 127), 0);
@@ -179,13 +190,13 @@ static void nothing_is_joined_across_owners(void **state)
 {
 	struct otte_plan *plan = *state;
 	struct otte_plan_view parts[3];
-	struct otte_plan_desc descs[3];
+	struct otte_copy_desc descs[3];
 	uint32_t i;
 
 	for (i = 0; i < 3; i++) {
 		parts[i] = (struct otte_plan_view){ HOST + i * 64, 64, 10 + i, ALIAS + i * 64 };
 		descs[i] = one(64 * i, 0, 64);
-		descs[i].host = &parts[i];
+		descs[i].host = region(&parts[i]);
 	}
 	assert_int_equal(otte_plan_build(plan, descs, 3, false, ALL), 0);
 	assert_int_equal(plan->op_count, 3);
@@ -203,7 +214,7 @@ static void nothing_is_joined_across_owners(void **state)
 static void what_is_no_bytes_is_no_copy(void **state)
 {
 	struct otte_plan *plan = *state;
-	struct otte_plan_desc descs[] = { one(GIB, GIB, 0), strided(one(0, 0, 0), 5, 1, 1),
+	struct otte_copy_desc descs[] = { one(GIB, GIB, 0), strided(one(0, 0, 0), 5, 1, 1),
 					  strided(one(2 * GIB, 2 * GIB, 8), 0, 8, 8) };
 
 	assert_int_equal(otte_plan_build(plan, descs, 3, false, 0), 0);
@@ -217,7 +228,7 @@ static void a_row_outside_of_a_view_is_refused(void **state)
 {
 	struct otte_plan *plan = *state;
 	struct otte_plan_view wrapped = { .base = UINT64_MAX - 10, .length = 20 };
-	struct otte_plan_desc refused[] = {
+	struct otte_copy_desc refused[] = {
 		one(GIB - 7, 0, 8),
 		one(0, GIB - 7, 8),
 		one(GIB + 1, 0, 0),
@@ -227,34 +238,34 @@ static void a_row_outside_of_a_view_is_refused(void **state)
 		strided(one(8, 0, 8), 2, 8, UINT64_MAX),
 		strided(one(8, 0, 8), 2, UINT64_MAX - 7, 8),
 	};
-	struct otte_plan_desc fits = strided(one(0, 0, 8), 3, GIB / 2 - 4, 8);
+	struct otte_copy_desc fits = strided(one(0, 0, 8), 3, GIB / 2 - 4, 8);
 	uint32_t i;
 
 	for (i = 0; i < ARRAY_SIZE(refused); i++) {
-		struct otte_plan_desc descs[] = { one(0, 0, 8), refused[i] };
+		struct otte_copy_desc descs[] = { one(0, 0, 8), refused[i] };
 
 		assert_int_equal(otte_plan_build(plan, descs, 2, false, ALL), -ERANGE);
 		check_empty(plan);
 	}
 	assert_int_equal(otte_plan_build(plan, &fits, 1, false, ALL), 0);
-	fits.device = &wrapped;
+	fits.device = region(&wrapped);
 	assert_int_equal(otte_plan_build(plan, &fits, 1, false, ALL), -ERANGE);
 }
 
 static void the_budget_is_exact(void **state)
 {
 	struct otte_plan *plan = *state;
-	struct otte_plan_desc descs[2] = { strided(one(0, 0, 2), ROWS - 1, 4, 4), one(MIB, MIB, 2) };
+	struct otte_copy_desc descs[2] = { strided(one(0, 0, 2), ROWS - 1, 4, 4), one(MIB, MIB, 2) };
 
 	assert_int_equal(otte_plan_build(plan, descs, 2, false, 8192), 0);
 	assert_int_equal(plan->row_count, 4096);
 	assert_int_equal(plan->bytes, 8192);
 	assert_int_equal(otte_plan_build(plan, descs, 2, false, 8191), -EDQUOT);
 	check_empty(plan);
-	descs[0].count = ROWS;
+	descs[0].rows = ROWS;
 	assert_int_equal(otte_plan_build(plan, descs, 2, false, ALL), -EDQUOT);
 	check_empty(plan);
-	descs[0].count = UINT64_MAX;
+	descs[0].rows = UINT64_MAX;
 	assert_int_equal(otte_plan_build(plan, descs, 1, false, ALL), -EDQUOT);
 	assert_int_equal(otte_plan_storage_bytes(4096, 4), 786432);
 }
@@ -262,7 +273,7 @@ static void the_budget_is_exact(void **state)
 static void destinations_that_meet_are_found_on_their_side_alone(void **state)
 {
 	struct otte_plan *plan = *state;
-	struct otte_plan_desc descs[100];
+	struct otte_copy_desc descs[100];
 	uint32_t i;
 
 	/* Sources that are the same, destinations in a shuffled order: 37 and 100 have no common divisor. */
@@ -291,11 +302,11 @@ static void a_destination_that_meets_a_source_is_found(void **state)
 {
 	struct otte_plan *plan = *state;
 	struct otte_plan_view same = { .base = DEVICE, .length = GIB, .owner = 1, .alias = DEVICE };
-	struct otte_plan_desc descs[] = { one(0, 1000, 8), one(8, 1008, 8), one(16, 0, 8) };
+	struct otte_copy_desc descs[] = { one(0, 1000, 8), one(8, 1008, 8), one(16, 0, 8) };
 	uint32_t i;
 
 	for (i = 0; i < 3; i++)
-		descs[i].host = &same;
+		descs[i].host = region(&same);
 	assert_int_equal(otte_plan_build(plan, descs, 3, true, ALL), 0);
 	assert_true(plan->aliases);
 	assert_int_equal(plan->op_count, 3);
@@ -335,20 +346,20 @@ static bool apart(const unsigned char *a, uint64_t a_bytes, const unsigned char 
 	return a + a_bytes <= b || b + b_bytes <= a;
 }
 
-static void model_expand(struct model *model, const struct otte_plan_desc *descs, uint32_t count, bool to_host)
+static void model_expand(struct model *model, const struct otte_copy_desc *descs, uint32_t count, bool to_host)
 {
 	uint32_t i;
 	uint64_t row;
 
 	model->count = 0;
 	for (i = 0; i < count; i++) {
-		const struct otte_plan_desc *desc = &descs[i];
+		const struct otte_copy_desc *desc = &descs[i];
 
-		for (row = 0; row < desc->count && desc->bytes; row++) {
-			unsigned char *there = pointer(desc->device->base + desc->device_offset +
+		for (row = 0; row < desc->rows && desc->bytes; row++) {
+			unsigned char *there = pointer(view_of(desc->device)->base + desc->device_offset +
 						       row * desc->device_pitch);
 			unsigned char *here =
-				pointer(desc->host->base + desc->host_offset + row * desc->host_pitch);
+				pointer(view_of(desc->host)->base + desc->host_offset + row * desc->host_pitch);
 
 			model->rows[model->count++] = (struct model_row){ to_host ? here : there,
 									  to_host ? there : here, desc->bytes };
@@ -416,7 +427,7 @@ static void run_kernel(const struct otte_plan *plan)
 }
 
 /* Few or many, alike or not, near each other so that they meet, or each in a place of its own. */
-static uint32_t draw_descs(struct otte_plan_desc *descs, const struct otte_plan_view *devices,
+static uint32_t draw_descs(struct otte_copy_desc *descs, const struct otte_plan_view *devices,
 			   const struct otte_plan_view *hosts)
 {
 	uint32_t count = 1 + (uint32_t)draw(draw(2) ? 6 : DRAWN_DESCS), i;
@@ -424,12 +435,12 @@ static uint32_t draw_descs(struct otte_plan_desc *descs, const struct otte_plan_
 	uint64_t most = 1 + draw(64), row = AREA / DRAWN_DESCS;
 
 	for (i = 0; i < count; i++) {
-		struct otte_plan_desc *desc = &descs[i];
+		struct otte_copy_desc *desc = &descs[i];
 		uint32_t place = ascending ? i : i * 37 % DRAWN_DESCS;
 
-		*desc = (struct otte_plan_desc){ .device = &devices[draw(2)], .host = &hosts[draw(2)] };
+		*desc = (struct otte_copy_desc){ .device = region(&devices[draw(2)]), .host = region(&hosts[draw(2)]) };
 		desc->bytes = draw(8) ? draw(most) : most;
-		desc->count = own_place ? 1 : draw(5);
+		desc->rows = own_place ? 1 : draw(5);
 		desc->device_pitch = draw(2) ? desc->bytes : draw(100);
 		desc->host_pitch = draw(2) ? desc->bytes : draw(100);
 		desc->device_offset = own_place ? place * row : draw(AREA - 600);
@@ -438,7 +449,7 @@ static uint32_t draw_descs(struct otte_plan_desc *descs, const struct otte_plan_
 			*desc = descs[i - 1];
 			desc->device_offset += draw(4) ? desc->bytes : desc->bytes * 2;
 			desc->host_offset += draw(4) ? desc->bytes : desc->bytes * 2;
-			desc->count = 1;
+			desc->rows = 1;
 			if (desc->device_offset > AREA - 600 || desc->host_offset > AREA - 600)
 				return i;
 		}
@@ -450,7 +461,7 @@ static void one_drawn(struct otte_plan *plan, unsigned char *memory, uint64_t se
 {
 	static unsigned char before[2 * AREA], after[2 * AREA];
 	static struct model model;
-	struct otte_plan_desc descs[DRAWN_DESCS];
+	struct otte_copy_desc descs[DRAWN_DESCS];
 	bool shared = !draw(4), to_host = draw(2), overlaps, aliases, onto_itself;
 	struct otte_plan_view devices[2] = { { (uintptr_t)memory, AREA, 1, 0 }, { (uintptr_t)memory, AREA, 1, 0 } };
 	struct otte_plan_view hosts[2];
@@ -508,7 +519,7 @@ static void drawn_submissions_are_what_row_after_row_is(void **state)
 /* Many ranges take the other sort: against the model, far apart and in every digit. */
 static void many_destinations_are_sorted(void **state)
 {
-	static struct otte_plan_desc descs[ROWS];
+	static struct otte_copy_desc descs[ROWS];
 	static struct otte_plan_view wide = { .base = 4096, .length = 1ull << 46, .owner = 1 };
 	struct otte_plan *plan = *state;
 	uint32_t round, i;
@@ -519,7 +530,7 @@ static void many_destinations_are_sorted(void **state)
 
 		for (i = 0; i < count; i++) {
 			descs[i] = one(draw(1ull << spread) & ~draw(16), (uint64_t)i * 16, 1 + draw(16));
-			descs[i].device = &wide;
+			descs[i].device = region(&wide);
 		}
 		for (i = 0; i < count; i++) {
 			for (b = 0; b < i; b++)
@@ -535,7 +546,7 @@ static void many_destinations_are_sorted(void **state)
 
 /* ---- Cost ------------------------------------------------------------------------------------ */
 
-static double cost_us(struct otte_plan *plan, const struct otte_plan_desc *descs)
+static double cost_us(struct otte_plan *plan, const struct otte_copy_desc *descs)
 {
 	double best = 1e9;
 	uint32_t i;
@@ -556,7 +567,7 @@ static double cost_us(struct otte_plan *plan, const struct otte_plan_desc *descs
 
 static void what_a_plan_takes(void **state)
 {
-	static struct otte_plan_desc descs[ROWS];
+	static struct otte_copy_desc descs[ROWS];
 	uint64_t i;
 
 	if (!getenv("PLAN_COST"))

@@ -56,8 +56,8 @@ static void check(struct otte_policy_config config, struct otte_plan plan, unsig
 	assert_int_equal(choice.lanes, expected.lanes);
 }
 
-#define DMA(why) ((struct otte_policy_choice){ OTTE_POLICY_BY_DMA, OTTE_POLICY_##why, 0, 0 })
-#define KERNEL(ctas) ((struct otte_policy_choice){ OTTE_POLICY_BY_KERNEL, OTTE_POLICY_NO_REASON, ctas, 32 })
+#define DMA(why) ((struct otte_policy_choice){ OTTE_COPY_BY_DMA, OTTE_COPY_##why, 0, 0 })
+#define KERNEL(ctas) ((struct otte_policy_choice){ OTTE_COPY_BY_KERNEL, OTTE_COPY_NO_REASON, ctas, 32 })
 
 static void the_kernel_begins_at_the_threshold_of_operations(void **state)
 {
@@ -65,7 +65,7 @@ static void the_kernel_begins_at_the_threshold_of_operations(void **state)
 	unsigned int intent;
 
 	(void)state;
-	for (intent = 0; intent < OTTE_POLICY_INTENTS; intent++) {
+	for (intent = 0; intent < OTTE_COPY_INTENTS; intent++) {
 		check(h200(), rows(127, 2048, false), intent, all, DMA(BELOW_THRESHOLD));
 		check(h200(), rows(128, 2048, false), intent, all, KERNEL(2));
 		check(h200(), rows(127, 2048, true), intent, all, DMA(BELOW_THRESHOLD));
@@ -78,14 +78,14 @@ static void the_kernel_begins_at_the_threshold_of_operations(void **state)
 
 static void copies_to_the_host_in_the_background_have_a_threshold_of_their_own(void **state)
 {
-	static const bool background[OTTE_POLICY_INTENTS] = { [OTTE_INTENT_BACKGROUND_PREFETCH] = true,
+	static const bool background[OTTE_COPY_INTENTS] = { [OTTE_INTENT_BACKGROUND_PREFETCH] = true,
 							      [OTTE_INTENT_MIGRATION] = true,
 							      [OTTE_INTENT_CHECKPOINT] = true };
 	struct otte_policy_config config = h200();
 	unsigned int intent;
 
 	(void)state;
-	for (intent = 0; intent < OTTE_POLICY_INTENTS; intent++) {
+	for (intent = 0; intent < OTTE_COPY_INTENTS; intent++) {
 		check(h200(), rows(4096, 2048, true), intent, all,
 		      background[intent] ? DMA(BACKGROUND) : KERNEL(2));
 		config.threshold_background = 1000;
@@ -111,7 +111,7 @@ static void what_is_missing_is_the_reason_or_the_failure(void **state)
 	check(h200(), fine, 0, no_image, DMA(NO_IMAGE));
 	check(h200(), unmapped, 0, all, DMA(NO_MAPPING));
 	check(h200(), fine, 0, no_room, DMA(NO_ROOM));
-	forced.mode = OTTE_POLICY_KERNEL;
+	forced.mode = OTTE_COPY_KERNEL;
 	policy = made(forced);
 	assert_int_equal(otte_policy_choose(&policy, &overlap, 0, &all, &choice), -EINVAL);
 	assert_int_equal(otte_policy_choose(&policy, &alias, 0, &all, &choice), -EINVAL);
@@ -125,10 +125,10 @@ static void a_forced_mode_asks_for_no_threshold(void **state)
 	struct otte_policy_config config = h200();
 
 	(void)state;
-	config.mode = OTTE_POLICY_KERNEL;
+	config.mode = OTTE_COPY_KERNEL;
 	check(config, rows(1, 100, false), 0, all, KERNEL(1));
 	check(config, rows(4096, 256 * KIB, true), OTTE_INTENT_CHECKPOINT, all, KERNEL(2));
-	config.mode = OTTE_POLICY_DMA;
+	config.mode = OTTE_COPY_DMA;
 	check(config, rows(4096, 2048, false), 0, all, DMA(NO_REASON));
 }
 
@@ -140,7 +140,7 @@ static void long_rows_are_the_drivers(void **state)
 	(void)state;
 	check(h200(), rows(4096, 144 * KIB - 1, false), 0, all, KERNEL(2));
 	check(h200(), rows(4096, 144 * KIB, false), 0, all, DMA(LONG_ROWS));
-	never.long_bytes = OTTE_POLICY_NEVER;
+	never.long_bytes = OTTE_COPY_NEVER;
 	config.table = &never;
 	check(config, rows(4096, GIB, false), 0, all, KERNEL(2));
 }
@@ -197,7 +197,7 @@ static void a_config_that_cannot_be_is_refused(void **state)
 	config.threshold_background = 128;
 	assert_int_equal(otte_policy_init(&policy, &config), -EINVAL);
 	config = h200();
-	config.threshold = OTTE_POLICY_NEVER;
+	config.threshold = OTTE_COPY_NEVER;
 	assert_int_equal(otte_policy_init(&policy, &config), -EINVAL);
 	config = h200();
 	config.mode = 3;
@@ -231,7 +231,7 @@ static void each_class_counts_its_own(void **state)
 	assert_int_equal(policy.classes[0][6][2].kernel, 21);
 	assert_int_equal(policy.classes[1][6][2].kernel, 42);
 	assert_int_equal(policy.classes[1][6][2].last_ctas, 8);
-	assert_int_equal(policy.classes[1][6][2].last_backend, OTTE_POLICY_BY_KERNEL);
+	assert_int_equal(policy.classes[1][6][2].last_backend, OTTE_COPY_BY_KERNEL);
 	/* Decisions are no launches. */
 	assert_int_equal(policy.classes[1][6][2].ctas, 0);
 	otte_policy_launched(&policy, true, 6, 2, 8);
@@ -241,12 +241,12 @@ static void each_class_counts_its_own(void **state)
 	otte_policy_batched(&policy, true, 6, 2);
 	assert_int_equal(policy.classes[1][6][2].dma, 1);
 	assert_int_equal(policy.classes[1][6][2].batches, 1);
-	assert_int_equal(policy.classes[1][6][2].last_backend, OTTE_POLICY_BY_DMA);
-	assert_int_equal(policy.classes[1][6][2].last_reason, OTTE_POLICY_OVERLAP);
+	assert_int_equal(policy.classes[1][6][2].last_backend, OTTE_COPY_BY_DMA);
+	assert_int_equal(policy.classes[1][6][2].last_reason, OTTE_COPY_OVERLAP);
 	assert_int_equal(policy.classes[1][6][2].last_ctas, 0);
 	assert_int_equal(otte_policy_admitted(&policy, true, 6, 2, &nothing), 0);
 	assert_int_equal(policy.classes[1][6][2].empty, 1);
-	assert_int_equal(policy.classes[1][6][2].last_reason, OTTE_POLICY_NO_REASON);
+	assert_int_equal(policy.classes[1][6][2].last_reason, OTTE_COPY_NO_REASON);
 	assert_int_equal(otte_policy_admitted(&policy, true, 7, 0, &dma), -EINVAL);
 	assert_int_equal(otte_policy_admitted(&policy, true, 0, 3, &dma), -EINVAL);
 }

@@ -21,14 +21,22 @@ static char contexts[2];
 static struct {
 	CUcontext at[DEPTH];
 	unsigned int depth;
-	CUresult push, pop;
+	unsigned int pushes;
+	CUresult push, pop, get;
 } stack;
+
+static CUresult get(CUcontext *context)
+{
+	*context = stack.depth ? stack.at[stack.depth - 1] : NULL;
+	return stack.get;
+}
 
 static CUresult push(CUcontext context)
 {
 	if (stack.push)
 		return stack.push;
 	assert_true(stack.depth < DEPTH);
+	stack.pushes++;
 	stack.at[stack.depth++] = context;
 	return CUDA_SUCCESS;
 }
@@ -51,6 +59,7 @@ static CUresult name_error(CUresult error, const char **name)
 }
 
 static const struct otte_cuda cuda = {
+	.ctx_get_current = get,
 	.ctx_push_current = push,
 	.ctx_pop_current = pop,
 	.get_error_name = name_error,
@@ -60,7 +69,8 @@ static int start(void **state)
 {
 	(void)state;
 	stack.depth = 0;
-	stack.push = stack.pop = CUDA_SUCCESS;
+	stack.pushes = 0;
+	stack.push = stack.pop = stack.get = CUDA_SUCCESS;
 	return 0;
 }
 
@@ -126,6 +136,30 @@ static void another_context_on_top_is_put_back_and_told(void **state)
 	assert_ptr_equal(stack.at[1], THEIRS);
 }
 
+static void one_that_is_current_is_not_pushed_again(void **state)
+{
+	struct otte_cuda_guard guard;
+	bool restored = true;
+
+	(void)state;
+	push(MINE);
+	assert_int_equal(otte_cuda_enter(&guard, &cuda, MINE, 1), 0);
+	assert_int_equal(stack.pushes, 1);
+	push(THEIRS);
+	assert_int_equal(otte_cuda_leave(&guard, 0, &restored), -EIO);
+	assert_false(restored);
+	pop(&guard.context);
+	guard.context = MINE;
+	stack.get = CUDA_ERROR_DEINITIALIZED;
+	assert_int_equal(otte_cuda_leave(&guard, 0, &restored), -EIO);
+	assert_string_equal(otte_error_text(), "GPU 1: cuCtxGetCurrent: CUDA_ERROR_TEST");
+	assert_false(restored);
+	stack.get = CUDA_SUCCESS;
+	assert_int_equal(otte_cuda_leave(&guard, 0, &restored), 0);
+	assert_true(restored);
+	assert_int_equal(stack.depth, 1);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -134,6 +168,7 @@ int main(void)
 		cmocka_unit_test_setup(who_cannot_enter_has_nothing_to_leave, start),
 		cmocka_unit_test_setup(a_restore_that_fails_is_told_and_hides_no_earlier_error,
 				       start),
+		cmocka_unit_test_setup(one_that_is_current_is_not_pushed_again, start),
 		cmocka_unit_test_setup(another_context_on_top_is_put_back_and_told, start),
 	};
 
