@@ -22,7 +22,7 @@
 #define OTTE_REGION_HIDDEN (1ull << 63)
 
 struct otte_region {
-	struct otte_plan_view view; /* what local copies read, who know nothing else of it; zero but for memory of CUDA */
+	struct otte_plan_view view; /* what local copies read, who know nothing else; zero: not CUDA's */
 	struct otte_engine *engine;
 	struct otte_mem *mem;
 	uint64_t offset;           /* in mem */
