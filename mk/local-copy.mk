@@ -31,13 +31,13 @@ $(B)/gpu/copy_probe: $(B)/tests/gpu/copy_probe.o $(B)/libotte.a
 -include $(B)/tests/gpu/copy_probe.d
 
 # Over whichever libcuda.so.1 there is.
-GPU_TESTS := copies
+GPU_TESTS := copies kills
 GPU_TEST_BIN := $(GPU_TESTS:%=$(B)/gpu/%)
 STATIC_BUILD += $(GPU_TEST_BIN)
 $(GPU_TEST_BIN): $(B)/gpu/%: $(B)/tests/gpu/%.o $(B)/tests/gpu/gpu.o $(B)/libotte.a
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS_OTTE) $(LDFLAGS) -o $@.tmp $^ $(LDLIBS_OTTE) -lcmocka -ldl
 	@mv $@.tmp $@
-$(GPU_TESTS:%=$(B)/tests/gpu/%.o) $(B)/tests/gpu/gpu.o: CPPFLAGS_OTTE += -I.
+$(GPU_TESTS:%=$(B)/tests/gpu/%.o) $(B)/tests/gpu/gpu.o: CPPFLAGS_OTTE += -Itests -Itests/gpu
 
 -include $(GPU_TESTS:%=$(B)/tests/gpu/%.d) $(B)/tests/gpu/gpu.d

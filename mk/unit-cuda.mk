@@ -8,3 +8,6 @@ $(B)/unit/cuda: | $(B)/fake/libcuda.so.1
 $(B)/fake/libcuda.so.1: tests/unit/cuda/library/libcuda.c
 	@mkdir -p $(@D)
 	$(CC) -shared -fPIC $(WARN) -o $@ $<
+
+# A machine without it.
+LDFLAGS_unit_cuda_missing := -Wl,--wrap=dlopen

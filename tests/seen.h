@@ -26,6 +26,8 @@
 #include <unistd.h>
 
 #include "otte/otte.h"
+#include "otte/otte_copy.h"
+#include "otte/otte_cuda.h"
 
 /*
  * Opened before main(), once in each program: tests count descriptors and use them up. Far above the
@@ -113,6 +115,38 @@ __attribute__((unused)) static int seen_as(const char *text, int code)
 	seen_as("otte_config_load_file", otte_config_load_file(__VA_ARGS__))
 #define otte_config_load_json(...) \
 	seen_as("otte_config_load_json", otte_config_load_json(__VA_ARGS__))
+#define otte_copier_bind(...) \
+	seen_as("otte_copier_bind", otte_copier_bind(__VA_ARGS__))
+#define otte_copier_close(...) \
+	seen_as("otte_copier_close", otte_copier_close(__VA_ARGS__))
+#define otte_copier_config_init(...) \
+	seen_as("otte_copier_config_init", otte_copier_config_init(__VA_ARGS__))
+#define otte_copier_destroy(...) \
+	seen_as("otte_copier_destroy", otte_copier_destroy(__VA_ARGS__))
+#define otte_copier_progress(...) \
+	seen_as("otte_copier_progress", otte_copier_progress(__VA_ARGS__))
+#define otte_copier_stats(...) \
+	seen_as("otte_copier_stats", otte_copier_stats(__VA_ARGS__))
+#define otte_copier_submit(...) \
+	seen_as("otte_copier_submit", otte_copier_submit(__VA_ARGS__))
+#define otte_copy_poll(...) \
+	seen_as("otte_copy_poll", otte_copy_poll(__VA_ARGS__))
+#define otte_copy_wait(...) \
+	seen_as("otte_copy_wait", otte_copy_wait(__VA_ARGS__))
+#define otte_cuda_adopt(...) \
+	seen_as("otte_cuda_adopt", otte_cuda_adopt(__VA_ARGS__))
+#define otte_cuda_alloc(...) \
+	seen_as("otte_cuda_alloc", otte_cuda_alloc(__VA_ARGS__))
+#define otte_cuda_alloc_host(...) \
+	seen_as("otte_cuda_alloc_host", otte_cuda_alloc_host(__VA_ARGS__))
+#define otte_cuda_pin(...) \
+	seen_as("otte_cuda_pin", otte_cuda_pin(__VA_ARGS__))
+#define otte_cuda_record(...) \
+	seen_as("otte_cuda_record", otte_cuda_record(__VA_ARGS__))
+#define otte_cuda_slot(...) \
+	seen_as("otte_cuda_slot", otte_cuda_slot(__VA_ARGS__))
+#define otte_cuda_unpin(...) \
+	seen_as("otte_cuda_unpin", otte_cuda_unpin(__VA_ARGS__))
 #define otte_engine_address(...) \
 	seen_as("otte_engine_address", otte_engine_address(__VA_ARGS__))
 #define otte_engine_close(...) \

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 
 #include "base/util.h"
-#include "tests/seen.h"
+#include "seen.h"
 
 #define AREA (4 * MIB)
 #define ROUNDS 12
