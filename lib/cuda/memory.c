@@ -20,6 +20,21 @@ struct facts {
 	unsigned long long id;
 };
 
+/* What the driver did not let go of, for as long as the process lives. */
+static struct {
+	pthread_mutex_t lock;
+	struct otte_cuda_mem *first;
+} lost = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void lose(struct otte_cuda_mem *memory)
+{
+	memory->lost = true;
+	pthread_mutex_lock(&lost.lock);
+	memory->next_lost = lost.first;
+	lost.first = memory;
+	pthread_mutex_unlock(&lost.lock);
+}
+
 static int say(const struct otte_cuda_mem *memory, CUresult result, const char *call)
 {
 	return otte_cuda_error(memory->cuda, result, memory->device, call);
@@ -243,7 +258,7 @@ int otte_cuda_mem_free(struct otte_cuda_mem *memory)
 	if (!ret)
 		ret = release_primary(memory);
 	if (ret) {
-		memory->lost = true;
+		lose(memory);
 		return otte_fail_within(-EUCLEAN, "memory stays: ");
 	}
 	if (memory->pin)

@@ -40,6 +40,7 @@ struct otte_cuda_mem {
 	uint64_t owner;
 	uint64_t alias;          /* of pinned memory: where the device reaches `address`; 0: nowhere */
 	struct otte_cuda_mem *pin; /* of a slot */
+	struct otte_cuda_mem *next_lost; /* of those that stay, so that each is in reach */
 	_Atomic uint64_t slots;  /* of a pin */
 	struct otte_cuda_ready ready;
 };

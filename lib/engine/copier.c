@@ -80,7 +80,14 @@ struct otte_copier {
 	uint32_t handles;
 	uint32_t used, stuck;        /* slots */
 	uint64_t charged, submitted, completed, failed;
+	struct otte_copier *next_kept;
 };
+
+/* Those that were destroyed and hold what cannot be given back, for as long as the process lives. */
+static struct {
+	pthread_mutex_t lock;
+	struct otte_copier *first;
+} kept = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- Config ---------------------------------------------------------------------------------- */
 
@@ -235,6 +242,15 @@ static void free_memory(struct otte_copier *copier)
 	free(copier);
 }
 
+static void keep_for_good(struct otte_copier *copier)
+{
+	copier->handles++;
+	pthread_mutex_lock(&kept.lock);
+	copier->next_kept = kept.first;
+	kept.first = copier;
+	pthread_mutex_unlock(&kept.lock);
+}
+
 static int make(struct otte_copier *copier, struct CUstream_st *stream)
 {
 	const struct otte_cuda_mem *memory = copier->mem->cuda;
@@ -285,9 +301,12 @@ int otte_copier_bind(struct otte_mem *mem, struct CUstream_st *stream, const str
 
 undo:
 	otte_error_keep(text);
-	if (discard_mover(copier))
+	if (discard_mover(copier)) {
 		ret = -EUCLEAN;
-	free_memory(copier);
+		keep_for_good(copier);
+	} else {
+		free_memory(copier);
+	}
 	return otte_fail(ret, "%s", text);
 }
 
@@ -850,9 +869,10 @@ int otte_copier_destroy(struct otte_copier *copier, int64_t timeout_ns)
 	else
 		ret = discard_mover(copier);
 	copier->gone = true;
-	/* Slots that are stuck have events and rows, and views that they hold: their memory stays with them. */
-	last = !copier->handles && !ret;
-	copier->handles += ret != 0;
+	/* Slots that are stuck have events and rows, and views that they hold. */
+	if (ret)
+		keep_for_good(copier);
+	last = !copier->handles;
 	pthread_mutex_unlock(&copier->lock);
 	if (!ret)
 		atomic_fetch_sub(&mem->views, 1);
