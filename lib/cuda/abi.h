@@ -21,8 +21,14 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUarray_st *CUarray;
 
 /* Streams that are no objects: the context's, with which others synchronise, and the thread's. */
-#define CU_STREAM_LEGACY ((CUstream)(uintptr_t)1)
-#define CU_STREAM_PER_THREAD ((CUstream)(uintptr_t)2)
+static inline CUstream otte_cuda_stream_number(uintptr_t number)
+{
+	/* NOLINTNEXTLINE(performance-no-int-to-ptr): the ABI has them as small numbers */
+	return (CUstream)number;
+}
+
+#define CU_STREAM_LEGACY otte_cuda_stream_number(1)
+#define CU_STREAM_PER_THREAD otte_cuda_stream_number(2)
 
 /* Drivers return values that are not in this list, too. */
 typedef enum cudaError_enum {
