@@ -5,7 +5,7 @@
 
 CUDA_SIM := $(B)/sim/cuda/libcuda.so.1
 CUDA_SIM_OBJ := $(patsubst %.c,$(B)/%.o,$(sort $(wildcard tests/sim/cuda/*.c))) $(B)/lib/cuda/kernel/run.o
-CUDA_SIM_LINK = -L$(B)/sim/cuda -l:libcuda.so.1 -Wl,-rpath,$(abspath $(B)/sim/cuda)
+CUDA_SIM_LINK = -L$(B)/sim/cuda -Wl,--no-as-needed,-l:libcuda.so.1,--as-needed -Wl,-rpath,$(abspath $(B)/sim/cuda)
 
 STATIC_BUILD += $(CUDA_SIM)
 $(CUDA_SIM): $(CUDA_SIM_OBJ)
@@ -27,3 +27,9 @@ check-part-cuda-sim: $(CUDA_SIM) $(GPU_TEST_BIN)
 check-part-cuda-sim-late: $(CUDA_SIM) $(GPU_TEST_BIN)
 	@OTTE_SIM_CUDA=version=12080,delay_us=200,alias=0 LD_LIBRARY_PATH=$(B)/sim/cuda \
 		tests/run-programs.sh $(GPU_TEST_BIN)
+
+# Units over it.
+CUDA_SIM_UNITS := copier cuda_memory
+$(foreach n,$(CUDA_SIM_UNITS),$(eval UNIT_WITH_$(n) := tests/gpu/gpu.o))
+$(foreach n,$(CUDA_SIM_UNITS),$(eval LDFLAGS_unit_$(n) = $$(CUDA_SIM_LINK)))
+$(CUDA_SIM_UNITS:%=$(B)/unit/%): | $(CUDA_SIM)
