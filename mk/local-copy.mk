@@ -8,8 +8,9 @@ PTX_FLAGS := -x cuda --cuda-device-only --cuda-gpu-arch=sm_70 --cuda-path=/nonex
 	-std=gnu++14 -O2 -Wall -Wextra -Werror -S -Xclang -target-feature -Xclang
 
 .PHONY: copy-image
-copy-image: ## lib/cuda/kernel/copy.ptx anew, by clang 14
+copy-image: ## the images of kernels anew, by clang 14
 	$(CLANG_PTX) $(PTX_FLAGS) +ptx60 -o lib/cuda/kernel/copy.ptx lib/cuda/kernel/copy.cu
+	$(CLANG_PTX) $(PTX_FLAGS) +ptx60 -o tools/otte/product.ptx tools/otte/product.cu
 	$(CLANG_PTX) $(PTX_FLAGS) +ptx74 -o tests/gpu/copy_variants.ptx tests/gpu/copy_variants.cu
 
 CHECK_PARTS += copy-image
@@ -17,9 +18,11 @@ budget-copy-image := 1
 
 .PHONY: check-part-copy-image
 check-part-copy-image:
-	@CLANG_PTX=$(CLANG_PTX) tests/cuda/image.sh $(PTX_FLAGS) +ptx60 -- lib/cuda/kernel/copy.cu
+	@CLANG_PTX=$(CLANG_PTX) tests/cuda/image.sh $(PTX_FLAGS) +ptx60 -- lib/cuda/kernel/copy.cu \
+		tools/otte/product.cu
 
 $(B)/lib/cuda/kernel/image.o: lib/cuda/kernel/copy.ptx
+$(B)/tools/otte/bench_copy_product.o: tools/otte/product.ptx
 
 # For a machine with a GPU; here it has to build.
 STATIC_BUILD += $(B)/gpu/copy_probe
@@ -41,3 +44,17 @@ $(GPU_TEST_BIN): $(B)/gpu/%: $(B)/tests/gpu/%.o $(B)/tests/gpu/gpu.o $(B)/libott
 $(GPU_TESTS:%=$(B)/tests/gpu/%.o) $(B)/tests/gpu/gpu.o: CPPFLAGS_OTTE += -Itests -Itests/gpu
 
 -include $(GPU_TESTS:%=$(B)/tests/gpu/%.d) $(B)/tests/gpu/gpu.d
+
+.PHONY: check-gpu gpu-bundle
+check-gpu: $(GPU_TEST_BIN) $(OTTE_BIN) ## on a machine with a GPU: its tests, under compute-sanitizer too, and the bars of local copies
+	@tools/gpu-check.sh $(B)
+
+# For a machine on which nothing can be installed.
+GPU_BUNDLE := .probe/gpu
+gpu-bundle: $(GPU_TEST_BIN) $(OTTE_BIN) ## the same programs with the libraries they need, in .probe/gpu
+	@rm -rf $(GPU_BUNDLE) && mkdir -p $(GPU_BUNDLE)/gpu $(GPU_BUNDLE)/lib
+	@cp $(GPU_TEST_BIN) $(GPU_BUNDLE)/gpu && cp $(OTTE_BIN) $(GPU_BUNDLE)
+	@git describe --always --dirty >$(GPU_BUNDLE)/commit
+	@ldd $(GPU_TEST_BIN) $(OTTE_BIN) | sed -nE 's/.*=> (\/[^ ]+).*/\1/p' | sort -u | \
+		grep -vE '/(libc|libm|libdl|libpthread|librt)\.so' | xargs -I{} cp -L {} $(GPU_BUNDLE)/lib
+	@du -sh $(GPU_BUNDLE)

@@ -15,6 +15,7 @@
 #include "args.h"
 #include "base/clock.h"
 #include "bench.h"
+#include "bench_copy.h"
 #include "memory.h"
 #include "pin.h"
 #include "../common/stopping.h"
@@ -28,6 +29,8 @@ static const char help[] =
 	"Usage: otte bench [OPTION]...\n"
 	"Measure transfers between two processes, beside plain sockets.\n"
 	"\n"
+	"  --copy                local copies between a GPU and host memory instead, with options of\n"
+	"                        their own: otte bench --copy --help\n"
 	"  --peer ENDPOINT/NAME  use this region of a peer instead of a process of our own; --op write\n"
 	"                        and both OVERWRITE it, from its start on, and so the file it is of\n"
 	"  --sizes LIST          sizes of a request (4K,64K,1M,16M)\n"
@@ -410,11 +413,24 @@ static bool make_sense(struct bench_options *options)
 	return false;
 }
 
+/* What is measured by --copy has options of its own. */
+static bool asks_for_copies(int argc, char **argv)
+{
+	int i;
+
+	for (i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "--copy"))
+			return true;
+	return false;
+}
+
 int cmd_bench(int argc, char **argv)
 {
 	static struct bench_options options;
 	int option, rc;
 
+	if (asks_for_copies(argc, argv))
+		return bench_copy(argc, argv);
 	set_defaults(&options);
 	while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
 		if (option == 'h') {

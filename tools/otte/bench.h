@@ -7,6 +7,8 @@
  *   bench_floor.c   the floor as one that is measured
  *   bench_series.c  rounds of measurements, and their medians
  *   bench_report.c  heading, rows, bars, and the table that is appended to a file
+ *
+ * bench_copy.h has those of `otte bench --copy`.
  */
 #ifndef OTTE_TOOL_BENCH_H
 #define OTTE_TOOL_BENCH_H

@@ -55,6 +55,8 @@ static void become(const struct child_args *args, int cpu, pid_t parent)
 	int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* A signal of the terminal's is for the first one, which ends this one: else it might see this one go first. */
+	setpgid(0, 0);
 	if (getppid() != parent || pin_to(cpu))
 		_exit(EXIT_LOCAL);
 	if (nowhere >= 0)

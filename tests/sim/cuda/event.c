@@ -149,16 +149,21 @@ EXPORT CUresult cuEventSynchronize(CUevent handle)
 	return sim_end(result);
 }
 
-/* Whether it passed between two records is told apart by a fixed time. */
-EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent first, CUevent last)
+EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent first_handle, CUevent last_handle)
 {
 	CUresult result = sim_begin(__func__, SIM_INIT);
+	struct sim_event *first, *last;
 
 	if (result)
 		return result;
-	if (!sim_event_find(first) || !sim_event_find(last))
+	first = sim_event_find(first_handle);
+	last = sim_event_find(last_handle);
+	if (!first || !last || !first->recorded || !last->recorded ||
+	    (first->flags | last->flags) & CU_EVENT_DISABLE_TIMING)
 		return sim_end(CUDA_ERROR_INVALID_HANDLE);
-	*milliseconds = 1;
+	if (first->passed < first->recorded || last->passed < last->recorded)
+		return sim_end(CUDA_ERROR_NOT_READY);
+	*milliseconds = (float)((double)(int64_t)(last->passed_ns - first->passed_ns) / 1e6);
 	return sim_end(CUDA_SUCCESS);
 }
 

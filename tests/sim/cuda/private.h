@@ -88,6 +88,7 @@ struct sim_event {
 	struct sim_context *context;
 	unsigned int flags;
 	uint64_t recorded, passed; /* how often */
+	uint64_t passed_ns;        /* when it was last */
 	unsigned int named; /* by work */
 	bool destroyed;
 };

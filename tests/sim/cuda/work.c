@@ -145,6 +145,14 @@ static CUresult copy(const struct sim_work *work)
 	return CUDA_SUCCESS;
 }
 
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 static CUresult run(struct sim_work *work)
 {
 	switch (work->kind) {
@@ -155,6 +163,7 @@ static CUresult run(struct sim_work *work)
 	case SIM_RECORD:
 		if (work->event->passed < work->count)
 			work->event->passed = work->count;
+		work->event->passed_ns = now_ns();
 		return CUDA_SUCCESS;
 	case SIM_WAIT:
 		return CUDA_SUCCESS;

@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/util.h"
 #include "gpu/gpu.h"
@@ -317,7 +319,9 @@ static void work_that_failed_spoils_what_is_under_way(void **state)
 	(void)state;
 	make_descs(&desc, 1);
 	sim_cuda_fail_work(1, CUDA_ERROR_ILLEGAL_ADDRESS);
+	sim_cuda_hold(room.stream);
 	MUST(otte_copier_submit(copier, OTTE_COPY_TO_DEVICE, &desc, 1, NULL, &copy));
+	sim_cuda_release(room.stream);
 	assert_int_equal(otte_copy_wait(copy, PATIENCE_NS), -EUCLEAN);
 	says("CUDA_ERROR_ILLEGAL_ADDRESS");
 	is_stuck(copier, copy);
@@ -531,6 +535,67 @@ static void a_destroyed_stream_and_a_foreign_one_are_refused(void **state)
 	says("cuStreamIsCapturing");
 	MUST(otte_copier_destroy(copier, PATIENCE_NS));
 	room.stream = gpu_stream();
+}
+
+static void a_view_that_is_gone_is_not_found(void **state)
+{
+	struct otte_copier *copier = bind_mode(OTTE_COPY_DMA, 1);
+	struct otte_copy_desc desc;
+	size_t pending;
+
+	(void)state;
+	make_descs(&desc, 1);
+	sim_cuda_hold(room.stream);
+	MUST(otte_copier_submit(copier, OTTE_COPY_TO_DEVICE, &desc, 1, NULL, NULL));
+	/* Its end has begun, and waits for the copy. */
+	assert_int_equal(otte_region_unregister(&room.on_host, 1, 0, &pending), -ETIMEDOUT);
+	assert_int_equal(otte_copier_submit(copier, OTTE_COPY_TO_DEVICE, &desc, 1, NULL, NULL),
+			 -EDQUOT);
+	sim_cuda_release(room.stream);
+	sim_cuda_settle();
+	assert_int_equal(otte_copier_submit(copier, OTTE_COPY_TO_DEVICE, &desc, 1, NULL, NULL),
+			 -ENOENT);
+	MUST(otte_copier_destroy(copier, PATIENCE_NS));
+	MUST(otte_region_unregister(&room.on_host, 1, PATIENCE_NS, NULL));
+	room.on_host = gpu_region(room.host, 0, AREA);
+}
+
+static bool refuses_all(struct otte_copier *copier, struct otte_copy *copy)
+{
+	struct otte_copier *other;
+	struct otte_copy_desc desc;
+
+	make_descs(&desc, 1);
+	otte_copy_put(copy);
+	return otte_copier_bind(room.device, room.stream, NULL, &other) == -EOWNERDEAD &&
+	       otte_copier_submit(copier, OTTE_COPY_TO_DEVICE, &desc, 1, NULL, NULL) ==
+		       -EOWNERDEAD &&
+	       otte_copier_progress(copier) == -EOWNERDEAD && otte_copy_poll(copy) == -EOWNERDEAD &&
+	       otte_copy_wait(copy, 0) == -EOWNERDEAD &&
+	       otte_copier_close(copier, 0) == -EOWNERDEAD &&
+	       otte_copier_destroy(copier, 0) == -EOWNERDEAD;
+}
+
+static void nothing_of_it_works_in_a_child(void **state)
+{
+	struct otte_copier *copier = bind_mode(OTTE_COPY_DMA, 1);
+	struct otte_copy_desc desc;
+	struct otte_copy *copy;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	make_descs(&desc, 1);
+	MUST(otte_copier_submit(copier, OTTE_COPY_TO_DEVICE, &desc, 1, NULL, &copy));
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		_exit(!refuses_all(copier, copy));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	MUST(otte_copy_wait(copy, PATIENCE_NS));
+	otte_copy_put(copy);
+	MUST(otte_copier_destroy(copier, PATIENCE_NS));
 }
 
 /* ---- The choice ------------------------------------------------------------------------------ */
@@ -777,6 +842,8 @@ int main(void)
 		IN_A_ROOM(the_stream_waits_for_a_producer_and_the_caller_does_not),
 		IN_A_ROOM(a_producer_that_failed_lets_nobody_through),
 		IN_A_ROOM(a_destroyed_stream_and_a_foreign_one_are_refused),
+		IN_A_ROOM(a_view_that_is_gone_is_not_found),
+		IN_A_ROOM(nothing_of_it_works_in_a_child),
 		IN_A_ROOM(who_can_wait_does_not_take_multiprocessors),
 		IN_A_ROOM(the_grid_is_what_was_asked_for),
 		IN_A_ROOM(without_an_image_copies_go_by_the_driver),
