@@ -44,17 +44,3 @@ $(GPU_TEST_BIN): $(B)/gpu/%: $(B)/tests/gpu/%.o $(B)/tests/gpu/gpu.o $(B)/libott
 $(GPU_TESTS:%=$(B)/tests/gpu/%.o) $(B)/tests/gpu/gpu.o: CPPFLAGS_OTTE += -Itests -Itests/gpu
 
 -include $(GPU_TESTS:%=$(B)/tests/gpu/%.d) $(B)/tests/gpu/gpu.d
-
-.PHONY: check-gpu gpu-bundle
-check-gpu: $(GPU_TEST_BIN) $(OTTE_BIN) ## on a machine with a GPU: its tests, under compute-sanitizer too, and the bars of local copies
-	@tools/gpu-check.sh $(B)
-
-# For a machine on which nothing can be installed.
-GPU_BUNDLE := .probe/gpu
-gpu-bundle: $(GPU_TEST_BIN) $(OTTE_BIN) ## the same programs with the libraries they need, in .probe/gpu
-	@rm -rf $(GPU_BUNDLE) && mkdir -p $(GPU_BUNDLE)/gpu $(GPU_BUNDLE)/lib
-	@cp $(GPU_TEST_BIN) $(GPU_BUNDLE)/gpu && cp $(OTTE_BIN) $(GPU_BUNDLE)
-	@git describe --always --dirty >$(GPU_BUNDLE)/commit
-	@ldd $(GPU_TEST_BIN) $(OTTE_BIN) | sed -nE 's/.*=> (\/[^ ]+).*/\1/p' | sort -u | \
-		grep -vE '/(libc|libm|libdl|libpthread|librt)\.so' | xargs -I{} cp -L {} $(GPU_BUNDLE)/lib
-	@du -sh $(GPU_BUNDLE)
