@@ -134,6 +134,46 @@ static inline bool same_owners(const struct otte_copy_desc *a, const struct otte
 	       (a->host == b->host || view_of(a->host)->owner == view_of(b->host)->owner);
 }
 
+/*
+ * Descriptors of one row each, of the same views as the one before them, as long as there is nothing else to be said
+ * of them: what most submissions consist of. Returns the first that is not.
+ */
+static uint32_t add_single_rows(struct otte_plan *plan, const struct otte_copy_desc *descs,
+				uint32_t at, uint32_t count, uint64_t bytes_left, bool join)
+{
+	const struct otte_plan_view *device = view_of(descs[at - 1].device),
+				    *host = view_of(descs[at - 1].host);
+	uint64_t to_alias = host->alias - host->base, bytes = plan->bytes;
+	struct otte_plan_run *run = &plan->runs[plan->run_count - 1];
+	uint32_t begin = at, most = count - at;
+
+	most = most < plan->max_rows - plan->row_count ? most : plan->max_rows - plan->row_count;
+	for (; at - begin < most; at++) {
+		const struct otte_copy_desc *desc = &descs[at];
+		uint64_t on_device = device->base + desc->device_offset,
+			 on_host = host->base + desc->host_offset;
+
+		if (desc->rows != 1 || view_of(desc->device) != device ||
+		    view_of(desc->host) != host || !desc->bytes ||
+		    !range_inside(desc->device_offset, desc->bytes, device->length) ||
+		    !range_inside(desc->host_offset, desc->bytes, host->length) ||
+		    desc->bytes > bytes_left - bytes)
+			break;
+		bytes += desc->bytes;
+		if (join && run->device + run->bytes == on_device &&
+		    run->host + run->bytes == on_host) {
+			run->bytes += desc->bytes;
+			continue;
+		}
+		*++run = (struct otte_plan_run){ on_device, on_host, on_host + to_alias,
+						 desc->bytes, true };
+	}
+	plan->bytes = bytes;
+	plan->row_count += at - begin;
+	plan->run_count = (uint32_t)(run - plan->runs) + 1;
+	return at;
+}
+
 static int make_runs(struct otte_plan *plan, const struct otte_copy_desc *descs, uint32_t count, uint64_t bytes_left,
 		     bool join)
 {
@@ -143,8 +183,13 @@ static int make_runs(struct otte_plan *plan, const struct otte_copy_desc *descs,
 
 	plan_clear(plan);
 	for (i = 0; i < count; i++) {
-		const struct otte_copy_desc *desc = &descs[i];
+		const struct otte_copy_desc *desc;
 
+		if (last && last == &descs[i] - 1)
+			i = add_single_rows(plan, descs, i, count, bytes_left, join);
+		if (i == count)
+			break;
+		desc = &descs[i];
 		if (!desc->rows)
 			continue;
 		rc = check_desc(plan, desc, i, bytes_left);
