@@ -138,8 +138,8 @@ static void long_rows_are_the_drivers(void **state)
 	struct otte_policy_config config = h200();
 
 	(void)state;
-	check(h200(), rows(4096, MIB - 1, false), 0, all, KERNEL(2));
-	check(h200(), rows(4096, MIB, false), 0, all, DMA(LONG_ROWS));
+	check(h200(), rows(4096, 384 * KIB - 1, false), 0, all, KERNEL(2));
+	check(h200(), rows(4096, 384 * KIB, false), 0, all, DMA(LONG_ROWS));
 	never.long_bytes = OTTE_COPY_NEVER;
 	config.table = &never;
 	check(config, rows(4096, GIB, false), 0, all, KERNEL(2));
