@@ -293,12 +293,18 @@ static bool meet(struct otte_plan_range a, struct otte_plan_range b)
 struct survey {
 	struct otte_plan_range to, from; /* what lies around all of them */
 	bool in_order;                   /* destinations go up, or down, without meeting: nothing is to be sorted */
+	uint64_t apart;                  /* what starts of destinations differ by from the first, all bits of it */
 };
 
 static inline void widen(struct otte_plan_range *all, struct otte_plan_range one)
 {
 	all->start = min_u64(all->start, one.start);
 	all->end = max_u64(all->end, one.end);
+}
+
+static inline uint64_t plan_start(const struct otte_plan *plan, bool of_host)
+{
+	return of_host ? plan->runs[0].host : plan->runs[0].device;
 }
 
 static struct survey survey(struct otte_plan *plan)
@@ -312,6 +318,7 @@ static struct survey survey(struct otte_plan *plan)
 		to = range_of(plan, i, to_host);
 		widen(&all.to, to);
 		widen(&all.from, range_of(plan, i, !to_host));
+		all.apart |= to.start - plan_start(plan, to_host);
 		up &= to.start >= before.end;
 		down &= !i || to.end <= before.start;
 		before = to;
@@ -319,6 +326,45 @@ static struct survey survey(struct otte_plan *plan)
 	}
 	all.in_order = up || down;
 	return all;
+}
+
+/*
+ * Blocks of a cache: all destinations lie on a grid, whose steps are no shorter than the longest of them. Two then meet
+ * only if they are the same step's.
+ */
+static bool lie_on_a_grid(const struct otte_plan *plan, const struct survey *all, uint32_t *shift)
+{
+	const uint64_t bits = (uint64_t)plan->max_rows * sizeof(*plan->sorted) * 8;
+
+	if (!all->apart)
+		return false;
+	*shift = (uint32_t)__builtin_ctzll(all->apart);
+	return plan->longest <= 1ull << *shift && (all->to.end - all->to.start) >> *shift < bits;
+}
+
+static bool steps_repeat(struct otte_plan *plan, const struct survey *all, uint32_t shift)
+{
+	uint64_t *taken = (uint64_t *)plan->sorted, repeated = 0;
+	uint64_t last = (all->to.end - all->to.start) >> shift;
+	uint32_t i;
+
+	zero_bytes(taken, (last / 64 + 1) * sizeof(*taken));
+	for (i = 0; i < plan->run_count; i++) {
+		uint64_t step = (range_of(plan, i, plan->to_host).start - all->to.start) >> shift;
+
+		repeated |= taken[step / 64] & 1ull << step % 64;
+		taken[step / 64] |= 1ull << step % 64;
+	}
+	return repeated;
+}
+
+static bool destinations_meet(struct otte_plan *plan, const struct survey *all)
+{
+	uint32_t shift;
+
+	if (all->in_order)
+		return false;
+	return lie_on_a_grid(plan, all, &shift) ? steps_repeat(plan, all, shift) : sort_destinations(plan);
 }
 
 /* Whether a source meets one of the sorted destinations, whose ends become the furthest so far. */
@@ -447,7 +493,7 @@ static int plan_make(struct otte_plan *plan, const struct otte_copy_desc *descs,
 			return rc;
 		survey(plan);
 	} else {
-		plan->overlaps = !all.in_order && sort_destinations(plan);
+		plan->overlaps = destinations_meet(plan, &all);
 	}
 	make_ops(plan);
 	return 0;

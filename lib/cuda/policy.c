@@ -11,10 +11,11 @@
 
 /*
  * Two CTAs reach what zero-copy can on that link, 50 GB/s to the device and 51 from it at 2 KiB; rows of 512 bytes
- * need eight to the device. The driver's call of many copies is behind that at 256 KiB, and ahead at 512 KiB.
+ * need eight to the device and four back. The driver's call of many copies is behind that at 256 KiB, and ahead at
+ * 512 KiB.
  */
 static const struct otte_policy_row h200_rows[] = {
-	{ 1023, { 8, 2 }, { 32, 32 } },
+	{ 1023, { 8, 4 }, { 32, 32 } },
 	{ UINT64_MAX, { 2, 2 }, { 32, 32 } },
 };
 

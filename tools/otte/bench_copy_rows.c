@@ -203,7 +203,7 @@ static int give_head_start(struct point *point)
 				   "one copy");
 }
 
-static int measure(struct point *point, enum way way, double *gpu_ns, double *submit_ns)
+static int measure(struct point *point, enum way way, bool idle, double *gpu_ns, double *submit_ns)
 {
 	struct bench_copy_gpu *gpu = point->gpu;
 	struct otte_copy *copy = NULL;
@@ -211,7 +211,7 @@ static int measure(struct point *point, enum way way, double *gpu_ns, double *su
 	uint64_t begin_ns;
 	int rc;
 
-	rc = give_head_start(point);
+	rc = idle ? EXIT_OK : give_head_start(point);
 	if (!rc)
 		rc = bench_copy_complain(gpu, gpu->cuda->event_record(gpu->begin, gpu->stream), "cuEventRecord");
 	begin_ns = otte_now_ns();
@@ -336,13 +336,13 @@ static int measure_rounds(struct point *point, unsigned rounds)
 
 	for (i = 0; i < WAYS && !rc; i++)
 		if (has(point, i))
-			rc = measure(point, i, &unused[0], &unused[1]);
+			rc = measure(point, i, false, &unused[0], &unused[1]);
 	for (round = 0; round < rounds; round++)
 		for (i = 0; i < WAYS && !rc; i++) {
 			enum way way = (enum way)((round + (unsigned)i) % WAYS);
 
 			if (has(point, way))
-				rc = measure(point, way, &point->gpu_ns[way][round],
+				rc = measure(point, way, false, &point->gpu_ns[way][round],
 					     &point->submit_ns[way][round]);
 		}
 	return rc;
@@ -381,7 +381,7 @@ int bench_copy_points(const struct bench_copy_options *options, struct bench_cop
 	return rc;
 }
 
-/* ---- What a submission costs the CPU --------------------------------------------------------- */
+/* ---- What a submission to an idle stream costs the CPU ---------------------------------------- */
 
 #define SUBMIT_ROW_BYTES (2 * KIB)
 
@@ -400,9 +400,9 @@ int bench_copy_submits(const struct bench_copy_options *options, struct bench_co
 	for (layout = 0; layout < LAYOUTS && !rc; layout++) {
 		bench_copy_descs(gpu, (enum bench_copy_layout)layout, point->bytes, point->rows,
 				 point->descs);
-		rc = measure(point, AUTO, &unused, &ns);
+		rc = measure(point, AUTO, true, &unused, &ns);
 		for (round = 0; round < options->rounds && !rc; round++)
-			rc = measure(point, AUTO, &unused, &point->submit_ns[AUTO][round]);
+			rc = measure(point, AUTO, true, &unused, &point->submit_ns[AUTO][round]);
 		if (rc)
 			break;
 		json_array_append_new(

@@ -649,7 +649,7 @@ static void the_grid_is_what_was_asked_for(void **state)
 {
 	static const struct {
 		uint32_t limit, wide, to_device, to_host;
-	} grids[] = { { 0, 0, 8, 2 }, { 1, 0, 1, 1 }, { 0, 1, 512, 512 }, { 100, 1, 100, 100 } };
+	} grids[] = { { 0, 0, 8, 4 }, { 1, 0, 1, 1 }, { 0, 1, 512, 512 }, { 100, 1, 100, 100 } };
 	struct otte_copier_config config;
 	struct otte_copier *copier;
 	size_t i;

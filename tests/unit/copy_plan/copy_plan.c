@@ -544,6 +544,39 @@ static void many_destinations_are_sorted(void **state)
 	}
 }
 
+/* Blocks of a cache: whether two of them meet is told by their places, unless one of them reaches into the next. */
+static void blocks_on_a_grid_meet_where_their_places_are_the_same(void **state)
+{
+	static struct otte_copy_desc descs[ROWS];
+	struct otte_plan *plan = *state;
+	uint32_t round, i, b, met = 0;
+
+	for (round = 0; round < 300; round++) {
+		uint64_t shift = 4 + draw(9), longest = (1ull << shift) + (draw(4) ? 0 : 1);
+		uint32_t count = 49 + (uint32_t)draw(200), places = count + (uint32_t)draw(draw(2) ? 40000 : 20);
+		bool expected = false;
+
+		for (i = 0; i < count; i++)
+			descs[i] = one(5 + (draw(places) << shift), i * 8192, 1 + draw(longest));
+		for (i = 0; i < count; i++)
+			for (b = 0; b < i; b++)
+				expected |= descs[i].device_offset < descs[b].device_offset + descs[b].bytes &&
+					    descs[b].device_offset < descs[i].device_offset + descs[i].bytes;
+		assert_int_equal(otte_plan_build(plan, descs, count, false, ALL), 0);
+		assert_int_equal(plan->overlaps, expected);
+		met += expected;
+	}
+	assert_in_range(met, 50, 290);
+	/* Each place once. */
+	for (i = 0; i < ROWS; i++)
+		descs[i] = one((uint64_t)i * 2731 % ROWS * 4096, (uint64_t)i * 4096, 4096);
+	assert_int_equal(otte_plan_build(plan, descs, ROWS, false, ALL), 0);
+	assert_false(plan->overlaps);
+	descs[ROWS - 1].device_offset = descs[7].device_offset;
+	assert_int_equal(otte_plan_build(plan, descs, ROWS, false, ALL), 0);
+	assert_true(plan->overlaps);
+}
+
 /* ---- Cost ------------------------------------------------------------------------------------ */
 
 static double cost_us(struct otte_plan *plan, const struct otte_copy_desc *descs)
@@ -599,6 +632,7 @@ int main(void)
 		cmocka_unit_test(a_destination_that_meets_a_source_is_found),
 		cmocka_unit_test(drawn_submissions_are_what_row_after_row_is),
 		cmocka_unit_test(many_destinations_are_sorted),
+		cmocka_unit_test(blocks_on_a_grid_meet_where_their_places_are_the_same),
 		cmocka_unit_test(what_a_plan_takes),
 	};
 	const char *given = getenv("SEED");

@@ -151,7 +151,7 @@ static void ctas_are_the_tables_up_to_what_has_work(void **state)
 
 	(void)state;
 	check(h200(), rows(4096, 512, false), 0, all, KERNEL(8));
-	check(h200(), rows(4096, 512, true), 0, all, KERNEL(2));
+	check(h200(), rows(4096, 512, true), 0, all, KERNEL(4));
 	check(h200(), rows(4096, 1024, false), 0, all, KERNEL(2));
 	/* 32 warps a CTA, a row each. */
 	check(h200(), rows(128, 512, false), 0, all, KERNEL(4));
