@@ -230,6 +230,9 @@ static int put_2d(const struct otte_mover *mover, const struct otte_plan_op *op,
 	return say(mover, mover->cuda->memcpy_2d_async(&copy, mover->stream), "cuMemcpy2DAsync_v2");
 }
 
+/* Fewer copies to the device take longer in one call than in as many (H200, driver 580). */
+#define BATCH_TO_DEVICE 16u
+
 /* A driver of 13 has both calls; that of 13.0 is the one that goes on. */
 static int call_batch(const struct otte_mover *mover, size_t count)
 {
@@ -277,17 +280,18 @@ static int put_batch(const struct otte_mover *mover, const struct otte_plan *pla
 	return call_batch(mover, count);
 }
 
-static int put_ops(const struct otte_mover *mover, const struct otte_plan *plan, struct otte_mover_outcome *outcome)
+static int put_ops(const struct otte_mover *mover, struct otte_plan *plan, struct otte_mover_outcome *outcome)
 {
+	uint32_t least = plan->to_host ? 2 : BATCH_TO_DEVICE, at = 0;
 	bool batch = can_batch(mover, plan);
-	uint32_t at = 0;
 	int ret = 0;
 
+	otte_plan_make_ops(plan);
 	while (at < plan->op_count && !ret) {
 		const struct otte_plan_op *op = &plan->ops[at];
 		uint32_t many = batch ? count_1d(plan, at) : 1;
 
-		if (many > 1) {
+		if (many >= least) {
 			ret = put_batch(mover, plan, at, many);
 			outcome->batches += !ret;
 			at += many;
@@ -335,7 +339,7 @@ static int put_kernel(const struct otte_mover *mover, const struct otte_mover_sl
 	return ret;
 }
 
-int otte_mover_put(struct otte_mover *mover, struct otte_mover_slot *slot, const struct otte_plan *plan,
+int otte_mover_put(struct otte_mover *mover, struct otte_mover_slot *slot, struct otte_plan *plan,
 		   const struct otte_policy_choice *choice, struct otte_mover_outcome *outcome)
 {
 	char text[OTTE_ERROR_BYTES];

@@ -74,7 +74,7 @@ int otte_mover_check(const struct otte_mover *mover);
  * there: if it is marked, that part is over with the marker; if it was touched and is not marked,
  * nobody can tell when.
  */
-int otte_mover_put(struct otte_mover *mover, struct otte_mover_slot *slot, const struct otte_plan *plan,
+int otte_mover_put(struct otte_mover *mover, struct otte_mover_slot *slot, struct otte_plan *plan,
 		   const struct otte_policy_choice *choice, struct otte_mover_outcome *outcome);
 
 /* 0: the marker was passed; -EAGAIN; else nobody can tell. */

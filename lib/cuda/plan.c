@@ -409,13 +409,6 @@ static int check_aliases(struct otte_plan *plan)
 
 /* ---- Operations ------------------------------------------------------------------------------ */
 
-static void add_op(struct otte_plan *plan, const struct otte_plan_run *run)
-{
-	plan->ops[plan->op_count++] = (struct otte_plan_op){
-		.device = run->device, .host = run->host, .bytes = run->bytes, .rows = 1
-	};
-}
-
 /* How far `to` is behind `from`, if a pitch can be that. */
 static bool pitch_fits(const struct otte_plan *plan, uint64_t from, uint64_t to, uint64_t bytes, uint64_t *pitch)
 {
@@ -438,25 +431,38 @@ static uint32_t count_alike(const struct otte_plan *plan, uint32_t at, uint64_t 
 	return (uint32_t)(run - first);
 }
 
-static void make_ops(struct otte_plan *plan)
+/* How many runs from this one on are one operation, with its pitches where that is more than one. */
+static uint32_t op_rows(const struct otte_plan *plan, uint32_t at, uint64_t *device_pitch, uint64_t *host_pitch)
 {
-	uint32_t at = 0;
+	uint32_t rows = plan->aliases ? 1 : count_alike(plan, at, device_pitch, host_pitch);
 
-	while (at < plan->run_count) {
+	return rows >= OTTE_PLAN_2D_ROWS ? rows : 1;
+}
+
+static void count_ops(struct otte_plan *plan)
+{
+	uint64_t device_pitch, host_pitch;
+	uint32_t at;
+
+	for (at = 0; at < plan->run_count; at += op_rows(plan, at, &device_pitch, &host_pitch))
+		plan->op_count++;
+}
+
+void otte_plan_make_ops(struct otte_plan *plan)
+{
+	struct otte_plan_op *op = plan->ops;
+	uint32_t at;
+
+	for (at = 0; at < plan->run_count; at += op->rows, op++) {
+		const struct otte_plan_run *run = &plan->runs[at];
 		uint64_t device_pitch, host_pitch;
-		uint32_t rows = plan->aliases ? 1 : count_alike(plan, at, &device_pitch, &host_pitch);
+		uint32_t rows = op_rows(plan, at, &device_pitch, &host_pitch);
 
-		add_op(plan, &plan->runs[at]);
-		if (rows >= OTTE_PLAN_2D_ROWS) {
-			struct otte_plan_op *op = &plan->ops[plan->op_count - 1];
-
-			op->rows = rows;
-			op->device_pitch = device_pitch;
-			op->host_pitch = host_pitch;
-			at += rows;
-		} else {
-			at++;
-		}
+		*op = (struct otte_plan_op){ .device = run->device, .host = run->host, .bytes = run->bytes, .rows = rows };
+		if (rows == 1)
+			continue;
+		op->device_pitch = device_pitch;
+		op->host_pitch = host_pitch;
 	}
 }
 
@@ -495,7 +501,7 @@ static int plan_make(struct otte_plan *plan, const struct otte_copy_desc *descs,
 	} else {
 		plan->overlaps = destinations_meet(plan, &all);
 	}
-	make_ops(plan);
+	count_ops(plan);
 	return 0;
 }
 

@@ -68,7 +68,7 @@ struct otte_plan {
 	uint64_t bytes;
 	uint64_t longest; /* bytes of a run */
 	struct otte_plan_run *runs; /* in the descriptors' order, as are the operations */
-	struct otte_plan_op *ops;
+	struct otte_plan_op *ops;   /* once they are made */
 	/* For finding out which ranges meet. */
 	struct otte_plan_range {
 		uint64_t start, end;
@@ -87,6 +87,9 @@ void otte_plan_free(struct otte_plan *plan);
  */
 int otte_plan_build(struct otte_plan *plan, const struct otte_copy_desc *descs, uint32_t count, bool to_host,
 		    uint64_t bytes_left);
+
+/* The operations: op_count of them were found, and need not be made for the kernel. */
+void otte_plan_make_ops(struct otte_plan *plan);
 
 /* The runs for the kernel, as otte_copy_cut() takes them; there is room for run_count. */
 void otte_plan_fill_rows(const struct otte_plan *plan, struct otte_copy_row *rows);

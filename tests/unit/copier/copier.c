@@ -146,7 +146,7 @@ static void says(const char *word)
 /* What the driver took before goes through, and the handle says when, and why not all of it. */
 static void part_of(struct otte_copier *copier, const char *call, uint32_t taken)
 {
-	struct otte_copy_desc descs[8];
+	struct otte_copy_desc descs[16];
 	uint8_t *device = device_bytes();
 	struct otte_copy *copy = NULL;
 	uint32_t i;
@@ -226,6 +226,27 @@ static void so_is_the_kernel_s_launch_behind_its_rows(void **state)
 	part_of(bind_mode(OTTE_COPY_KERNEL, 2), "cuLaunchKernel", 0);
 	sim_cuda_fail("cuMemcpyHtoDAsync_v2", 1, CUDA_ERROR_UNKNOWN, 1);
 	part_of(bind_mode(OTTE_COPY_KERNEL, 2), "cuMemcpyHtoDAsync_v2", 0);
+}
+
+/* To the device, where they take longer in one call. */
+static void a_few_rows_are_calls_of_their_own(void **state)
+{
+	struct otte_copier *copier = bind_mode(OTTE_COPY_DMA, 1);
+	struct otte_copy_desc descs[16];
+	struct otte_copy *copy;
+	uint32_t way;
+
+	(void)state;
+	for (way = 0; way < 3; way++) {
+		make_descs(descs, 15 + way / 2);
+		MUST(otte_copier_submit(copier, way == 1 ? OTTE_COPY_TO_HOST : OTTE_COPY_TO_DEVICE, descs, 15 + way / 2,
+					NULL, &copy));
+		MUST(otte_copy_wait(copy, PATIENCE_NS));
+		otte_copy_put(copy);
+		assert_int_equal(sim_cuda_calls("cuMemcpyBatchAsync_v2"), way);
+	}
+	assert_int_equal(sim_cuda_calls("cuMemcpyHtoDAsync_v2"), 15);
+	MUST(otte_copier_destroy(copier, PATIENCE_NS));
 }
 
 static void strided_rows_are_one_call_of_the_driver_s(void **state)
@@ -830,6 +851,7 @@ int main(void)
 		IN_A_ROOM(a_call_of_many_that_fails_in_the_middle_is_told_when_it_is_over),
 		IN_A_ROOM(so_is_one_of_single_copies),
 		IN_A_ROOM(so_is_the_kernel_s_launch_behind_its_rows),
+		IN_A_ROOM(a_few_rows_are_calls_of_their_own),
 		IN_A_ROOM(strided_rows_are_one_call_of_the_driver_s),
 		IN_A_ROOM(without_a_marker_nothing_can_be_told),
 		IN_A_ROOM(a_question_that_fails_is_no_answer),

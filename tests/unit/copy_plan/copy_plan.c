@@ -62,6 +62,14 @@ static int teardown(void **state)
 	return 0;
 }
 
+static int build(struct otte_plan *plan, const struct otte_copy_desc *descs, uint32_t count, bool to_host, uint64_t left)
+{
+	int ret = otte_plan_build(plan, descs, count, to_host, left);
+
+	otte_plan_make_ops(plan);
+	return ret;
+}
+
 static struct otte_copy_desc one(uint64_t device_offset, uint64_t host_offset, uint64_t bytes)
 {
 	return (struct otte_copy_desc){ .device = region(&device),
@@ -107,7 +115,7 @@ static void rows_that_follow_each_other_are_one_copy(void **state)
 	struct otte_copy_desc descs[] = { one(100, 7, 50), one(150, 57, 1), strided(one(151, 58, 10), 4, 10, 10) };
 	struct otte_copy_row row;
 
-	assert_int_equal(otte_plan_build(plan, descs, 3, false, ALL), 0);
+	assert_int_equal(build(plan, descs, 3, false, ALL), 0);
 	assert_int_equal(plan->op_count, 1);
 	check_op(plan, 0, (struct otte_plan_op){ .device = 100, .host = 7, .bytes = 91, .rows = 1 });
 	assert_int_equal(plan->row_count, 6);
@@ -137,7 +145,7 @@ static void rows_of_a_constant_pitch_are_one_2d_copy(void **state)
 		one(9300, 28000, 16),
 	};
 
-	assert_int_equal(otte_plan_build(plan, descs, ARRAY_SIZE(descs), true, ALL), 0);
+	assert_int_equal(build(plan, descs, ARRAY_SIZE(descs), true, ALL), 0);
 	assert_int_equal(plan->op_count, 7);
 	check_op(plan, 0, (struct otte_plan_op){ 0, 0, 32, 64, 32, 4 });
 	check_op(plan, 1, (struct otte_plan_op){ 4096, 9000, 16, 100, 16, 3 });
@@ -151,7 +159,7 @@ static void a_pair_does_not_keep_what_follows_from_a_2d_copy(void **state)
 	struct otte_plan *plan = *state;
 	struct otte_copy_desc descs[] = { one(0, 0, 8), one(1000, 1000, 8), one(1016, 1016, 8), one(1032, 1032, 8) };
 
-	assert_int_equal(otte_plan_build(plan, descs, 4, false, ALL), 0);
+	assert_int_equal(build(plan, descs, 4, false, ALL), 0);
 	assert_int_equal(plan->op_count, 2);
 	check_op(plan, 0, (struct otte_plan_op){ 0, 0, 8, 0, 0, 1 });
 	check_op(plan, 1, (struct otte_plan_op){ 1000, 1000, 8, 16, 16, 3 });
@@ -165,7 +173,7 @@ static void runs_of_two_rows_are_rows_of_a_2d_copy(void **state)
 
 	for (i = 0; i < 6; i++)
 		descs[i] = one(i / 2 * 100 + i % 2 * 8, i / 2 * 50 + i % 2 * 8, 8);
-	assert_int_equal(otte_plan_build(plan, descs, 6, false, ALL), 0);
+	assert_int_equal(build(plan, descs, 6, false, ALL), 0);
 	assert_int_equal(plan->op_count, 1);
 	check_op(plan, 0, (struct otte_plan_op){ 0, 0, 16, 100, 50, 3 });
 }
@@ -177,10 +185,10 @@ static void a_pitch_over_the_devices_is_no_2d_copy(void **state)
 
 	(void)state;
 	assert_int_equal(otte_plan_init(&plan, 8, 127), 0);
-	assert_int_equal(otte_plan_build(&plan, &desc, 1, false, ALL), 0);
+	assert_int_equal(build(&plan, &desc, 1, false, ALL), 0);
 	assert_int_equal(plan.op_count, 3);
 	plan.max_pitch = 128;
-	assert_int_equal(otte_plan_build(&plan, &desc, 1, false, ALL), 0);
+	assert_int_equal(build(&plan, &desc, 1, false, ALL), 0);
 	assert_int_equal(plan.op_count, 1);
 	otte_plan_free(&plan);
 	assert_int_equal(otte_plan_init(&plan, 0, 127), -EINVAL);
@@ -198,16 +206,16 @@ static void nothing_is_joined_across_owners(void **state)
 		descs[i] = one(64 * i, 0, 64);
 		descs[i].host = region(&parts[i]);
 	}
-	assert_int_equal(otte_plan_build(plan, descs, 3, false, ALL), 0);
+	assert_int_equal(build(plan, descs, 3, false, ALL), 0);
 	assert_int_equal(plan->op_count, 3);
 	/* Views of one pin: one copy. */
 	for (i = 0; i < 3; i++)
 		parts[i].owner = 10;
-	assert_int_equal(otte_plan_build(plan, descs, 3, false, ALL), 0);
+	assert_int_equal(build(plan, descs, 3, false, ALL), 0);
 	assert_int_equal(plan->op_count, 1);
 	/* The device does not reach one of them. */
 	parts[1].alias = 0;
-	assert_int_equal(otte_plan_build(plan, descs, 3, false, ALL), 0);
+	assert_int_equal(build(plan, descs, 3, false, ALL), 0);
 	assert_false(plan->mapped);
 }
 
@@ -217,10 +225,10 @@ static void what_is_no_bytes_is_no_copy(void **state)
 	struct otte_copy_desc descs[] = { one(GIB, GIB, 0), strided(one(0, 0, 0), 5, 1, 1),
 					  strided(one(2 * GIB, 2 * GIB, 8), 0, 8, 8) };
 
-	assert_int_equal(otte_plan_build(plan, descs, 3, false, 0), 0);
+	assert_int_equal(build(plan, descs, 3, false, 0), 0);
 	assert_int_equal(plan->op_count, 0);
 	assert_int_equal(plan->row_count, 6);
-	assert_int_equal(otte_plan_build(plan, NULL, 0, false, 0), 0);
+	assert_int_equal(build(plan, NULL, 0, false, 0), 0);
 	check_empty(plan);
 }
 
@@ -244,12 +252,12 @@ static void a_row_outside_of_a_view_is_refused(void **state)
 	for (i = 0; i < ARRAY_SIZE(refused); i++) {
 		struct otte_copy_desc descs[] = { one(0, 0, 8), refused[i] };
 
-		assert_int_equal(otte_plan_build(plan, descs, 2, false, ALL), -ERANGE);
+		assert_int_equal(build(plan, descs, 2, false, ALL), -ERANGE);
 		check_empty(plan);
 	}
-	assert_int_equal(otte_plan_build(plan, &fits, 1, false, ALL), 0);
+	assert_int_equal(build(plan, &fits, 1, false, ALL), 0);
 	fits.device = region(&wrapped);
-	assert_int_equal(otte_plan_build(plan, &fits, 1, false, ALL), -ERANGE);
+	assert_int_equal(build(plan, &fits, 1, false, ALL), -ERANGE);
 }
 
 static void the_budget_is_exact(void **state)
@@ -257,16 +265,16 @@ static void the_budget_is_exact(void **state)
 	struct otte_plan *plan = *state;
 	struct otte_copy_desc descs[2] = { strided(one(0, 0, 2), ROWS - 1, 4, 4), one(MIB, MIB, 2) };
 
-	assert_int_equal(otte_plan_build(plan, descs, 2, false, 8192), 0);
+	assert_int_equal(build(plan, descs, 2, false, 8192), 0);
 	assert_int_equal(plan->row_count, 4096);
 	assert_int_equal(plan->bytes, 8192);
-	assert_int_equal(otte_plan_build(plan, descs, 2, false, 8191), -EDQUOT);
+	assert_int_equal(build(plan, descs, 2, false, 8191), -EDQUOT);
 	check_empty(plan);
 	descs[0].rows = ROWS;
-	assert_int_equal(otte_plan_build(plan, descs, 2, false, ALL), -EDQUOT);
+	assert_int_equal(build(plan, descs, 2, false, ALL), -EDQUOT);
 	check_empty(plan);
 	descs[0].rows = UINT64_MAX;
-	assert_int_equal(otte_plan_build(plan, descs, 1, false, ALL), -EDQUOT);
+	assert_int_equal(build(plan, descs, 1, false, ALL), -EDQUOT);
 	assert_int_equal(otte_plan_storage_bytes(4096, 4), 786432);
 }
 
@@ -279,21 +287,21 @@ static void destinations_that_meet_are_found_on_their_side_alone(void **state)
 	/* Sources that are the same, destinations in a shuffled order: 37 and 100 have no common divisor. */
 	for (i = 0; i < 100; i++)
 		descs[i] = one(i * 37 % 100 * 64, 0, 64);
-	assert_int_equal(otte_plan_build(plan, descs, 100, false, ALL), 0);
+	assert_int_equal(build(plan, descs, 100, false, ALL), 0);
 	assert_false(plan->overlaps);
-	assert_int_equal(otte_plan_build(plan, descs, 100, true, ALL), 0);
+	assert_int_equal(build(plan, descs, 100, true, ALL), 0);
 	assert_true(plan->overlaps);
 	assert_int_equal(plan->op_count, 100);
 	/* By a byte. */
 	descs[50].device_offset += 1;
-	assert_int_equal(otte_plan_build(plan, descs, 100, false, ALL), 0);
+	assert_int_equal(build(plan, descs, 100, false, ALL), 0);
 	assert_true(plan->overlaps);
 	/* Rows of one descriptor. */
 	descs[0] = strided(one(0, 0, 64), 10, 63, 64);
-	assert_int_equal(otte_plan_build(plan, descs, 1, false, ALL), 0);
+	assert_int_equal(build(plan, descs, 1, false, ALL), 0);
 	assert_true(plan->overlaps);
 	assert_int_equal(plan->op_count, 10);
-	assert_int_equal(otte_plan_build(plan, descs, 1, true, ALL), 0);
+	assert_int_equal(build(plan, descs, 1, true, ALL), 0);
 	assert_false(plan->overlaps);
 	assert_int_equal(plan->op_count, 10); /* a pitch below the width is no 2D copy */
 }
@@ -307,15 +315,15 @@ static void a_destination_that_meets_a_source_is_found(void **state)
 
 	for (i = 0; i < 3; i++)
 		descs[i].host = region(&same);
-	assert_int_equal(otte_plan_build(plan, descs, 3, true, ALL), 0);
+	assert_int_equal(build(plan, descs, 3, true, ALL), 0);
 	assert_true(plan->aliases);
 	assert_int_equal(plan->op_count, 3);
 	descs[2].host_offset = 24;
-	assert_int_equal(otte_plan_build(plan, descs, 3, true, ALL), 0);
+	assert_int_equal(build(plan, descs, 3, true, ALL), 0);
 	assert_false(plan->aliases);
 	assert_int_equal(plan->op_count, 2);
 	descs[2].host_offset = 23;
-	assert_int_equal(otte_plan_build(plan, descs, 3, true, ALL), -EINVAL);
+	assert_int_equal(build(plan, descs, 3, true, ALL), -EINVAL);
 	check_empty(plan);
 }
 
@@ -480,7 +488,7 @@ static void one_drawn(struct otte_plan *plan, unsigned char *memory, uint64_t se
 		before[i] = (unsigned char)draw(256);
 	model_expand(&model, descs, count, to_host);
 	model_meet(&model, &overlaps, &aliases, &onto_itself);
-	rc = otte_plan_build(plan, descs, count, to_host, ALL);
+	rc = build(plan, descs, count, to_host, ALL);
 	assert_int_equal(rc, onto_itself ? -EINVAL : 0);
 	seen[onto_itself ? 0 : aliases ? 1 : overlaps ? 2 : 3]++;
 	if (onto_itself)
@@ -537,7 +545,7 @@ static void many_destinations_are_sorted(void **state)
 				expected |= descs[i].device_offset < descs[b].device_offset + descs[b].bytes &&
 					    descs[b].device_offset < descs[i].device_offset + descs[i].bytes;
 		}
-		assert_int_equal(otte_plan_build(plan, descs, count, false, ALL), 0);
+		assert_int_equal(build(plan, descs, count, false, ALL), 0);
 		assert_int_equal(plan->overlaps, expected);
 		for (i = 1; i < plan->run_count && !expected; i++)
 			assert_true(plan->ranges[i - 1].start < plan->ranges[i].start);
@@ -562,7 +570,7 @@ static void blocks_on_a_grid_meet_where_their_places_are_the_same(void **state)
 			for (b = 0; b < i; b++)
 				expected |= descs[i].device_offset < descs[b].device_offset + descs[b].bytes &&
 					    descs[b].device_offset < descs[i].device_offset + descs[i].bytes;
-		assert_int_equal(otte_plan_build(plan, descs, count, false, ALL), 0);
+		assert_int_equal(build(plan, descs, count, false, ALL), 0);
 		assert_int_equal(plan->overlaps, expected);
 		met += expected;
 	}
@@ -570,10 +578,10 @@ static void blocks_on_a_grid_meet_where_their_places_are_the_same(void **state)
 	/* Each place once. */
 	for (i = 0; i < ROWS; i++)
 		descs[i] = one((uint64_t)i * 2731 % ROWS * 4096, (uint64_t)i * 4096, 4096);
-	assert_int_equal(otte_plan_build(plan, descs, ROWS, false, ALL), 0);
+	assert_int_equal(build(plan, descs, ROWS, false, ALL), 0);
 	assert_false(plan->overlaps);
 	descs[ROWS - 1].device_offset = descs[7].device_offset;
-	assert_int_equal(otte_plan_build(plan, descs, ROWS, false, ALL), 0);
+	assert_int_equal(build(plan, descs, ROWS, false, ALL), 0);
 	assert_true(plan->overlaps);
 }
 
