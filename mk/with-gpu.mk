@@ -3,7 +3,7 @@
 # On a machine with a GPU: tools/gpu-check.sh.
 
 .PHONY: check-gpu gpu-bundle
-check-gpu: $(GPU_TEST_BIN) $(OTTE_BIN) ## on a machine with a GPU: its tests, under compute-sanitizer too, and the bars of local copies
+check-gpu: $(GPU_TEST_BIN) $(OTTE_BIN) ## with a GPU: its tests, sanitized too, and the bars of copies
 	@tools/gpu-check.sh $(B)
 
 # For a machine on which nothing can be installed.

@@ -458,7 +458,9 @@ void otte_plan_make_ops(struct otte_plan *plan)
 		uint64_t device_pitch, host_pitch;
 		uint32_t rows = op_rows(plan, at, &device_pitch, &host_pitch);
 
-		*op = (struct otte_plan_op){ .device = run->device, .host = run->host, .bytes = run->bytes, .rows = rows };
+		*op = (struct otte_plan_op){
+			.device = run->device, .host = run->host, .bytes = run->bytes, .rows = rows
+		};
 		if (rows == 1)
 			continue;
 		op->device_pitch = device_pitch;

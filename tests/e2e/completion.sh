@@ -37,10 +37,12 @@ test_options_are_those_of_the_help() {
     completes '--close-timeout' serve --clo
     completes '--anon' serve --an
     completes '--quiet' replay --q
+    completes '--product-size' bench --copy --prod
 }
 
 test_values_with_a_fixed_choice_are_completed() {
     completes 'read' bench --op r
+    completes 'to-device to-host' bench --copy --directions to
     completes 'warning' ls --log-level w
 }
 

@@ -3,7 +3,7 @@
 # bash completion for otte. Options come from the program's own help, so that the two agree.
 
 _otte_options() {
-    "$1" ${2:+"$2"} --help 2>/dev/null | grep -oE -- '(^|[ ,])--?[a-zA-Z][a-z0-9-]*' | tr -d ' ,' |
+    "$@" --help 2>/dev/null | grep -oE -- '(^|[ ,])--?[a-zA-Z][a-z0-9-]*' | tr -d ' ,' |
         sort -u
 }
 
@@ -18,6 +18,9 @@ _otte() {
         return
     fi
     case $previous in
+    --layouts) mapfile -t COMPREPLY < <(compgen -W 'contiguous strided scattered' -- "$word") ;;
+    --directions) mapfile -t COMPREPLY < <(compgen -W 'to-device to-host' -- "$word") ;;
+    --parts) mapfile -t COMPREPLY < <(compgen -W 'points submit small product' -- "$word") ;;
     --op) mapfile -t COMPREPLY < <(compgen -W 'read write both' -- "$word") ;;
     --log-level) mapfile -t COMPREPLY < <(compgen -W 'error warning info debug' -- "$word") ;;
     --congestion)
@@ -29,8 +32,9 @@ _otte() {
         ;;
     *)
         if [[ $word == -* ]]; then
-            mapfile -t COMPREPLY < <(compgen -W "$(_otte_options "$program" "$command")" \
-                -- "$word")
+            local asked=("$program" ${command:+"$command"})
+            [[ " ${COMP_WORDS[*]} " != *' --copy '* ]] || asked+=(--copy)
+            mapfile -t COMPREPLY < <(compgen -W "$(_otte_options "${asked[@]}")" -- "$word")
         elif [ "$command" = push ] || [ "$command" = replay ]; then
             mapfile -t COMPREPLY < <(compgen -f -- "$word")
         fi

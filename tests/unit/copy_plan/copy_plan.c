@@ -62,7 +62,8 @@ static int teardown(void **state)
 	return 0;
 }
 
-static int build(struct otte_plan *plan, const struct otte_copy_desc *descs, uint32_t count, bool to_host, uint64_t left)
+static int build(struct otte_plan *plan, const struct otte_copy_desc *descs, uint32_t count, bool to_host,
+		 uint64_t left)
 {
 	int ret = otte_plan_build(plan, descs, count, to_host, left);
 
