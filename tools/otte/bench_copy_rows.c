@@ -262,22 +262,20 @@ static struct point *point_new(struct bench_copy_gpu *gpu, unsigned rows)
 	return NULL;
 }
 
-static int make_point(struct bench_copy_gpu *gpu, unsigned rows, struct point **out)
+/* NULL after a complaint. */
+static struct point *make_point(struct bench_copy_gpu *gpu, unsigned rows)
 {
 	struct point *point = point_new(gpu, rows);
-	int rc;
 
-	if (!point)
-		return complain(EXIT_LOCAL, "no memory for %u rows", rows);
-	rc = bench_copy_bind(gpu, gpu->stream, OTTE_COPY_KERNEL, 0, false, rows, &point->kernel);
-	if (!rc)
-		rc = bench_copy_bind(gpu, gpu->stream, OTTE_COPY_AUTO, 0, false, rows,
-				     &point->chosen);
-	if (rc)
-		point_free(point);
-	else
-		*out = point;
-	return rc;
+	if (!point) {
+		complain(EXIT_LOCAL, "no memory for %u rows", rows);
+		return NULL;
+	}
+	if (!bench_copy_bind(gpu, gpu->stream, OTTE_COPY_KERNEL, 0, false, rows, &point->kernel) &&
+	    !bench_copy_bind(gpu, gpu->stream, OTTE_COPY_AUTO, 0, false, rows, &point->chosen))
+		return point;
+	point_free(point);
+	return NULL;
 }
 
 static struct otte_copy_class class_of(struct otte_copier *copier,
@@ -351,15 +349,14 @@ static int measure_rounds(struct point *point, unsigned rounds)
 int bench_copy_points(const struct bench_copy_options *options, struct bench_copy_gpu *gpu,
 		      json_t *results)
 {
+	struct point *point = make_point(gpu, options->rows);
 	struct progress progress;
-	struct point *point = NULL;
 	uint64_t done = 0;
-	int rc, direction, layout;
+	int rc = EXIT_OK, direction, layout;
 	size_t i;
 
-	rc = make_point(gpu, options->rows, &point);
-	if (rc)
-		return rc;
+	if (!point)
+		return EXIT_LOCAL;
 	progress_begin_count(&progress, "points", options->size_count * 6);
 	for (i = 0; i < options->size_count && !rc; i++)
 		for (direction = 0; direction < 2 && !rc; direction++)
@@ -388,14 +385,13 @@ int bench_copy_points(const struct bench_copy_options *options, struct bench_cop
 int bench_copy_submits(const struct bench_copy_options *options, struct bench_copy_gpu *gpu,
 		       json_t *results)
 {
-	struct point *point = NULL;
+	struct point *point = make_point(gpu, options->rows);
 	double unused, ns;
 	unsigned round;
-	int rc, layout;
+	int rc = EXIT_OK, layout;
 
-	rc = make_point(gpu, options->rows, &point);
-	if (rc)
-		return rc;
+	if (!point)
+		return EXIT_LOCAL;
 	point->bytes = SUBMIT_ROW_BYTES;
 	for (layout = 0; layout < LAYOUTS && !rc; layout++) {
 		bench_copy_descs(gpu, (enum bench_copy_layout)layout, point->bytes, point->rows,
@@ -488,13 +484,12 @@ int bench_copy_smalls(const struct bench_copy_options *options, struct bench_cop
 		      json_t *results)
 {
 	static const unsigned rows[] = { 1, 2, 4, 8 };
-	struct point *point = NULL;
-	int rc, direction;
+	struct point *point = make_point(gpu, 8);
+	int rc = EXIT_OK, direction;
 	size_t i;
 
-	rc = make_point(gpu, 8, &point);
-	if (rc)
-		return rc;
+	if (!point)
+		return EXIT_LOCAL;
 	point->layout = SCATTERED;
 	point->bytes = SMALL_ROW_BYTES;
 	for (i = 0; i < ARRAY_SIZE(rows) && !rc; i++)

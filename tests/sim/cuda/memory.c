@@ -90,9 +90,9 @@ void sim_block_drop(struct sim_block *block)
 		pthread_cond_wait(&sim.changed, &sim.lock);
 	if (!is_host(block)) {
 		munmap(block->bytes, block->span);
-		if (block->kind != SIM_MAPPED)
-			munmap((void *)block->address,
-			       block->span); /* NOLINT(performance-no-int-to-ptr) */
+		/* NOLINTNEXTLINE(performance-no-int-to-ptr): an address, as the ABI has it */
+		if (block->kind != SIM_MAPPED && munmap((void *)block->address, block->span))
+			abort();
 		if (block->fd >= 0)
 			close(block->fd);
 	} else if (block->kind == SIM_HOST) {
