@@ -42,6 +42,7 @@ static const struct entry entries[] = {
 	REQUIRED("cuDeviceGetCount", device_get_count),
 	REQUIRED("cuDeviceGet", device_get),
 	REQUIRED("cuDeviceGetAttribute", device_get_attribute),
+	REQUIRED("cuDeviceGetName", device_get_name),
 	REQUIRED("cuDeviceGetPCIBusId", device_get_pci_bus_id),
 	REQUIRED("cuDevicePrimaryCtxRetain", primary_ctx_retain),
 	REQUIRED("cuDevicePrimaryCtxRelease_v2", primary_ctx_release),

@@ -29,6 +29,7 @@ struct otte_cuda {
 	CUresult (*device_get_count)(int *count);
 	CUresult (*device_get)(CUdevice *device, int ordinal);
 	CUresult (*device_get_attribute)(int *value, CUdevice_attribute attribute, CUdevice device);
+	CUresult (*device_get_name)(char *text, int size, CUdevice device);
 	CUresult (*device_get_pci_bus_id)(char *text, int size, CUdevice device);
 
 	/* Contexts. */

@@ -28,6 +28,7 @@
 #include "cuda/mover.h"
 #include "cuda/plan.h"
 #include "cuda/policy.h"
+#include "cuda/table.h"
 #include "engine/engine.h"
 #include "engine/keep.h"
 #include "engine/region.h"
@@ -144,6 +145,7 @@ static int make_policy(struct otte_copier *copier)
 	config.threshold_background = own->threshold_background;
 	config.cta_limit = own->cta_limit;
 	config.wide = own->wide;
+	config.table = otte_table_of(copier->mover.cuda, copier->mover.device);
 	config.multiprocessors = copier->mover.multiprocessors;
 	config.max_grid_x = copier->mover.max_grid_x;
 	return otte_policy_init(&copier->policy, &config);

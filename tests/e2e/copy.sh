@@ -53,6 +53,30 @@ test_what_is_wrong_is_named() {
     grep -q -- --product-size "$scratch/out" || fail "it said: $(cat "$scratch/out")"
 }
 
+test_a_calibration_is_kept_and_copies_go_by_it() {
+    export LD_LIBRARY_PATH=$CUDA_SIM XDG_CACHE_HOME=$scratch/cache
+    exits 0 "$OTTE" calibrate --rows 64 --rounds 1 --output "$scratch/table"
+    jq -e '.device == "simulated GPU" and .driver == 13000 and (.rows | length > 0) and
+        (.rows[-1] | has("bytes") | not) and (.rows | all(.to_device > 0 and .to_host > 0))' "$scratch/table" \
+        >/dev/null || fail "it says: $(cat "$scratch/table")"
+    mkdir -p "$XDG_CACHE_HOME/otte"
+    jq '.rows = [{ to_device: 7, to_host: 9 }] | del(.long_bytes)' "$scratch/table" \
+        >"$XDG_CACHE_HOME/otte/copy-simulated-GPU.json"
+    exits 0 bench --rows 512 --sizes 4K --layouts scattered --parts points --json
+    jq -e '.points | map(.ctas) == [7, 9]' "$scratch/out" >/dev/null || fail "it said: $(cat "$scratch/out")"
+    echo nonsense >"$XDG_CACHE_HOME/otte/copy-simulated-GPU.json"
+    exits 0 bench --rows 512 --sizes 4K --layouts scattered --parts points --json
+    says 'copy-simulated-GPU.json: not used'
+    exits 0 "$OTTE" calibrate --rows 64 --rounds 1 --json --output "$scratch/table"
+    jq -e '.measured | length > 64' "$scratch/out" >/dev/null || fail "it said: $(cat "$scratch/out")"
+    exits 0 "$OTTE" calibrate --rows 64 --rounds 1 --output -
+    jq -e .rows "$scratch/out" >/dev/null || fail "it said: $(cat "$scratch/out")"
+    exits 5 "$OTTE" calibrate --rows 64 --rounds 1 --output "$scratch/no/such" && says "$scratch/no/such"
+    exits 5 "$OTTE" calibrate --device 9 && says CUDA_ERROR_INVALID_DEVICE
+    exits 1 "$OTTE" calibrate --rounds 0 && says --rounds
+    exits 1 "$OTTE" calibrate extra && says extra
+}
+
 test_without_the_library_it_is_named() {
     CUDA_SIM=/nonexistent
     exits 5 bench --parts submit

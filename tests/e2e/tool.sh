@@ -306,10 +306,10 @@ test_help_and_version_exit_with_0() {
     exits 0 "$OTTE" --version
     grep -qE '^otte [0-9]+\.[0-9]+\.[0-9]+' "$scratch/out" || fail "the version is not one"
     exits 0 "$OTTE" --help
-    for command in serve pull push ls stats bench replay topo; do
+    for command in serve pull push ls stats bench calibrate replay topo; do
         grep -q "^  $command " "$scratch/out" || fail "otte --help lacks $command"
     done
-    for command in serve pull push ls stats bench replay topo; do
+    for command in serve pull push ls stats bench calibrate replay topo; do
         exits 0 "$OTTE" "$command" --help
         grep -q "^Usage: otte $command" "$scratch/out" || fail "$command --help lacks its usage"
     done

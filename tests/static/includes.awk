@@ -60,7 +60,7 @@ $1 ~ /^include\/otte\// && $3 !~ /^include\/otte\// {
 
 # Of the library's inside, tools may use what keeps no state of an engine; examples use nothing of it.
 $1 ~ /^tools\// && $3 ~ /^(lib|kmod)\// && $3 !~ /^lib\/(base|topo)\// &&
-$3 !~ /^lib\/transport\/rdma\/(verbs|discovery)\.h$/ && $3 !~ /^lib\/cuda\/(driver|abi)\.h$/ {
+$3 !~ /^lib\/transport\/rdma\/(verbs|discovery)\.h$/ && $3 !~ /^lib\/cuda\/(driver|abi|table)\.h$/ {
 	refuse("tools use the public headers, lib/base, lib/topo, the discovery of verbs devices and the table of CUDA")
 	next
 }

@@ -88,6 +88,10 @@ int bench_copy_smalls(const struct bench_copy_options *options, struct bench_cop
 int bench_copy_products(const struct bench_copy_options *options, struct bench_copy_gpu *gpu,
 			json_t *results);
 
+/* Scattered rows: GB/s of the kernel on so many CTAs, or, with 0, of the driver's calls, many in one where it can. */
+int bench_copy_rate(struct bench_copy_gpu *gpu, enum otte_copy_direction direction, uint64_t bytes, unsigned rows,
+		    uint32_t ctas, unsigned rounds, double *rate);
+
 /* `count` rows of `bytes` in a layout, as descriptors. */
 void bench_copy_descs(const struct bench_copy_gpu *gpu, enum bench_copy_layout layout,
 		      uint64_t bytes, unsigned count, struct otte_copy_desc *descs);

@@ -25,25 +25,20 @@ int bench_copy_complain(const struct bench_copy_gpu *gpu, CUresult result, const
 			return rc_;                                        \
 	} while (0)
 
-/* What the library has no use for. */
-static int find_symbols(const struct bench_copy_options *options, struct bench_copy_gpu *gpu)
+/* And what the library has no use for. */
+static int find_device(const struct bench_copy_options *options, struct bench_copy_gpu *gpu)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-	CUresult (*get_name)(char *name, int size, CUdevice device);
-	void *elapsed, *name;
+	void *elapsed = library ? dlsym(library, "cuEventElapsedTime") : NULL;
 	CUdevice device;
 
-	elapsed = library ? dlsym(library, "cuEventElapsedTime") : NULL;
-	name = library ? dlsym(library, "cuDeviceGetName") : NULL;
-	if (!elapsed || !name)
-		return complain(EXIT_LOCAL,
-				"libcuda.so.1 has no cuEventElapsedTime or cuDeviceGetName");
+	if (!elapsed)
+		return complain(EXIT_LOCAL, "libcuda.so.1 has no cuEventElapsedTime");
 	memcpy(&gpu->elapsed, &elapsed, sizeof(elapsed));
-	memcpy(&get_name, &name, sizeof(name));
 	CUDA(device_get(&device, options->device), "cuDeviceGet");
 	CUDA(primary_ctx_retain(&gpu->context, device), "cuDevicePrimaryCtxRetain");
 	CUDA(ctx_push_current(gpu->context), "cuCtxPushCurrent_v2");
-	return bench_copy_complain(gpu, get_name(gpu->name, sizeof(gpu->name), device),
+	return bench_copy_complain(gpu, gpu->cuda->device_get_name(gpu->name, sizeof(gpu->name), device),
 				   "cuDeviceGetName");
 }
 
@@ -82,7 +77,7 @@ static int make(const struct bench_copy_options *options, struct bench_copy_gpu 
 	rc = otte_cuda_open(&gpu->cuda);
 	if (rc)
 		return complain_library(rc, "CUDA");
-	rc = find_symbols(options, gpu);
+	rc = find_device(options, gpu);
 	if (rc)
 		return rc;
 	CUDA(stream_create(&gpu->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");

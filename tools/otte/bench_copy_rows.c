@@ -378,6 +378,33 @@ int bench_copy_points(const struct bench_copy_options *options, struct bench_cop
 	return rc;
 }
 
+int bench_copy_rate(struct bench_copy_gpu *gpu, enum otte_copy_direction direction, uint64_t bytes, unsigned rows,
+		    uint32_t ctas, unsigned rounds, double *out)
+{
+	struct point *point = point_new(gpu, rows);
+	double unused[2];
+	enum way way = KERNEL;
+	unsigned round;
+	int rc = EXIT_OK;
+
+	if (!point)
+		return complain(EXIT_LOCAL, "no memory for %u rows", rows);
+	point->direction = direction;
+	point->bytes = bytes;
+	bench_copy_descs(gpu, SCATTERED, bytes, rows, point->descs);
+	if (ctas)
+		rc = bench_copy_bind(gpu, gpu->stream, OTTE_COPY_KERNEL, ctas, true, rows, &point->kernel);
+	else
+		way = has(point, BATCH) ? BATCH : CALLS;
+	if (!rc)
+		rc = measure(point, way, false, &unused[0], &unused[1]);
+	for (round = 0; round < rounds && !rc; round++)
+		rc = measure(point, way, false, &point->gpu_ns[way][round], &unused[0]);
+	*out = rate(point, way, rounds);
+	point_free(point);
+	return rc;
+}
+
 /* ---- What a submission to an idle stream costs the CPU ---------------------------------------- */
 
 #define SUBMIT_ROW_BYTES (2 * KIB)

@@ -13,6 +13,7 @@ static const struct command commands[] = {
 	{ "ls", "list what a peer publishes", cmd_ls },
 	{ "stats", "print the counters of a process or a peer", cmd_stats },
 	{ "bench", "measure transfers between two processes, beside plain sockets", cmd_bench },
+	{ "calibrate", "measure how many CTAs local copies need on a GPU, and keep that", cmd_calibrate },
 	{ "replay", "follow a trace of LLM requests with a prefill and a decode process",
 	  cmd_replay },
 	{ "topo", "show memory nodes, NICs and GPUs", cmd_topo },

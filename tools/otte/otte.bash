@@ -13,7 +13,7 @@ _otte() {
 
     COMPREPLY=()
     if [ "$COMP_CWORD" -eq 1 ]; then
-        mapfile -t COMPREPLY < <(compgen -W 'serve pull push ls stats bench replay topo
+        mapfile -t COMPREPLY < <(compgen -W 'serve pull push ls stats bench calibrate replay topo
             --help --version' -- "$word")
         return
     fi

@@ -17,6 +17,7 @@ enum {
 
 /* A subcommand gets its own name and arguments, and returns an exit code. */
 int cmd_bench(int argc, char **argv);
+int cmd_calibrate(int argc, char **argv);
 int cmd_ls(int argc, char **argv);
 int cmd_pull(int argc, char **argv);
 int cmd_push(int argc, char **argv);

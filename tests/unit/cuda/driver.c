@@ -42,6 +42,7 @@ static const struct name required[] = {
 	NAME("cuDeviceGetCount", device_get_count),
 	NAME("cuDeviceGet", device_get),
 	NAME("cuDeviceGetAttribute", device_get_attribute),
+	NAME("cuDeviceGetName", device_get_name),
 	NAME("cuDeviceGetPCIBusId", device_get_pci_bus_id),
 	NAME("cuDevicePrimaryCtxRetain", primary_ctx_retain),
 	NAME("cuDevicePrimaryCtxRelease_v2", primary_ctx_release),
