@@ -68,7 +68,7 @@ test_a_calibration_is_kept_and_copies_go_by_it() {
     exits 0 bench --rows 512 --sizes 4K --layouts scattered --parts points --json
     says 'copy-simulated-GPU.json: not used'
     exits 0 "$OTTE" calibrate --rows 64 --rounds 1 --json --output "$scratch/table"
-    jq -e '.measured | length > 64' "$scratch/out" >/dev/null || fail "it said: $(cat "$scratch/out")"
+    jq -e '.measured | length > 48' "$scratch/out" >/dev/null || fail "it said: $(cat "$scratch/out")"
     exits 0 "$OTTE" calibrate --rows 64 --rounds 1 --output -
     jq -e .rows "$scratch/out" >/dev/null || fail "it said: $(cat "$scratch/out")"
     exits 5 "$OTTE" calibrate --rows 64 --rounds 1 --output "$scratch/no/such" && says "$scratch/no/such"

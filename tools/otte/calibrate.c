@@ -22,7 +22,7 @@
 #define ENOUGH 0.97
 #define DEFAULT_ROUNDS 5
 #define DEFAULT_ROWS 4096
-#define LONG_PART 16 /* of the rows, in the comparison of long ones */
+#define LONG_BYTES (512 * MIB) /* of long rows, at most */
 
 static const char help[] =
 	"Usage: otte calibrate [OPTION]...\n"
@@ -52,7 +52,7 @@ static const struct option long_options[] = {
 
 static const uint64_t short_sizes[] = { 512, KIB, 2 * KIB, 8 * KIB };
 static const uint64_t long_sizes[] = { 128 * KIB, 256 * KIB, 512 * KIB, MIB, 2 * MIB };
-static const uint32_t ctas[] = { 1, 2, 3, 4, 6, 8, 12, 16 };
+static const uint32_t ctas[] = { 1, 2, 3, 4, 6, 8 }; /* more are not left to others */
 
 struct calibration {
 	struct bench_copy_options options;
@@ -99,10 +99,15 @@ static int find_least(struct calibration *it, size_t size, enum otte_copy_direct
 	return rc;
 }
 
+static unsigned long_rows(const struct calibration *it, uint64_t bytes)
+{
+	return (unsigned)min_u64(it->options.rows, LONG_BYTES / bytes);
+}
+
 /* Whether the driver is ahead at this size, whichever the direction. */
 static int compare_long(struct calibration *it, uint64_t bytes, bool *ahead)
 {
-	unsigned rows = it->options.rows / LONG_PART ? it->options.rows / LONG_PART : 1;
+	unsigned rows = long_rows(it, bytes);
 	int rc = EXIT_OK, direction;
 
 	*ahead = true;
@@ -285,9 +290,8 @@ static bool parse_option(struct calibration *it, int option, const char *text)
 
 static int run(struct calibration *it)
 {
-	uint64_t longest = long_sizes[ARRAY_SIZE(long_sizes) - 1], rows = it->options.rows;
-	uint64_t bytes = 2 * max_u64(short_sizes[ARRAY_SIZE(short_sizes) - 1] * rows,
-				     longest * max_u64(rows / LONG_PART, 1));
+	uint64_t bytes = 2 * max_u64(short_sizes[ARRAY_SIZE(short_sizes) - 1] * it->options.rows,
+				     LONG_BYTES);
 	int rc = bench_copy_open(&it->options, bytes, &it->gpu);
 
 	if (rc)
