@@ -25,6 +25,7 @@ static CUresult put(CUstream handle, struct sim_work *work, bool pinned)
 	struct sim_stream *stream;
 	CUresult result = sim_stream_for_work(handle, &stream);
 	struct sim_cuda_call *call = sim_call();
+	struct sim_block *block;
 
 	if (result)
 		return result;
@@ -33,6 +34,8 @@ static CUresult put(CUstream handle, struct sim_work *work, bool pinned)
 	call->bytes = work->bytes;
 	call->rows = work->rows;
 	work->kind = SIM_COPY;
+	work->to_pageable = !sim_reach(work->to, 1, &block);
+	work->from_pageable = !sim_reach(work->from, 1, &block);
 	sim_work_put(stream, work);
 	if (pinned)
 		return CUDA_SUCCESS;

@@ -88,7 +88,7 @@ struct sim_event {
 	struct sim_context *context;
 	unsigned int flags;
 	uint64_t recorded, passed; /* how often */
-	uint64_t passed_ns;        /* when it was last */
+	uint64_t passed_ns; /* when it was last */
 	unsigned int named; /* by work */
 	bool destroyed;
 };
@@ -107,6 +107,7 @@ struct sim_work {
 	/* SIM_COPY: `rows` of `bytes`. */
 	uint64_t to, from, to_pitch, from_pitch;
 	size_t bytes, rows;
+	bool to_pageable, from_pageable; /* memory that the driver does not know */
 	/* SIM_KERNEL */
 	struct sim_launch *launch;
 	unsigned int ctas;

@@ -107,13 +107,12 @@ static void move(uint8_t *to, const uint8_t *from, const struct sim_work *work)
 		memmove(to + i * work->to_pitch, from + i * work->from_pitch, work->bytes);
 }
 
-/* Host memory that is not pinned was looked at in the call. */
-static uint8_t *reach(uint64_t address, size_t span, struct sim_block **block)
+/* Memory that the driver does not know was taken at its word in the call. NULL: what it knew is gone. */
+static uint8_t *reach(uint64_t address, size_t span, bool pageable, struct sim_block **block)
 {
-	uint8_t *bytes = sim_reach(address, span, block);
-
+	*block = NULL;
 	/* NOLINTNEXTLINE(performance-no-int-to-ptr): an address, as the ABI has it */
-	return bytes ? bytes : (uint8_t *)(uintptr_t)address;
+	return pageable ? (uint8_t *)(uintptr_t)address : sim_reach(address, span, block);
 }
 
 static CUresult copy(const struct sim_work *work)
@@ -124,9 +123,9 @@ static CUresult copy(const struct sim_work *work)
 
 	if (!work->rows || !work->bytes)
 		return CUDA_SUCCESS;
-	to = reach(work->to, to_span, &to_block);
-	from = reach(work->from, from_span, &from_block);
-	if (!to_block && !from_block)
+	to = reach(work->to, to_span, work->to_pageable, &to_block);
+	from = reach(work->from, from_span, work->from_pageable, &from_block);
+	if (!to || !from || (!to_block && !from_block))
 		return CUDA_ERROR_ILLEGAL_ADDRESS;
 	if ((to_block && to_block->access != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) ||
 	    (from_block && !from_block->access))
