@@ -299,6 +299,7 @@ static void send_descriptor(int socket, int fd)
 				  .msg_controllen = sizeof(control) };
 	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
 
+	assert_non_null(header);
 	header->cmsg_level = SOL_SOCKET;
 	header->cmsg_type = SCM_RIGHTS;
 	header->cmsg_len = CMSG_LEN(sizeof(int));
@@ -314,10 +315,14 @@ static int receive_descriptor(int socket)
 				  .msg_iovlen = 1,
 				  .msg_control = control,
 				  .msg_controllen = sizeof(control) };
+	struct cmsghdr *header;
 	int fd;
 
 	assert_int_equal(recvmsg(socket, &message, 0), 1);
-	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fd));
+	header = CMSG_FIRSTHDR(&message);
+	if (!header)
+		return -1;
+	memcpy(&fd, CMSG_DATA(header), sizeof(fd));
 	return fd;
 }
 
