@@ -21,9 +21,10 @@
 static struct sim_cuda_balance before;
 static bool lost;
 
-/* Engines of which something stays, for as long as the process lives. */
+/* Engines of which something stays, and the arenas that do, for as long as the process lives. */
 static struct otte_engine *left[64];
-static size_t left_count;
+static struct otte_cuda_pin *left_pins[64];
+static size_t left_count, left_pin_count;
 
 static int start(void **state)
 {
@@ -463,6 +464,7 @@ static void stays(struct otte_mem *mem, struct otte_cuda_pin *pin, const char *c
 	assert_int_equal(unmake(mem, pin), -EUCLEAN);
 	assert_int_equal(sim_cuda_calls(call), 0);
 	assert_int_equal(retained(), records + 1);
+	left_pins[left_pin_count++] = pin;
 	lost = true;
 }
 
