@@ -432,7 +432,7 @@ static int check_view(const struct otte_copier *copier, const struct otte_region
 				 of_device ? "memory of a GPU" : "pinned host memory");
 	if (of_device && memory->context != copier->mover.context)
 		return otte_fail(-EINVAL, "descriptor %zu: its memory is of another context than the stream", i);
-	return otte_region_check_fresh(region);
+	return 0;
 }
 
 static bool is_held(const struct slot *slot, const struct otte_region *region)
@@ -451,9 +451,11 @@ static int hold_view(struct otte_copier *copier, struct slot *slot, struct otte_
 {
 	int ret;
 
-	if (is_held(slot, region))
-		return 0;
+	/* One that is held may be named as the other side. */
 	ret = check_view(copier, region, of_device, i);
+	if (ret || is_held(slot, region))
+		return ret;
+	ret = otte_region_check_fresh(region);
 	if (!ret)
 		ret = otte_region_use(region);
 	if (!ret)
@@ -463,19 +465,21 @@ static int hold_view(struct otte_copier *copier, struct slot *slot, struct otte_
 
 static int hold_views(struct otte_copier *copier, struct slot *slot, const struct otte_copy_desc *descs, size_t count)
 {
-	const struct otte_region *device = NULL, *host = NULL;
-	size_t i;
-	int ret = 0;
+	size_t i = 0;
+	int ret;
 
-	for (i = 0; i < count && !ret; i++) {
-		if (descs[i].device != device || !device)
-			ret = hold_view(copier, slot, descs[i].device, true, i);
-		if (!ret && (descs[i].host != host || !host))
-			ret = hold_view(copier, slot, descs[i].host, false, i);
-		device = descs[i].device;
-		host = descs[i].host;
+	while (i < count) {
+		struct otte_region *device = descs[i].device, *host = descs[i].host;
+
+		ret = hold_view(copier, slot, device, true, i);
+		if (!ret)
+			ret = hold_view(copier, slot, host, false, i);
+		if (ret)
+			return ret;
+		for (i++; i < count && descs[i].device == device && descs[i].host == host; i++)
+			;
 	}
-	return ret;
+	return 0;
 }
 
 /* The stream waits for those who still write, or read, what is copied. */

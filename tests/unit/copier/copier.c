@@ -581,6 +581,25 @@ static void a_view_that_is_gone_is_not_found(void **state)
 	room.on_host = gpu_region(room.host, 0, AREA);
 }
 
+/* Also one that the submission holds already, as the other. */
+static void a_view_is_of_its_side(void **state)
+{
+	struct otte_copier *copier = bind_mode(OTTE_COPY_DMA, 1);
+	struct otte_copy_desc descs[2];
+
+	(void)state;
+	make_descs(descs, 2);
+	descs[1].host = room.on_device;
+	assert_int_equal(otte_copier_submit(copier, OTTE_COPY_TO_DEVICE, descs, 2, NULL, NULL), -EINVAL);
+	says("descriptor 1: its host view");
+	make_descs(descs, 2);
+	descs[1].device = room.on_host;
+	assert_int_equal(otte_copier_submit(copier, OTTE_COPY_TO_DEVICE, descs, 2, NULL, NULL), -EINVAL);
+	says("descriptor 1: its device view");
+	assert_int_equal(sim_cuda_calls("cuMemcpyHtoDAsync_v2"), 0);
+	MUST(otte_copier_destroy(copier, PATIENCE_NS));
+}
+
 static bool refuses_all(struct otte_copier *copier, struct otte_copy *copy)
 {
 	struct otte_copier *other;
@@ -864,6 +883,7 @@ int main(void)
 		IN_A_ROOM(the_stream_waits_for_a_producer_and_the_caller_does_not),
 		IN_A_ROOM(a_producer_that_failed_lets_nobody_through),
 		IN_A_ROOM(a_destroyed_stream_and_a_foreign_one_are_refused),
+		IN_A_ROOM(a_view_is_of_its_side),
 		IN_A_ROOM(a_view_that_is_gone_is_not_found),
 		IN_A_ROOM(nothing_of_it_works_in_a_child),
 		IN_A_ROOM(who_can_wait_does_not_take_multiprocessors),
