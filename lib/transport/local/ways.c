@@ -188,6 +188,8 @@ static int borrow_uses(const struct local_peer *peer, struct local_grant *grant,
 	grant->uses = uses;
 	grant->uses_length = borrowed.length;
 	grant->uses_loan = loan;
+	/* So that its pages are there from now on: one that is not is a SIGBUS once the loan is released. */
+	(void)atomic_load(&grant->uses->top);
 	return 0;
 }
 
