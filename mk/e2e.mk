@@ -11,5 +11,5 @@ budget-e2e := 4
 DEPS_E2E := jq util-linux bsdutils mount
 
 .PHONY: check-part-e2e
-check-part-e2e: tools $(B)/sim/cuda/libcuda.so.1
+check-part-e2e: tools # and the simulated GPU, sim-cuda.mk
 	@OTTE=$(OTTE_BIN) CUDA_SIM=$(B)/sim/cuda tests/run-scripts.sh $(E2E_SCRIPTS)

@@ -28,6 +28,8 @@ check-part-cuda-sim-late: $(CUDA_SIM) $(GPU_TEST_BIN)
 	@OTTE_SIM_CUDA=version=12080,delay_us=200,alias=0 LD_LIBRARY_PATH=$(B)/sim/cuda \
 		tests/run-programs.sh $(GPU_TEST_BIN)
 
+check-part-e2e: $(CUDA_SIM)
+
 # Units over it.
 CUDA_SIM_UNITS := copier copy_table cuda_memory cuda_sim
 $(foreach n,$(CUDA_SIM_UNITS),$(eval UNIT_WITH_$(n) := tests/gpu/gpu.o))

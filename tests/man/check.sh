@@ -162,6 +162,8 @@ tool() {
         while read -r command; do
             "$program" "$command" --help
         done <"$work/commands"
+        # Which has options of its own.
+        [ "$page" != otte.1 ] || "$program" bench --copy --help
     } | { grep -oE '\-\-[a-z0-9-]+' || true; } | sort -u >"$work/helped"
     { grep -oE '\*--[a-z0-9-]+' "$PAGES/$page.scd" || true; } | tr -d '*' | sort -u >"$work/paged"
     while read -r command; do
