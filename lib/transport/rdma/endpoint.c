@@ -110,12 +110,6 @@ int otte_rdma_endpoint_get_cells(struct otte_rdma_peer *peer, unsigned int nic,
 	return get(peer, &like, out);
 }
 
-/* Slots that are filled at most. */
-static unsigned int width_of(const struct otte_rdma_endpoint *endpoint)
-{
-	return endpoint->cell ? OTTE_RDMA_WIDTH : endpoint->peer->rdma->env.config->rdma_pairs;
-}
-
 void otte_rdma_endpoints_free(struct otte_rdma_peer *peer)
 {
 	struct otte_rdma_endpoint *endpoint, *next;
@@ -179,7 +173,7 @@ void otte_rdma_endpoint_succeeded(struct otte_rdma_endpoint *endpoint)
 bool otte_rdma_endpoint_is_blocked(const struct otte_rdma_endpoint *endpoint, uint64_t now_ns,
 				   int *code)
 {
-	unsigned int i, retained = 0, width = width_of(endpoint);
+	unsigned int i, retained = 0, width = endpoint->peer->rdma->env.config->rdma_pairs;
 
 	if (any_is(endpoint, 1u << OTTE_RDMA_PAIR_OPEN | 1u << OTTE_RDMA_PAIR_JOINED))
 		return false;
@@ -353,7 +347,7 @@ static struct otte_rdma_pair *first_empty(struct otte_rdma_endpoint *endpoint)
 {
 	unsigned int i;
 
-	for (i = 0; i < width_of(endpoint); i++)
+	for (i = 0; i < endpoint->peer->rdma->env.config->rdma_pairs; i++)
 		if (endpoint->pairs[i].state == OTTE_RDMA_PAIR_EMPTY)
 			return &endpoint->pairs[i];
 	return NULL;

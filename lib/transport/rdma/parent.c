@@ -225,8 +225,12 @@ void otte_rdma_slice_refused(struct otte_rdma_slice *slice, int code)
 		wait_again(slice, 0);
 		return;
 	}
-	/* No place has come for a while: what may go by nothing else asks again. */
-	if (code == -EAGAIN && parent->work->wanted == OTTE_TRANSPORT_RDMA && !parent->code) {
+	/*
+	 * No place has come for a while, or a producer is not done: what may go by nothing else
+	 * asks again.
+	 */
+	if (code == -EAGAIN && (parent->work->wanted == OTTE_TRANSPORT_RDMA || slice->celled) &&
+	    !parent->code) {
 		wait_again(slice, 0);
 		return;
 	}
