@@ -69,6 +69,7 @@ static int make(const struct otte_cuda *cuda, enum otte_cuda_kind kind, int devi
 	memory->address = memory->extent_base = address;
 	memory->length = memory->extent_length = length;
 	otte_cuda_ready_init(&memory->ready);
+	otte_cuda_pipe_init(&memory->pipe);
 	*out = memory;
 	return 0;
 }
@@ -241,6 +242,8 @@ static int dismantle(struct otte_cuda_mem *memory)
 {
 	int ret = otte_cuda_ready_fini(memory);
 
+	if (!ret)
+		ret = otte_cuda_pipe_fini(memory);
 	return ret ? ret : free_natively(memory);
 }
 

@@ -4,7 +4,7 @@
  * caller's; a pin of a whole arena, or a slot in one.
  *
  * From otte_cuda_mem_*() that makes it until otte_cuda_mem_free() has returned 0 everything
- * here but `ready`, `slots` and `lost` is fixed, and its context is there: a primary one is retained, one
+ * here but `ready`, `pipe`, `slots` and `lost` is fixed, and its context is there: a primary one is retained, one
  * of the caller's stays by contract. -EUCLEAN from the free: what is left stays for good, with the
  * struct; whoever owns it records that.
  *
@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "cuda/driver.h"
+#include "cuda/pipe.h"
 #include "cuda/ready.h"
 
 enum otte_cuda_kind {
@@ -43,6 +44,7 @@ struct otte_cuda_mem {
 	struct otte_cuda_mem *next_lost; /* of those that stay, so that each is in reach */
 	_Atomic uint64_t slots;  /* of a pin */
 	struct otte_cuda_ready ready;
+	struct otte_cuda_pipe pipe;
 };
 
 /* `length` bytes of device memory, aligned as the driver aligns; what they hold is undefined. */

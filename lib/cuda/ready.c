@@ -184,6 +184,13 @@ int otte_cuda_ready_chain(struct otte_cuda_mem *memory, CUstream stream)
 	return ret == -EAGAIN ? 0 : ret;
 }
 
+void otte_cuda_ready_fence(struct otte_cuda_mem *memory)
+{
+	pthread_mutex_lock(&memory->ready.lock);
+	move(&memory->ready, OTTE_CUDA_READY_FENCED);
+	pthread_mutex_unlock(&memory->ready.lock);
+}
+
 int otte_cuda_ready_fini(struct otte_cuda_mem *memory)
 {
 	struct otte_cuda_ready *ready = &memory->ready;

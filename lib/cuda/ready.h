@@ -5,7 +5,8 @@
  *
  *	IDLE -> PENDING -> IDLE    recorded; the event was seen complete
  *	any  -> FENCED             a record, a wait, or the way back to the caller's context failed:
- *	                           nobody can say any more when the producer is done
+ *	                           nobody can say any more when the producer is done; or when a copy
+ *	                           of ours is (pipe.h)
  *
  * One that is recorded anew while it is pending stands for both: the second stream waits for the
  * first. `lock` is held over every move; the state alone may be read without it.
@@ -52,12 +53,20 @@ int otte_cuda_ready_wait(struct otte_cuda_mem *memory);
 int otte_cuda_ready_poll(struct otte_cuda_mem *memory);
 int otte_cuda_ready_chain(struct otte_cuda_mem *memory, CUstream stream);
 
+/* Something else of the memory's cannot be told any more: a copy that may still be under way. */
+void otte_cuda_ready_fence(struct otte_cuda_mem *memory);
+
 /* Waits first; -EUCLEAN: it is fenced, or the event stays. The context is current. */
 int otte_cuda_ready_fini(struct otte_cuda_mem *memory);
 
 static inline bool otte_cuda_ready_idle(const struct otte_cuda_ready *ready)
 {
 	return atomic_load_explicit(&ready->state, memory_order_acquire) == OTTE_CUDA_READY_IDLE;
+}
+
+static inline bool otte_cuda_ready_fenced(const struct otte_cuda_ready *ready)
+{
+	return atomic_load_explicit(&ready->state, memory_order_acquire) == OTTE_CUDA_READY_FENCED;
 }
 
 #endif
