@@ -100,6 +100,13 @@ typedef enum CUdevice_attribute_enum {
 	CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED = 124,
 } CUdevice_attribute;
 
+/* Of GPU_DIRECT_RDMA_WRITES_ORDERING: to whom what others write is in order without a flush. */
+typedef enum CUGPUDirectRDMAWritesOrdering_enum {
+	CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE = 0,
+	CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER = 100,
+	CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES = 200,
+} CUGPUDirectRDMAWritesOrdering;
+
 /* ---- Memory ---------------------------------------------------------------------------------- */
 
 typedef enum CUmemorytype_enum {
