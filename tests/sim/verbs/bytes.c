@@ -65,6 +65,12 @@ void *sim_pointer(uint64_t address)
 	return (void *)(uintptr_t)address;
 }
 
+/* Memory that verbs know is not always where the CPU has it. */
+static void *place(const struct sim_bytes *bytes, unsigned int i, uint64_t offset)
+{
+	return sim_key_pointer(bytes->nic, bytes->list[i].lkey, bytes->list[i].addr + offset);
+}
+
 static void scatter(const uint8_t *from, uint64_t length, const struct sim_bytes *to)
 {
 	unsigned int i;
@@ -72,7 +78,7 @@ static void scatter(const uint8_t *from, uint64_t length, const struct sim_bytes
 
 	for (i = 0; i < to->count && length; i++) {
 		part = min_u64(length, to->list[i].length);
-		memmove(sim_pointer(to->list[i].addr), from, part);
+		memmove(place(to, i, 0), from, part);
 		from += part;
 		length -= part;
 	}
@@ -91,8 +97,7 @@ void sim_bytes_copy(const struct sim_bytes *from, const struct sim_bytes *to)
 	}
 	while (i < from->count && j < to->count) {
 		part = min_u64(from->list[i].length - read, to->list[j].length - written);
-		memmove(sim_pointer(to->list[j].addr + written),
-			sim_pointer(from->list[i].addr + read), part);
+		memmove(place(to, j, written), place(from, i, read), part);
 		read += part;
 		written += part;
 		if (read == from->list[i].length) {

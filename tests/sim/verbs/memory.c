@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/util.h"
@@ -59,6 +61,16 @@ struct sim_key sim_key_find(const struct sim_nic *nic, uint32_t key)
 	if (key >> 8 >= nic->key_count)
 		return (struct sim_key){};
 	return nic->keys[key >> 8];
+}
+
+void *sim_key_pointer(const struct sim_nic *nic, uint32_t key, uint64_t at)
+{
+	const struct sim_key found = sim_key_find(nic, key);
+	const struct sim_mr *mr = found.mw ? found.mw->parent : found.mr;
+
+	if (mr && mr->bytes)
+		return mr->bytes + (at - (uintptr_t)mr->mr.addr);
+	return sim_pointer(at);
 }
 
 /* ---- PDs ------------------------------------------------------------------------------------- */
@@ -124,6 +136,25 @@ int sim_dealloc_pd(struct ibv_pd *pd)
 
 /* ---- MRs ------------------------------------------------------------------------------------- */
 
+/* The module that tells NICs of memory which is not the kernel's; NULL: there is none. */
+static void *(*peer_memory)(uint64_t address, size_t length);
+
+void sim_peer_memory(void *(*reach)(uint64_t address, size_t length))
+{
+	pthread_mutex_lock(&sim_lock);
+	peer_memory = reach;
+	pthread_mutex_unlock(&sim_lock);
+}
+
+/* A mapping that nobody may touch has no pages, either. */
+static bool can_be_touched(const uint8_t *at)
+{
+	uint8_t byte;
+	const struct iovec to = { &byte, 1 }, from = { (void *)(uintptr_t)at, 1 };
+
+	return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1;
+}
+
 /* What the kernel finds when it pins: EFAULT where nothing is mapped. */
 static int check_mapped(uint8_t *at, size_t length)
 {
@@ -132,6 +163,8 @@ static int check_mapped(uint8_t *at, size_t length)
 	unsigned char resident[512];
 	size_t part;
 
+	if (!can_be_touched(at))
+		return EFAULT;
 	for (at -= (uintptr_t)at % page; at < end; at += part) {
 		part = min_u64((uint64_t)(end - at), page * sizeof(resident));
 		if (mincore(at, part, resident))
@@ -154,10 +187,11 @@ static int check_mr(const struct sim_context *context, void *at, size_t length, 
 	if (device->memlock_bytes &&
 	    !range_inside(context->pinned_bytes, length, device->memlock_bytes))
 		return ENOMEM;
-	return check_mapped(at, length);
+	return 0;
 }
 
-static struct ibv_mr *reg_mr(struct sim_pd *pd, void *at, size_t length, int access)
+/* Of what was checked. NULL and errno. */
+static struct sim_mr *make_mr(struct sim_pd *pd, void *at, size_t length, int access)
 {
 	struct sim_context *context = sim_context_of(pd->pd.context);
 	struct sim_nic *nic = context->nic;
@@ -165,8 +199,6 @@ static struct ibv_mr *reg_mr(struct sim_pd *pd, void *at, size_t length, int acc
 	struct sim_mr *mr;
 	uint32_t index;
 
-	if (!error)
-		error = check_mr(context, at, length, access);
 	if (error)
 		return fail(error);
 	index = take_index(nic);
@@ -188,6 +220,26 @@ static struct ibv_mr *reg_mr(struct sim_pd *pd, void *at, size_t length, int acc
 	context->pinned_bytes += length;
 	nic->counts.pinned_bytes += length;
 	nic->counts.mrs++;
+	return mr;
+}
+
+/* A module that knows the address is asked before the kernel is. */
+static struct ibv_mr *reg_mr(struct sim_pd *pd, void *at, size_t length, int access)
+{
+	int error = check_mr(sim_context_of(pd->pd.context), at, length, access);
+	uint8_t *bytes = NULL;
+	struct sim_mr *mr;
+
+	if (!error && peer_memory)
+		bytes = peer_memory((uintptr_t)at, length);
+	if (!error && !bytes)
+		error = check_mapped(at, length);
+	if (error)
+		return fail(error);
+	mr = make_mr(pd, at, length, access);
+	if (!mr)
+		return NULL;
+	mr->bytes = bytes;
 	return &mr->mr;
 }
 
@@ -203,11 +255,75 @@ struct ibv_mr *sim_reg_mr(struct ibv_pd *pd, void *at, size_t length, int access
 	return mr;
 }
 
+/*
+ * The whole file is mapped: a device has its own way to it, and keeps it without the descriptor.
+ * The page of the address and that of the offset begin alike.
+ */
+static int map_dmabuf(int fd, uint64_t offset, size_t length, uint64_t iova, uint8_t **mapped,
+		      size_t *mapped_bytes)
+{
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	struct stat status;
+	void *at;
+
+	if (fstat(fd, &status))
+		return EBADF;
+	if (!range_inside(offset, length, (uint64_t)status.st_size) || (iova ^ offset) % page)
+		return EINVAL;
+	at = mmap(NULL, (size_t)status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		return errno;
+	*mapped = at;
+	*mapped_bytes = (size_t)status.st_size;
+	return 0;
+}
+
+static struct ibv_mr *reg_dmabuf_mr(struct sim_pd *pd, uint64_t offset, size_t length,
+				    uint64_t iova, int fd, int access)
+{
+	void *at = sim_pointer(iova);
+	uint8_t *mapped = NULL;
+	size_t mapped_bytes = 0;
+	struct sim_mr *mr;
+	int error;
+
+	error = check_mr(sim_context_of(pd->pd.context), at, length, access);
+	if (!error)
+		error = map_dmabuf(fd, offset, length, iova, &mapped, &mapped_bytes);
+	if (error)
+		return fail(error);
+	mr = make_mr(pd, at, length, access);
+	if (!mr) {
+		error = errno;
+		munmap(mapped, mapped_bytes);
+		return fail(error);
+	}
+	mr->bytes = mapped + offset;
+	mr->mapped = mapped;
+	mr->mapped_bytes = mapped_bytes;
+	return &mr->mr;
+}
+
+struct ibv_mr *sim_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+				 int fd, int access)
+{
+	struct ibv_mr *mr;
+	int error;
+
+	pthread_mutex_lock(&sim_lock);
+	error = sim_fault_call(SIM_REG_DMABUF_MR, SIM_OF(pd, pd->context, pd->context->device));
+	mr = error ? fail(error) : reg_dmabuf_mr(pd_of(pd), offset, length, iova, fd, access);
+	pthread_mutex_unlock(&sim_lock);
+	return mr;
+}
+
 static void free_mr(struct sim_mr *mr)
 {
 	struct sim_context *context = sim_context_of(mr->mr.context);
 	struct sim_nic *nic = context->nic;
 
+	if (mr->mapped)
+		munmap(mr->mapped, mr->mapped_bytes);
 	nic->keys[mr->mr.handle] = (struct sim_key){};
 	LIST_REMOVE(mr, link);
 	context->pinned_bytes -= mr->mr.length;

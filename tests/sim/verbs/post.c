@@ -75,8 +75,10 @@ static void take_inline(struct sim_qp *qp, uint64_t number, const struct ibv_sen
 	}
 }
 
-static void take_bytes(struct sim_bytes *bytes, const struct ibv_sge *list, int count)
+static void take_bytes(const struct sim_qp *qp, struct sim_bytes *bytes, const struct ibv_sge *list,
+		       int count)
 {
+	bytes->nic = qp->nic;
 	bytes->inline_bytes = NULL;
 	bytes->count = (unsigned int)count;
 	bytes->length = length_of(list, count);
@@ -104,7 +106,7 @@ static void take_send(struct sim_qp *qp, const struct ibv_send_wr *wr)
 	struct sim_wqe *wqe = sim_wqe_at(qp, number);
 	struct sim_bytes bytes = wqe->bytes;
 
-	take_bytes(&bytes, wr->sg_list, wr->num_sge);
+	take_bytes(qp, &bytes, wr->sg_list, wr->num_sge);
 	if (wr->send_flags & IBV_SEND_INLINE)
 		take_inline(qp, number, wr, &bytes);
 	*wqe = (struct sim_wqe){
@@ -227,7 +229,7 @@ static int take_recvs(struct sim_qp *qp, struct ibv_recv_wr **wr, unsigned int m
 			return error;
 		recv = sim_recv_at(qp, qp->recvs.tail++);
 		recv->wr_id = (*wr)->wr_id;
-		take_bytes(&recv->bytes, (*wr)->sg_list, (*wr)->num_sge);
+		take_bytes(qp, &recv->bytes, (*wr)->sg_list, (*wr)->num_sge);
 		qp->nic->counts.recvs++;
 	}
 	return 0;

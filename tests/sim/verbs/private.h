@@ -129,6 +129,9 @@ struct sim_mr {
 	LIST_ENTRY(sim_mr) link;
 	int access;
 	unsigned int windows; /* bound to it */
+	uint8_t *bytes; /* where the CPU reaches what it is of; NULL: at its address */
+	uint8_t *mapped; /* of a dma-buf: its mapping */
+	size_t mapped_bytes;
 };
 
 struct sim_mw {
@@ -144,6 +147,8 @@ struct sim_mw {
 struct ibv_pd *sim_alloc_pd(struct ibv_context *context);
 int sim_dealloc_pd(struct ibv_pd *pd);
 struct ibv_mr *sim_reg_mr(struct ibv_pd *pd, void *at, size_t length, int access);
+struct ibv_mr *sim_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+				 int fd, int access);
 int sim_dereg_mr(struct ibv_mr *mr);
 struct ibv_mw *sim_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int sim_dealloc_mw(struct ibv_mw *mw);
@@ -151,6 +156,8 @@ int sim_dealloc_mw(struct ibv_mw *mw);
 /* What a key's index names: both NULL where there is nothing. */
 struct sim_key sim_key_find(const struct sim_nic *nic, uint32_t key);
 bool sim_mr_covers(const struct sim_mr *mr, uint64_t at, uint64_t length);
+/* Where the CPU reaches what the key opens. */
+void *sim_key_pointer(const struct sim_nic *nic, uint32_t key, uint64_t at);
 /* The QP is gone: no key of its windows works, and their parents stay in use. */
 void sim_windows_orphan(struct sim_qp *qp);
 /* Frees everything of a context, for sim_reset(). */
@@ -175,6 +182,7 @@ void sim_window_unbind(struct sim_mw *mw);
 
 /* Part of a message: where it lies. */
 struct sim_bytes {
+	const struct sim_nic *nic; /* whose keys those of the list are */
 	struct ibv_sge *list;
 	unsigned int count;
 	uint8_t *inline_bytes; /* instead of the list; NULL: the list */
@@ -186,7 +194,7 @@ bool sim_bytes_allowed(const struct sim_qp *qp, const struct sim_bytes *bytes, b
 /* Whether a peer's key allows its QP this. */
 bool sim_remote_allowed(const struct sim_qp *qp, uint64_t at, uint64_t length, uint32_t key,
 			int access);
-/* What an address of verbs points to. */
+/* What an address of verbs points to, if a key is not needed to know it. */
 void *sim_pointer(uint64_t address);
 /* `to` is a list, and has room for it. */
 void sim_bytes_copy(const struct sim_bytes *from, const struct sim_bytes *to);

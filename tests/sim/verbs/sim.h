@@ -112,6 +112,13 @@ void sim_device_be_rxe(struct sim_device *device);
 void sim_gid_set(struct sim_device *device, unsigned int port, unsigned int index,
 		 const char *address, uint32_t type);
 
+/*
+ * A module that tells NICs of memory which the CPU does not reach at its address, as a GPU's:
+ * `reach` says where the simulator does, or NULL for what is not the module's. Who registers is
+ * given what it was then. NULL, as after sim_reset(): there is none.
+ */
+void sim_peer_memory(void *(*reach)(uint64_t address, size_t length));
+
 /* ---- The fabric (fabric.c) ------------------------------------------------------------------- */
 
 /*
@@ -186,7 +193,7 @@ void sim_device_fatal(struct sim_device *device);
 #define SIM_VERBS(verb) \
 	verb(GET_DEVICE_LIST) verb(OPEN_DEVICE) verb(CLOSE_DEVICE) verb(QUERY_DEVICE) \
 	verb(QUERY_PORT) verb(QUERY_GID) verb(GET_ASYNC_EVENT) verb(ACK_ASYNC_EVENT) \
-	verb(ALLOC_PD) verb(DEALLOC_PD) verb(REG_MR) verb(DEREG_MR) verb(ALLOC_MW) \
+	verb(ALLOC_PD) verb(DEALLOC_PD) verb(REG_MR) verb(REG_DMABUF_MR) verb(DEREG_MR) verb(ALLOC_MW) \
 	verb(DEALLOC_MW) verb(BIND_MW) verb(CREATE_COMP_CHANNEL) \
 	verb(DESTROY_COMP_CHANNEL) verb(CREATE_CQ) verb(DESTROY_CQ) verb(GET_CQ_EVENT) \
 	verb(ACK_CQ_EVENTS) verb(CREATE_QP) verb(MODIFY_QP) verb(QUERY_QP) \

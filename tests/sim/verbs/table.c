@@ -98,6 +98,7 @@ static const struct otte_verbs common = {
 	.alloc_pd = sim_alloc_pd,
 	.dealloc_pd = sim_dealloc_pd,
 	.reg_mr = sim_reg_mr,
+	.reg_dmabuf_mr = sim_reg_dmabuf_mr,
 	.dereg_mr = sim_dereg_mr,
 	.create_comp_channel = sim_create_comp_channel,
 	.destroy_comp_channel = sim_destroy_comp_channel,
@@ -171,6 +172,7 @@ const struct otte_verbs *sim_verbs(unsigned int host)
 void sim_reset(void)
 {
 	sim_progress_reset();
+	sim_peer_memory(NULL);
 	pthread_mutex_lock(&sim_lock);
 	sim_devices_reset();
 	sim_fabric_reset();

@@ -152,13 +152,20 @@ static void establish(struct sim_qp *peer)
 		sim_qp_raise(peer, IBV_EVENT_COMM_EST);
 }
 
-static struct sim_bytes remote_bytes(const struct sim_wqe *wqe, struct ibv_sge *sge)
+static struct sim_bytes remote_bytes(const struct sim_qp *peer, const struct sim_wqe *wqe,
+				     struct ibv_sge *sge)
 {
 	*sge = (struct ibv_sge){
 		.addr = wqe->remote_at,
 		.length = (uint32_t)wqe->bytes.length,
+		.lkey = wqe->remote_key,
 	};
-	return (struct sim_bytes){ .list = sge, .count = 1, .length = wqe->bytes.length };
+	return (struct sim_bytes){
+		.nic = peer->nic,
+		.list = sge,
+		.count = 1,
+		.length = wqe->bytes.length,
+	};
 }
 
 static struct answer respond_read(struct sim_qp *peer, const struct sim_wqe *wqe,
@@ -186,7 +193,7 @@ static struct answer respond_write(struct sim_qp *peer, const struct sim_wqe *wq
 	if (!sim_remote_allowed(peer, wqe->remote_at, wqe->bytes.length, wqe->remote_key,
 				IBV_ACCESS_REMOTE_WRITE))
 		return refuse(IBV_WC_REM_ACCESS_ERR);
-	to = remote_bytes(wqe, &sge);
+	to = remote_bytes(peer, wqe, &sge);
 	sim_bytes_copy(&wqe->bytes, &to);
 	peer->nic->counts.bytes_written += wqe->bytes.length;
 	if (tells) {
@@ -286,10 +293,9 @@ static int wait_for_answer(const struct sim_qp *qp, struct sim_wqe *wqe)
 static uint64_t rnr_delay_ns(uint8_t encoded)
 {
 	static const uint32_t in_10us[32] = {
-		65536, 1, 2, 3, 4, 6, 8, 12,
-		16, 24, 32, 48, 64, 96, 128, 192,
-		256, 384, 512, 768, 1024, 1536, 2048, 3072,
-		4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+		65536, 1,    2,	   3,	 4,    6,     8,     12,    16,	   24,	  32,
+		48,    64,   96,   128,	 192,  256,   384,   512,   768,   1024,  1536,
+		2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 	};
 
 	return in_10us[encoded & 31] * 10 * NSEC_PER_USEC;
@@ -321,10 +327,10 @@ static int check_local(const struct sim_qp *qp, const struct sim_wqe *wqe)
 	return sim_bytes_allowed(qp, &wqe->bytes, reads) ? IBV_WC_SUCCESS : IBV_WC_LOC_PROT_ERR;
 }
 
-static void fetch(struct sim_qp *qp, const struct sim_wqe *wqe)
+static void fetch(struct sim_qp *qp, const struct sim_qp *peer, const struct sim_wqe *wqe)
 {
 	struct ibv_sge sge;
-	const struct sim_bytes from = remote_bytes(wqe, &sge);
+	const struct sim_bytes from = remote_bytes(peer, wqe, &sge);
 
 	sim_bytes_copy(&from, &wqe->bytes);
 	qp->nic->counts.bytes_read += wqe->bytes.length;
@@ -337,7 +343,7 @@ static int take_answer(struct sim_qp *qp, struct sim_qp *peer, struct sim_wqe *w
 
 	if (sim_fabric_answers(qp, peer)) {
 		if (reads && status == IBV_WC_SUCCESS)
-			fetch(qp, wqe);
+			fetch(qp, peer, wqe);
 		return status;
 	}
 	if (!reads) {
