@@ -111,6 +111,11 @@ LDFLAGS_unit_rdma_faults := $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_
 UNIT_WITH_owners := $(VERBS_SIM)
 LDFLAGS_unit_owners := $(addprefix -Wl$(comma)--wrap=,malloc calloc mmap)
 
+# How they are told of memory of a simulated GPU (sim-cuda.mk): whether there is a module for it, what is closed and
+# logged.
+UNIT_WITH_gpu_routes += $(VERBS_SIM)
+LDFLAGS_unit_gpu_routes += $(addprefix -Wl$(comma)--wrap=,otte_rdma_peermem_is_there otte_gpudirect_close otte_log)
+
 # The monitor over them; what fails in its creation.
 UNIT_WITH_monitor := $(VERBS_SIM)
 LDFLAGS_unit_monitor := $(addprefix -Wl$(comma)--wrap=,calloc epoll_ctl)

@@ -133,10 +133,17 @@ enum otte_host_memory {
 	OTTE_HOST_MEMORY_STAGED = 1, /* they know pools of chunks of ours, and bytes are copied */
 };
 
-/* The same of a GPU's, which no engine has yet. */
+/* The same of a GPU's: as long as it is staged no NIC knows it, and it is not registered for peers. */
 enum otte_cuda_memory {
 	OTTE_CUDA_MEMORY_STAGED = 0,
 	OTTE_CUDA_MEMORY_DIRECT = 1,
+};
+
+/* How NICs are told of it. */
+enum otte_gpu_registration {
+	OTTE_GPU_REGISTRATION_AUTO = 0,   /* as a dma-buf where that can be had, else by a module */
+	OTTE_GPU_REGISTRATION_DMABUF = 1,
+	OTTE_GPU_REGISTRATION_PEERMEM = 2,
 };
 
 enum otte_rdma_progress {
@@ -250,6 +257,9 @@ struct otte_config {
 	uint32_t rdma_host_memory;              /* rdma.host_memory: "direct"; enum otte_host_memory */
 	uint32_t rdma_cuda_memory;              /* rdma.cuda_memory: "staged"; enum otte_cuda_memory */
 	uint32_t rdma_disable_gpu_direct;       /* rdma.disable_gpu_direct: false; refuses "direct" there */
+	uint32_t rdma_gpu_registration;         /* rdma.gpu_direct_registration: "auto"; enum
+						   otte_gpu_registration */
+	uint32_t rdma_gpu_source_reuse;         /* rdma.gpu_source_reuse: false; true is refused */
 	uint32_t rdma_chunk_bytes;              /* rdma.chunk_bytes: 262144 of a staged slice, at most */
 	uint64_t rdma_direct_bytes;             /* rdma.direct_bytes: 64 MiB under way, where direct */
 	uint64_t rdma_staging_bytes;            /* rdma.staging_bytes: 64 MiB of chunks, where staged */

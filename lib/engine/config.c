@@ -42,6 +42,7 @@ static const char *const zerocopy_words[] = { "auto", "off", "always", NULL };
 static const char *const rail_words[] = { "all", "direct", NULL };
 static const char *const host_memory_words[] = { "direct", "staged", NULL };
 static const char *const cuda_memory_words[] = { "staged", "direct", NULL };
+static const char *const gpu_registration_words[] = { "auto", "dmabuf", "peermem", NULL };
 static const char *const progress_words[] = { "events", "polling", NULL };
 
 static int check_pattern(const char *text)
@@ -202,9 +203,13 @@ static const struct otte_config_key keys[] = {
 	WORD("rdma.host_memory", rdma_host_memory, host_memory_words, OTTE_HOST_MEMORY_DIRECT,
 	     "whether NICs know what is registered, or bytes are copied through a pool that they know"),
 	WORD("rdma.cuda_memory", rdma_cuda_memory, cuda_memory_words, OTTE_CUDA_MEMORY_STAGED,
-	     "the same of memory of GPUs, which is not there yet"),
+	     "the same of memory of GPUs; staged: no NIC knows it"),
 	SWITCH("rdma.disable_gpu_direct", rdma_disable_gpu_direct, 0,
 	       "no NIC is to know memory of GPUs"),
+	WORD("rdma.gpu_direct_registration", rdma_gpu_registration, gpu_registration_words,
+	     OTTE_GPU_REGISTRATION_AUTO, "how NICs are told of memory of GPUs"),
+	SWITCH("rdma.gpu_source_reuse", rdma_gpu_source_reuse, 0,
+	       "queue pairs of a GPU's memory serve more than one request, which nothing can do yet"),
 	U32("rdma.chunk_bytes", rdma_chunk_bytes, 4 * KIB, 16 * MIB, 256 * KIB,
 	    "bytes of a chunk of that pool; no slice is longer"),
 	U64("rdma.direct_bytes", rdma_direct_bytes, 4 * KIB, BYTES_MAX, 64 * MIB,
@@ -397,6 +402,9 @@ int otte_config_check(const struct otte_config *config)
 				 otte_time_text(max, config->reconnect_max_ns));
 	if (config->rdma_cuda_memory == OTTE_CUDA_MEMORY_DIRECT && config->rdma_disable_gpu_direct)
 		return otte_fail(-EINVAL, "rdma.cuda_memory: direct, and rdma.disable_gpu_direct is true");
+	if (config->rdma_gpu_source_reuse)
+		return otte_fail(-EINVAL, "rdma.gpu_source_reuse: true, and no NIC's keys over a GPU's memory "
+					  "can be revoked; allowed is false");
 	return 0;
 }
 

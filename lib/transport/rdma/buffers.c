@@ -103,6 +103,8 @@ static struct entry *new_entry(const struct otte_rdma_context_set *set,
 		.at = spec->at,
 		.bytes = spec->bytes,
 		.remote = spec->remote,
+		.route = spec->route,
+		.gpu = spec->gpu,
 		.by_nic = calloc(set->count, sizeof(*entry->buffer.by_nic)),
 		.nics = set->count,
 	};
@@ -151,8 +153,14 @@ static int register_on(const struct otte_rdma_buffers *buffers, struct entry *en
 	struct otte_rdma_context *context = otte_rdma_context_set_get(buffers->set, nic);
 	struct otte_rdma_buffer *buffer = &entry->buffer;
 	struct otte_rdma_buffer_mrs *mrs = &buffer->by_nic[nic];
-	int rc = otte_rdma_mr_register(context, buffer->at, buffer->bytes, IBV_ACCESS_LOCAL_WRITE,
-				       &mrs->local);
+	const struct otte_rdma_mr_spec local = {
+		.at = buffer->at,
+		.bytes = buffer->bytes,
+		.access = IBV_ACCESS_LOCAL_WRITE,
+		.route = buffer->route,
+		.gpu = buffer->gpu,
+	};
+	int rc = otte_rdma_mr_make(context, &local, &mrs->local);
 
 	if (rc || !buffer->remote)
 		return rc;

@@ -2,7 +2,8 @@
 /*
  * The MRs of regions: of each, on each context, a local one (LOCAL_WRITE), which payload is posted
  * with; and where peers may use the region a parent of windows besides (LOCAL_WRITE | MW_BIND). No
- * key of either leaves the process: what a peer gets is a window's.
+ * key of either leaves the process: what a peer gets is a window's. Memory of a GPU has no parents,
+ * as windows are not bound to it: what a peer gets of it is a key of a cell's (cell.h).
  *
  *   PREPARING --all MRs are there--> VISIBLE --withdraw--> HIDDEN --withdraw, when unused--> gone
  *      `--one fails: the others are released--> gone       `--an MR is not released--> RETAINED
@@ -34,6 +35,8 @@ struct otte_rdma_buffer {
 	uint8_t *at;
 	uint64_t bytes;
 	bool remote; /* has parents */
+	enum otte_rdma_gpu_route route; /* not NONE: of `gpu`, and peers reach it by cells */
+	struct otte_cuda_mem *gpu;
 	struct otte_rdma_buffer_mrs {
 		struct otte_rdma_mr local, parent;
 	} *by_nic; /* as many as the set has slots; NONE where there is no context */
@@ -61,7 +64,9 @@ struct otte_rdma_buffer_spec {
 	uint64_t region;
 	void *at;
 	uint64_t bytes;
-	bool remote;
+	bool remote; /* of the host's memory alone */
+	enum otte_rdma_gpu_route route;
+	struct otte_cuda_mem *gpu;
 };
 
 /*

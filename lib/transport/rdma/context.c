@@ -159,7 +159,7 @@ int otte_rdma_context_open(const struct otte_verbs *verbs, struct otte_rdma_nic 
 uint64_t otte_rdma_retained_sum(const struct otte_rdma_retained *retained)
 {
 	return (uint64_t)retained->qps + retained->mrs + retained->windows + retained->cqs +
-	       retained->channels + retained->pds + retained->devices;
+	       retained->channels + retained->pds + retained->devices + retained->files;
 }
 
 static int retain(struct otte_rdma_context *context)

@@ -30,6 +30,7 @@
 
 #include "base/error.h"
 #include "transport/rdma/discovery.h"
+#include "transport/rdma/gpu.h"
 #include "transport/rdma/keys.h"
 #include "transport/rdma/verbs.h"
 
@@ -63,6 +64,7 @@ struct otte_rdma_limits {
 /* Native things that could not be destroyed. */
 struct otte_rdma_retained {
 	_Atomic uint32_t qps, mrs, windows, cqs, channels, pds, devices;
+	_Atomic uint32_t files; /* of memory that was exported */
 	_Atomic uint64_t mr_bytes;
 };
 
@@ -94,7 +96,8 @@ struct otte_rdma_context {
 	struct otte_rdma_cq_lane *retained_lanes;
 
 	_Atomic uint64_t posted; /* WRs of all its QPs, ever; no receives */
-	_Atomic uint32_t children; /* MRs, lanes and windows that are in use */
+	_Atomic uint32_t children; /* MRs, cells, lanes and windows that are in use */
+	_Atomic uint64_t gpu_mrs[OTTE_RDMA_GPU_ROUTES]; /* of memory of GPUs, ever, by their route */
 	struct otte_rdma_retained retained;
 };
 

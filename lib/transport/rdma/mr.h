@@ -5,6 +5,10 @@
  *   NONE --register--> LIVE --release--> NONE
  *                           `--release fails--> RETAINED: not tried again, its memory is kept
  *
+ * That of a GPU's memory that was exported keeps the descriptor as long: the kernel has a reference
+ * of its own, but nobody is to wonder whether. It is closed once, after the MR is gone; where that
+ * fails the MR is RETAINED, too, without anything native.
+ *
  * No lock: its owner's.
  */
 #ifndef OTTE_TRANSPORT_RDMA_MR_H
@@ -13,7 +17,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cuda/gpudirect.h"
 #include "transport/rdma/context.h"
+#include "transport/rdma/gpu.h"
 
 enum otte_rdma_mr_state {
 	OTTE_RDMA_MR_NONE = 0,
@@ -23,16 +29,30 @@ enum otte_rdma_mr_state {
 
 struct otte_rdma_mr {
 	struct otte_rdma_context *context;
-	struct ibv_mr *native; /* its lkey; its rkey is for nobody */
+	struct ibv_mr *native; /* its lkey; its rkey is for nobody but who owns its PD (cell.h) */
 	uint64_t bytes;
 	enum otte_rdma_mr_state state;
+	bool exported;         /* `file` is open */
+	struct otte_gpudirect_export file;
+};
+
+struct otte_rdma_mr_spec {
+	void *at;
+	uint64_t bytes;
+	int access;                     /* of IBV_ACCESS_* */
+	struct ibv_pd *pd;              /* NULL: the context's */
+	enum otte_rdma_gpu_route route; /* not NONE: `at` is in `gpu`, which was admitted */
+	struct otte_cuda_mem *gpu;
 };
 
 /*
- * `access`: of IBV_ACCESS_*. -ENODEV: the context is FATAL; -EFBIG: longer than its MRs may be;
- * else what the call failed with. Each with a text, of -ENOMEM and -EPERM with RLIMIT_MEMLOCK, if
- * any.
+ * -ENODEV: the context is FATAL; -EFBIG: longer than its MRs may be; -EUCLEAN: it could not be
+ * made, and its descriptor is retained; else what a call failed with. Each with a text, of -ENOMEM
+ * and -EPERM of the host's memory with RLIMIT_MEMLOCK, if any.
  */
+int otte_rdma_mr_make(struct otte_rdma_context *context, const struct otte_rdma_mr_spec *spec,
+		      struct otte_rdma_mr *mr);
+/* Of the host's memory, in the context's PD. */
 int otte_rdma_mr_register(struct otte_rdma_context *context, void *at, uint64_t bytes, int access,
 			  struct otte_rdma_mr *mr);
 

@@ -126,6 +126,8 @@ static void defaults_are_those_of_the_header(void **state)
 	assert_int_equal(c.rdma_signal_interval, 1);
 	assert_int_equal(c.rdma_cuda_memory, OTTE_CUDA_MEMORY_STAGED);
 	assert_int_equal(c.rdma_disable_gpu_direct, 0);
+	assert_int_equal(c.rdma_gpu_registration, OTTE_GPU_REGISTRATION_AUTO);
+	assert_int_equal(c.rdma_gpu_source_reuse, 0);
 	assert_int_equal(c.rdma_lease, 0);
 	assert_int_equal(c.rdma_leases, 64);
 	assert_int_equal(c.rdma_lease_idle_ns, 10 * NSEC_PER_SEC);
@@ -188,6 +190,7 @@ static void every_json_key_reaches_its_field(void **state)
 		"\"priority_matrix\":{\"cpu:0\" : [[\"a\"],\n[ ]]},\"topology_file\":\"/t\","
 		"\"rd_atomic\":0,\"dest_rd_atomic\":255,\"signal_interval\":105,"
 		"\"cuda_memory\":\"direct\",\"disable_gpu_direct\":false,"
+		"\"gpu_direct_registration\":\"peermem\",\"gpu_source_reuse\":true,"
 		"\"workers\":3,\"progress\":\"polling\","
 		"\"bind_cpus\":false,"
 		"\"host_memory\":\"staged\",\"chunk_bytes\":4101,\"direct_bytes\":4102,"
@@ -270,6 +273,8 @@ static void every_json_key_reaches_its_field(void **state)
 	assert_int_equal(c.rdma_signal_interval, 105);
 	assert_int_equal(c.rdma_cuda_memory, OTTE_CUDA_MEMORY_DIRECT);
 	assert_int_equal(c.rdma_disable_gpu_direct, 0);
+	assert_int_equal(c.rdma_gpu_registration, OTTE_GPU_REGISTRATION_PEERMEM);
+	assert_int_equal(c.rdma_gpu_source_reuse, 1);
 	assert_int_equal(c.rdma_lease, 2);
 	assert_int_equal(c.rdma_leases, 13);
 	assert_int_equal(c.rdma_lease_idle_ns, 114 * NSEC_PER_MSEC);
@@ -396,6 +401,8 @@ static void each_refusal_names_its_key_and_changes_nothing(void **state)
 		  "rdma.signal_interval: 0 is out of range, allowed are 1 to 4096" },
 		{ "{\"rdma\":{\"cuda_memory\":\"peermem\"}}",
 		  "rdma.cuda_memory: 'peermem' is none of staged, direct" },
+		{ "{\"rdma\":{\"gpu_direct_registration\":\"direct\"}}",
+		  "rdma.gpu_direct_registration: 'direct' is none of auto, dmabuf, peermem" },
 		{ "{\"slots\":{\"interval_us\":99}}",
 		  "slots.interval_us: 99 is out of range, allowed are 100 to 1000000" },
 		{ "{\"slots\":{\"interval_us\":1000001}}",
@@ -506,6 +513,19 @@ static void direct_gpu_memory_is_not_what_disables_it(void **state)
 	assert_string_equal(otte_error_text(),
 			    "rdma.cuda_memory: direct, and rdma.disable_gpu_direct is true");
 	assert_int_equal(load(&c, "{\"rdma\":{\"disable_gpu_direct\":false}}"), 0);
+	assert_int_equal(otte_config_check(&c), 0);
+}
+
+static void queue_pairs_of_gpu_memory_cannot_be_reused(void **state)
+{
+	struct otte_config c;
+
+	(void)state;
+	fresh(&c);
+	assert_int_equal(load(&c, "{\"rdma\":{\"gpu_source_reuse\":true}}"), 0);
+	assert_int_equal(otte_config_check(&c), -EINVAL);
+	assert_non_null(strstr(otte_error_text(), "rdma.gpu_source_reuse: true"));
+	assert_int_equal(load(&c, "{\"rdma\":{\"gpu_source_reuse\":false}}"), 0);
 	assert_int_equal(otte_config_check(&c), 0);
 }
 
@@ -776,7 +796,7 @@ static void check_names_every_key_that_was_set_out_of_range(void **state)
 		assert_int_equal(otte_config_check(&c), -EINVAL);
 		assert_int_equal(strncmp(otte_error_text(), key.key, strlen(key.key)), 0);
 	}
-	assert_int_equal(named, 97);
+	assert_int_equal(named, 99);
 	fresh(&c);
 	memcpy(c.slots_pattern, "low,no", 7);
 	assert_int_equal(otte_config_check(&c), -EINVAL);
@@ -875,6 +895,7 @@ int main(void)
 		cmocka_unit_test(text_of_the_longest_length_fits_and_one_more_does_not),
 		cmocka_unit_test(an_object_is_kept_as_its_text),
 		cmocka_unit_test(direct_gpu_memory_is_not_what_disables_it),
+		cmocka_unit_test(queue_pairs_of_gpu_memory_cannot_be_reused),
 		cmocka_unit_test(json_of_one_mebibyte_is_read_and_one_byte_more_is_not),
 		cmocka_unit_test(a_file_loads_and_its_faults_are_named),
 		cmocka_unit_test_setup(variables_set_values_of_every_type, clean_environment),

@@ -12,8 +12,14 @@ static struct otte_rdma_buffers *buffers;
 static struct sim_device *devices[2];
 static uint8_t bytes[8192];
 
-static const struct otte_rdma_buffer_spec local = { 7, bytes, sizeof(bytes), false };
-static const struct otte_rdma_buffer_spec remote = { 7, bytes, sizeof(bytes), true };
+static const struct otte_rdma_buffer_spec local = { .region = 7,
+						    .at = bytes,
+						    .bytes = sizeof(bytes),
+						    .remote = false };
+static const struct otte_rdma_buffer_spec remote = { .region = 7,
+						     .at = bytes,
+						     .bytes = sizeof(bytes),
+						     .remote = true };
 
 static int start(void **state)
 {
@@ -127,7 +133,9 @@ static void a_paused_port_gets_its_mr_and_a_lost_device_none(void **state)
 
 static void a_failure_rolls_back_what_it_made_and_no_more(void **state)
 {
-	const struct otte_rdma_buffer_spec other = { 8, bytes, sizeof(bytes), true };
+	const struct otte_rdma_buffer_spec other = {
+		.region = 8, .at = bytes, .bytes = sizeof(bytes), .remote = true
+	};
 	unsigned int after;
 
 	(void)state;
@@ -185,7 +193,9 @@ static void the_budget_that_is_full_is_named(void **state)
 
 static void no_length_wraps_the_budget(void **state)
 {
-	const struct otte_rdma_buffer_spec huge = { 7, bytes, UINT64_MAX / 2 + 1, true };
+	const struct otte_rdma_buffer_spec huge = {
+		.region = 7, .at = bytes, .bytes = UINT64_MAX / 2 + 1, .remote = true
+	};
 
 	(void)state;
 	with_budget(64, UINT64_MAX);
