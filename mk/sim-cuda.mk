@@ -31,7 +31,7 @@ check-part-cuda-sim-late: $(CUDA_SIM) $(GPU_TEST_BIN)
 check-part-e2e: $(CUDA_SIM)
 
 # Units over it.
-CUDA_SIM_UNITS := copier copy_table cuda_memory cuda_sim gpu_routes gpudirect
+CUDA_SIM_UNITS := copier copy_table cuda_memory cuda_sim gpu_direct gpu_routes gpudirect
 $(foreach n,$(CUDA_SIM_UNITS),$(eval UNIT_WITH_$(n) := tests/gpu/gpu.o))
 $(foreach n,$(CUDA_SIM_UNITS),$(eval LDFLAGS_unit_$(n) = $$(CUDA_SIM_LINK)))
 $(CUDA_SIM_UNITS:%=$(B)/unit/%): | $(CUDA_SIM)

@@ -214,7 +214,7 @@ static int free_natively(struct otte_cuda_mem *memory)
 		return say(memory, cuda->mem_host_unregister(at), "cuMemHostUnregister");
 	if (!memory->allocated)
 		return 0;
-	if (memory->kind == OTTE_CUDA_PINNED)
+	if (memory->kind == OTTE_CUDA_HOST)
 		return say(memory, cuda->mem_free_host(at), "cuMemFreeHost");
 	return say(memory, cuda->mem_free(memory->address), "cuMemFree_v2");
 }
@@ -306,7 +306,7 @@ int otte_cuda_mem_alloc(const struct otte_cuda *cuda, int device, uint64_t lengt
 int otte_cuda_mem_alloc_host(const struct otte_cuda *cuda, int device, uint64_t length,
 				struct otte_cuda_mem **memory)
 {
-	return make_with(cuda, OTTE_CUDA_PINNED, device, 0, length, allocate_host, memory);
+	return make_with(cuda, OTTE_CUDA_HOST, device, 0, length, allocate_host, memory);
 }
 
 int otte_cuda_mem_pin(const struct otte_cuda *cuda, int device, void *address, uint64_t length,
@@ -315,7 +315,7 @@ int otte_cuda_mem_pin(const struct otte_cuda *cuda, int device, void *address, u
 	uint64_t at = (uint64_t)(uintptr_t)address;
 	int ret;
 
-	ret = make_with(cuda, OTTE_CUDA_PINNED, device, at, length, pinned ? check_pinned : register_host, pin);
+	ret = make_with(cuda, OTTE_CUDA_HOST, device, at, length, pinned ? check_pinned : register_host, pin);
 	if (!ret)
 		(*pin)->owner = at;
 	return ret;
@@ -330,7 +330,7 @@ int otte_cuda_mem_slot(struct otte_cuda_mem *pin, void *address, uint64_t length
 	if (at < pin->address || !range_inside(offset, length, pin->length))
 		return otte_fail(-ERANGE, "GPU %d: the slot is not inside its arena of %lu bytes", pin->device,
 				 (unsigned long)pin->length);
-	ret = make(pin->cuda, OTTE_CUDA_PINNED, pin->device, at, length, memory);
+	ret = make(pin->cuda, OTTE_CUDA_HOST, pin->device, at, length, memory);
 	if (ret)
 		return ret;
 	(*memory)->context = pin->context;

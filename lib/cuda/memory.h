@@ -22,7 +22,7 @@
 
 enum otte_cuda_kind {
 	OTTE_CUDA_DEVICE = 0, /* the CPU cannot touch it */
-	OTTE_CUDA_PINNED = 1, /* host memory, which it can, and which the device may reach as well */
+	OTTE_CUDA_HOST = 1, /* host memory, which it can, and which the device may reach as well */
 };
 
 struct otte_cuda_mem {

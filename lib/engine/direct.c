@@ -43,7 +43,7 @@ static bool suits(struct otte_batch *batch, const struct otte_request *request)
 
 	return !atomic_load_explicit(&batch->admitting, memory_order_acquire) && batch->event_fd < 0 &&
 	       batch->finished == batch->submitted && otte_request_check_ours(engine, request, 0) == 0 &&
-	       request->local->mem->kind == OTTE_MEM_OWNED &&
+	       otte_mem_is_firm(request->local->mem) &&
 	       otte_peer_admits(request->segment->peer, request, &batch->memo);
 }
 

@@ -171,6 +171,9 @@ static int probe_rdma(struct otte_engine *engine)
 {
 	int ret;
 
+	ret = otte_rdma_transport.check(&engine->config);
+	if (ret)
+		return ret;
 	ret = otte_rdma_transport.probe(&engine->config);
 	engine->no_rdma = ret;
 	snprintf(engine->no_rdma_text, sizeof(engine->no_rdma_text), "%s", otte_error_text());

@@ -200,6 +200,11 @@ bool otte_mem_on_device(const struct otte_mem *mem)
 	return mem->cuda && mem->cuda->kind == OTTE_CUDA_DEVICE;
 }
 
+bool otte_mem_is_firm(const struct otte_mem *mem)
+{
+	return mem->kind == OTTE_MEM_OWNED && !otte_mem_on_device(mem);
+}
+
 int otte_mem_share(const struct otte_mem *mem)
 {
 	if (mem->fd < 0)

@@ -57,6 +57,8 @@ int otte_mem_create(struct otte_engine *engine, enum otte_mem_kind kind, void *a
 
 /* Whether the CPU cannot touch it. */
 bool otte_mem_on_device(const struct otte_mem *mem);
+/* Whether the CPU can, at any time until it is released: it is the engine's own. */
+bool otte_mem_is_firm(const struct otte_mem *mem);
 
 /* Of one of CUDA's: its bytes. -EUCLEAN: they stay, and that is recorded. */
 int otte_mem_free_cuda(struct otte_mem *mem);

@@ -88,8 +88,26 @@ static int check_name(const char *name, size_t i)
 	return 0;
 }
 
+/* Of a GPU's memory: peers reach it through NICs that know it, and through nothing else. */
+static int check_gpu(struct otte_engine *engine, const struct otte_region_desc *desc, size_t i)
+{
+	if (desc->flags & OTTE_REGION_PINNED)
+		return otte_fail(-EOPNOTSUPP, "view %zu: the module pins no memory of a GPU", i);
+	if (!desc->access)
+		return 0;
+	if (engine->no_rdma)
+		return otte_fail(-EOPNOTSUPP, "view %zu: peers reach memory of a GPU by transport rdma alone: %s", i,
+				 engine->no_rdma_text);
+	if (engine->config.rdma_cuda_memory != OTTE_CUDA_MEMORY_DIRECT)
+		return otte_fail(-EOPNOTSUPP, "view %zu: peers reach memory of a GPU by GPU Direct alone, and "
+				 "rdma.cuda_memory is staged", i);
+	return 0;
+}
+
 static int check_desc(struct otte_engine *engine, const struct otte_region_desc *desc, size_t i)
 {
+	int ret;
+
 	if (!desc->mem || desc->mem->engine != engine)
 		return otte_fail(-EINVAL, "view %zu: mem is not of this engine", i);
 	if (desc->flags & ~OTTE_REGION_PINNED || desc->access & ~(OTTE_REMOTE_READ | OTTE_REMOTE_WRITE))
@@ -101,8 +119,11 @@ static int check_desc(struct otte_engine *engine, const struct otte_region_desc 
 				 (unsigned long)desc->mem->length);
 	if (desc->access & OTTE_REMOTE_WRITE && desc->mem->flags & OTTE_MEM_READONLY)
 		return otte_fail(-EACCES, "view %zu: its memory is mapped for reading only", i);
-	if (desc->access && otte_mem_on_device(desc->mem))
-		return otte_fail(-EOPNOTSUPP, "view %zu: memory of a GPU cannot be published yet", i);
+	if (otte_mem_on_device(desc->mem)) {
+		ret = check_gpu(engine, desc, i);
+		if (ret)
+			return ret;
+	}
 	return desc->name ? check_name(desc->name, i) : 0;
 }
 
@@ -120,12 +141,17 @@ static void keep_memory(struct otte_region *region)
 static int publish(struct otte_region *region)
 {
 	struct otte_mem *mem = region->mem;
+	const struct otte_publishing range = {
+		.address = mem->address + region->offset,
+		.length = region->length,
+		.access = region->access,
+		.gpu = otte_mem_on_device(mem) ? mem->cuda : NULL,
+	};
 	int ret;
 
-	if (mem->flags & OTTE_MEM_READONLY || otte_mem_on_device(mem))
+	if (mem->flags & OTTE_MEM_READONLY)
 		return 0;
-	ret = otte_transport_publish(region->engine->transport, mem->address + region->offset, region->length,
-				     region->access, &region->published);
+	ret = otte_transport_publish(region->engine->transport, &range, &region->published);
 	if (ret == -EUCLEAN)
 		keep_memory(region);
 	return ret;
@@ -155,7 +181,8 @@ static int prepare(struct otte_engine *engine, const struct otte_region_desc *de
 		   struct otte_region **out)
 {
 	bool pinned = desc->flags & OTTE_REGION_PINNED ||
-		      (engine->config.local_pinned && desc->access != OTTE_LOCAL_ONLY);
+		      (engine->config.local_pinned && desc->access != OTTE_LOCAL_ONLY &&
+		       !otte_mem_on_device(desc->mem));
 	const struct otte_region_claim claim = {
 		.address = (uint64_t)(uintptr_t)desc->mem->address + desc->offset,
 		.length = desc->length,

@@ -94,6 +94,9 @@ static int find_loan(struct source_peer *peer, const struct otte_lane_request *r
 	if (ret)
 		return ret;
 	ret = check(region, request);
+	if (!ret && otte_mem_on_device(region->mem))
+		ret = otte_fail(-EOPNOTSUPP, "region %lu is a GPU's memory, which transport rdma alone reaches",
+				(unsigned long)region->id);
 	if (!ret && !standing)
 		ret = otte_standing_expose(peer, region, request->op, &standing);
 	if (ret)
@@ -324,7 +327,7 @@ bool otte_source_lasts(const struct otte_source_use *use)
 
 bool otte_source_firm(const struct otte_source_use *use)
 {
-	return use->region->mem->kind == OTTE_MEM_OWNED;
+	return otte_mem_is_firm(use->region->mem);
 }
 
 int otte_source_still(const struct otte_source_use *use)

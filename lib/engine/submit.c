@@ -56,6 +56,18 @@ static int check_fields(const struct otte_request *request, size_t i)
 	return 0;
 }
 
+/* Its memory is moved by NICs that know it, and by nothing else. */
+static int check_gpu(const struct otte_request *request, size_t i)
+{
+	if (!request->local->published)
+		return otte_fail(-EOPNOTSUPP, "request %zu: local memory is a GPU's, which no NIC knows "
+				 "(rdma.cuda_memory)", i);
+	if (request->transport != OTTE_TRANSPORT_ANY && request->transport != OTTE_TRANSPORT_RDMA)
+		return otte_fail(-EOPNOTSUPP, "request %zu: local memory is a GPU's, which transport rdma alone reaches",
+				 i);
+	return 0;
+}
+
 int otte_request_check_ours(struct otte_engine *engine, const struct otte_request *request, size_t i)
 {
 	const struct otte_region *local = request->local;
@@ -81,10 +93,7 @@ int otte_request_check_ours(struct otte_engine *engine, const struct otte_reques
 	if (request->op == OTTE_READ && local->mem->flags & OTTE_MEM_READONLY)
 		return otte_fail(-EACCES, "request %zu: local memory is mapped for reading only",
 				 i);
-	if (otte_mem_on_device(local->mem))
-		return otte_fail(-EOPNOTSUPP, "request %zu: local memory is a GPU's, which no transport reaches yet",
-				 i);
-	return 0;
+	return otte_mem_on_device(local->mem) ? check_gpu(request, i) : 0;
 }
 
 int otte_request_check(struct otte_engine *engine, const struct otte_request *request, size_t i,
@@ -246,7 +255,9 @@ static int prepare_group(struct otte_task_record *head)
 	if (ret)
 		goto unuse;
 	work->local = region->mem->address + offset;
-	work->firm = region->mem->kind == OTTE_MEM_OWNED;
+	work->firm = otte_mem_is_firm(region->mem);
+	if (otte_mem_on_device(region->mem))
+		work->wanted = OTTE_TRANSPORT_RDMA;
 	work->watch = &region->watch;
 	work->published = region->published;
 	work->epoch = head->segment->epoch;

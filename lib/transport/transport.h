@@ -28,6 +28,7 @@
 /* Lanes of RDMA frames of a session: that which is open, and one that is still to be gone. */
 #define OTTE_RDMA_LANES_MAX 2
 
+struct otte_cuda_mem;
 struct otte_ledger_client;
 struct otte_slots;
 struct otte_transport;
@@ -35,6 +36,13 @@ struct otte_transport_peer;
 
 /* What a transport has prepared for a range that is registered, see publish(). */
 struct otte_published;
+
+struct otte_publishing {
+	uint8_t *address;
+	uint64_t length;
+	uint32_t access;           /* OTTE_REMOTE_* */
+	struct otte_cuda_mem *gpu; /* whose memory it is, which the CPU cannot touch; NULL: the host's */
+};
 
 struct otte_work {
 	/* The engine's, set before plan(). */
@@ -234,6 +242,8 @@ struct otte_transport_ops {
 	 * it always can.
 	 */
 	int (*probe)(const struct otte_config *config);
+	/* Whatever there is: -EINVAL, with a text, of what the config asks and this process cannot have. NULL: nothing. */
+	int (*check)(const struct otte_config *config);
 	int (*create)(const struct otte_transport_env *env, struct otte_transport **transport);
 	/*
 	 * No work is left: wait for what a thread of the transport's own may still have to do behind a done(). NULL:
@@ -247,9 +257,9 @@ struct otte_transport_ops {
 	 * Prepare a range that is about to be registered with rights OTTE_REMOTE_*, for peers as for ourselves; before
 	 * the ledger looks at its pages. The memory is mapped until withdraw(), before which every use has ended.
 	 * -EUCLEAN, of either: something of it stays, and the memory must not be freed any more. NULL: nothing is to
-	 * be prepared.
+	 * be prepared. Of a GPU's *published is NULL where the transport does not reach it, which nobody does then.
 	 */
-	int (*publish)(struct otte_transport *transport, uint8_t *address, uint64_t length, uint32_t access,
+	int (*publish)(struct otte_transport *transport, const struct otte_publishing *range,
 		       struct otte_published **published);
 	int (*withdraw)(struct otte_transport *transport, struct otte_published *published);
 
@@ -348,13 +358,14 @@ static inline void otte_transport_settle(struct otte_transport *transport)
 		transport->ops->settle(transport);
 }
 
-static inline int otte_transport_publish(struct otte_transport *transport, uint8_t *address, uint64_t length,
-					 uint32_t access, struct otte_published **published)
+static inline int otte_transport_publish(struct otte_transport *transport,
+					 const struct otte_publishing *range,
+					 struct otte_published **published)
 {
 	*published = NULL;
 	if (!transport->ops->publish)
 		return 0;
-	return transport->ops->publish(transport, address, length, access, published);
+	return transport->ops->publish(transport, range, published);
 }
 
 static inline int otte_transport_withdraw(struct otte_transport *transport,

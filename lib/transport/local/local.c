@@ -57,10 +57,10 @@ static void settle(struct otte_transport *transport)
 	otte_transport_settle(to_local(transport)->next);
 }
 
-static int publish(struct otte_transport *transport, uint8_t *address, uint64_t length, uint32_t access,
+static int publish(struct otte_transport *transport, const struct otte_publishing *range,
 		   struct otte_published **published)
 {
-	return otte_transport_publish(to_local(transport)->next, address, length, access, published);
+	return otte_transport_publish(to_local(transport)->next, range, published);
 }
 
 static int withdraw(struct otte_transport *transport, struct otte_published *published)

@@ -30,7 +30,8 @@ static struct otte_rdma_use *begin_alone(struct otte_rdma_peer *peer, struct ott
 	bool waits;
 
 	if (!lease || peer->broken || !otte_rdma_uses_leave_room(peer, lease->pair) ||
-	    !otte_rdma_deadline_can_be_met(peer, work) || !is_in_its_slot(peer->worker, work))
+	    !otte_rdma_deadline_can_be_met(peer, work) || !is_in_its_slot(peer->worker, work) ||
+	    otte_rdma_poll_producer(work))
 		return NULL;
 	use = otte_rdma_use_make(lease, work);
 	if (!use)

@@ -14,6 +14,7 @@ static int wait(struct otte_rdma_budget *budget, struct otte_rdma_turn *turn)
 		return 1;
 	if (!turn->queued)
 		DL_APPEND(budget->queue, turn);
+	turn->budget = budget;
 	turn->queued = true;
 	return 1;
 }

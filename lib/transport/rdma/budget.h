@@ -19,10 +19,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct otte_rdma_budget;
+
 /* All zero: out. */
 struct otte_rdma_turn {
 	struct otte_rdma_turn *prev, *next;
 	void *owner; /* whose it is; set before take() */
+	struct otte_rdma_budget *budget; /* queued: where */
 	bool queued;
 };
 

@@ -14,7 +14,7 @@ int otte_rdma_gpu_check(const struct otte_config *config)
 {
 	const char *scatter = getenv(SCATTER);
 
-	if (config->rdma_cuda_memory != OTTE_CUDA_MEMORY_DIRECT)
+	if (!config->rdma_enabled || config->rdma_cuda_memory != OTTE_CUDA_MEMORY_DIRECT)
 		return 0;
 	if (scatter && !strcmp(scatter, "0"))
 		return 0;

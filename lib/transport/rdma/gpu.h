@@ -30,8 +30,8 @@ enum otte_rdma_gpu_route {
 #define OTTE_RDMA_GPU_ROUTES 3
 
 /*
- * Before any device is opened. -EINVAL with a text: the environment lets a provider's CPU write
- * short payloads, which it cannot do to a GPU's memory.
+ * Before any device is opened. -EINVAL with a text: GPU Direct is wanted, and the environment lets a
+ * provider's CPU write short payloads, which it cannot do to a GPU's memory.
  */
 int otte_rdma_gpu_check(const struct otte_config *config);
 

@@ -176,7 +176,7 @@ static int begin_held(struct otte_rdma_peer *peer, const struct otte_work *first
 		ret = 1;
 	} else if (lease && is_usable(lease, work, now_ns)) {
 		ret = 1;
-		if (otte_rdma_uses_leave_room(peer, lease->pair))
+		if (otte_rdma_uses_leave_room(peer, lease->pair) && !otte_rdma_poll_producer(work))
 			use = otte_rdma_use_make(lease, work);
 		if (use) {
 			DL_DELETE2(peer->queue, work, own.prev, own.next);
@@ -266,8 +266,7 @@ static int choose_pair(struct otte_rdma_peer *peer, const struct otte_rdma_plan 
 	if (ret)
 		return -ENETUNREACH;
 	nic = choose_nic(peer, choice.nics, wish->location);
-	ret = otte_rdma_endpoint_get(peer, nic, choice.remote[nic], wish->wanted.op,
-				     &endpoint);
+	ret = otte_rdma_endpoint_get(peer, nic, choice.remote[nic], wish->wanted.op, &endpoint);
 	return ret ? ret : otte_rdma_endpoint_pick(endpoint, now_ns, pair);
 }
 

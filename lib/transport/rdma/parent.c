@@ -349,7 +349,8 @@ static bool take(struct otte_rdma_peer *peer, const struct otte_work *work,
 	if (first && first == work) {
 		otte_rdma_plan(peer, first, &now);
 		same = now.wanted.op == plan->wanted.op && now.wanted.nics == plan->wanted.nics &&
-		       now.left == plan->left;
+		       now.left == plan->left && now.staged == plan->staged &&
+		       !otte_rdma_poll_producer(first);
 	}
 	if (same) {
 		DL_DELETE2(peer->queue, first, own.prev, own.next);
@@ -383,9 +384,10 @@ static struct otte_slice_geometry cut_evenly(uint64_t bytes, uint64_t longest, u
 }
 
 /* A chunk holds all of it, at either side where there are any. */
-static uint64_t longest_slice(const struct otte_rdma_peer *peer)
+static uint64_t longest_slice(const struct otte_rdma_peer *peer, bool staged)
 {
-	uint64_t ours = otte_rdma_stages_longest(peer->rdma), theirs = peer->paths.chunk_bytes;
+	uint64_t ours = otte_rdma_stages_longest(peer->rdma, staged);
+	uint64_t theirs = peer->paths.chunk_bytes;
 
 	return theirs ? min_u64(ours, theirs) : ours;
 }
@@ -395,7 +397,7 @@ static uint64_t cut(const struct otte_rdma_peer *peer, const struct otte_rdma_pl
 		    unsigned int rails, struct otte_slice_geometry *geometry)
 {
 	uint64_t most = most_slices(peer, plan->wanted.op);
-	uint64_t longest = longest_slice(peer);
+	uint64_t longest = longest_slice(peer, plan->staged);
 	uint64_t bytes = min_u64(plan->left, most * longest);
 	uint64_t pieces = (bytes + longest - 1) / longest;
 	uint64_t shares = rails > 1 ? rails * SLICES_PER_RAIL : 1;
@@ -479,7 +481,7 @@ int otte_rdma_parent_begin(struct otte_rdma_peer *peer, struct otte_work *work,
 		return 1;
 	if (!plan->wanted.nics && peer->nics)
 		return no_nic(plan);
-	ret = otte_rdma_stages_ready(peer->rdma);
+	ret = plan->staged ? otte_rdma_stages_ready(peer->rdma) : 0;
 	if (ret)
 		return ret;
 	ret = otte_rdma_rails_choose(peer, &plan->wanted, now_ns, &choice);
@@ -513,6 +515,7 @@ void otte_rdma_plan(const struct otte_rdma_peer *peer, const struct otte_work *w
 		    struct otte_rdma_plan *plan)
 {
 	plan->known = fill_wanted(peer, work, &plan->wanted);
+	plan->staged = otte_rdma_stages(peer->rdma, work->published);
 	plan->location = work->published->location;
 	plan->left = work->length - work->own.moved;
 	plan->patient = work->wanted == OTTE_TRANSPORT_RDMA;
@@ -562,7 +565,7 @@ static int ask(struct otte_rdma_slice *slice, uint64_t now_ns, bool *in_turn)
 		ret = otte_rdma_endpoint_pick(endpoint, now_ns, &pair);
 	if (ret)
 		return ret;
-	ret = otte_rdma_stage_take(peer->worker, &slice->parent->turn, slice->bytes, &stage);
+	ret = otte_rdma_stage_take(peer->worker, slice, &stage);
 	if (ret < 0) { /* on no rail */
 		fail(slice->parent, ret, false);
 		return 1;

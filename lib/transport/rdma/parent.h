@@ -67,6 +67,7 @@ struct otte_rdma_plan {
 	struct otte_rdma_wanted wanted;
 	struct otte_location location; /* of its memory here */
 	bool known;                    /* that memory, to a NIC that reaches the peer */
+	bool staged;                   /* it passes a pool */
 	uint64_t left;                 /* bytes */
 	bool patient;                  /* it waits for rails that are being tried */
 };

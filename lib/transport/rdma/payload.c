@@ -16,11 +16,6 @@
 #include "transport/rdma/payload.h"
 #include "transport/rdma/rdma.h"
 
-static struct otte_rdma_budget *budget_of(struct otte_rdma *rdma)
-{
-	return otte_rdma_is_staged(rdma) ? &rdma->staging.budget : &rdma->direct;
-}
-
 void otte_rdma_stages_open(struct otte_rdma *rdma)
 {
 	const struct otte_config *config = rdma->env.config;
@@ -41,20 +36,17 @@ void otte_rdma_stages_open(struct otte_rdma *rdma)
 
 int otte_rdma_stages_ready(struct otte_rdma *rdma)
 {
-	int ret;
+	int ret = otte_rdma_staging_make(&rdma->staging);
 
-	if (!otte_rdma_is_staged(rdma))
-		return 0;
-	ret = otte_rdma_staging_make(&rdma->staging);
 	if (ret && otte_rdma_staging_take_loss(&rdma->staging))
 		otte_rdma_lost(rdma, rdma->staging.budget.limit,
 			       "rdma: a pool of chunks that a NIC still has registered");
 	return ret;
 }
 
-uint64_t otte_rdma_stages_longest(const struct otte_rdma *rdma)
+uint64_t otte_rdma_stages_longest(const struct otte_rdma *rdma, bool staged)
 {
-	return otte_rdma_is_staged(rdma) ? rdma->staging.chunk_bytes : OTTE_RDMA_PIECE_BYTES;
+	return staged ? rdma->staging.chunk_bytes : OTTE_RDMA_PIECE_BYTES;
 }
 
 uint64_t otte_rdma_stages_nics(const struct otte_rdma *rdma, const struct otte_work *work,
@@ -63,7 +55,7 @@ uint64_t otte_rdma_stages_nics(const struct otte_rdma *rdma, const struct otte_w
 	const struct otte_rdma_buffer *buffer = work->published->buffer;
 	uint64_t known = 0, left;
 
-	if (otte_rdma_is_staged(rdma))
+	if (otte_rdma_stages(rdma, work->published))
 		return nics & otte_rdma_staging_nics(&rdma->staging);
 	for (left = nics; left; left &= left - 1) {
 		unsigned int nic = (unsigned int)__builtin_ctzll(left);
@@ -75,23 +67,24 @@ uint64_t otte_rdma_stages_nics(const struct otte_rdma *rdma, const struct otte_w
 	return known;
 }
 
-int otte_rdma_stage_take(struct otte_rdma_worker *worker, struct otte_rdma_turn *turn,
-			 uint64_t bytes, struct otte_rdma_stage *stage)
+int otte_rdma_stage_take(struct otte_rdma_worker *worker, const struct otte_rdma_slice *slice,
+			 struct otte_rdma_stage *stage)
 {
+	struct otte_rdma_turn *turn = &slice->parent->turn;
 	struct otte_rdma *rdma = worker->rdma;
 
 	*stage = (struct otte_rdma_stage){};
 	if (!turn->queued) /* where others may ask for it */
 		turn->owner = worker;
-	if (otte_rdma_is_staged(rdma))
+	if (otte_rdma_stages(rdma, slice->parent->work->published))
 		return otte_rdma_staging_take(&rdma->staging, turn, &stage->chunk);
-	return otte_rdma_budget_take(&rdma->direct, turn, bytes, &stage->direct);
+	return otte_rdma_budget_take(&rdma->direct, turn, slice->bytes, &stage->direct);
 }
 
 /* Whose turn it is now may be another worker's. */
-static void tell_next(struct otte_rdma_worker *worker)
+static void tell_next(struct otte_rdma_worker *worker, struct otte_rdma_budget *budget)
 {
-	struct otte_rdma_worker *next = otte_rdma_budget_next(budget_of(worker->rdma));
+	struct otte_rdma_worker *next = otte_rdma_budget_next(budget);
 
 	if (next == worker)
 		worker->busy = true;
@@ -103,39 +96,41 @@ void otte_rdma_stage_leave(struct otte_rdma_worker *worker, struct otte_rdma_tur
 {
 	if (!turn->queued)
 		return;
-	otte_rdma_budget_leave(budget_of(worker->rdma), turn);
+	otte_rdma_budget_leave(turn->budget, turn);
 	worker->busy = true;
-	tell_next(worker);
+	tell_next(worker, turn->budget);
 }
 
 void otte_rdma_stage_give(struct otte_rdma_worker *worker, struct otte_rdma_stage *stage)
 {
 	struct otte_rdma *rdma = worker->rdma;
-	bool given = stage->chunk || stage->direct;
 
-	if (stage->chunk)
+	if (stage->chunk) {
 		otte_rdma_staging_give(&rdma->staging, stage->chunk);
-	if (stage->direct)
+		tell_next(worker, &rdma->staging.budget);
+	}
+	if (stage->direct) {
 		otte_rdma_budget_give(&rdma->direct, stage->direct);
-	if (given)
-		tell_next(worker);
+		tell_next(worker, &rdma->direct);
+	}
 	*stage = (struct otte_rdma_stage){};
 }
 
 void otte_rdma_stage_stick(struct otte_rdma_worker *worker, struct otte_rdma_stage *stage)
 {
 	struct otte_rdma *rdma = worker->rdma;
-	bool sticks = stage->chunk || stage->direct;
 
+	/* Where all of either does, who waits is to hear so. */
 	if (stage->chunk) {
 		otte_rdma_staging_stick(&rdma->staging, stage->chunk);
 		otte_rdma_lost(rdma, rdma->staging.chunk_bytes,
 			       "rdma: a chunk that a NIC may still use");
+		tell_next(worker, &rdma->staging.budget);
 	}
-	if (stage->direct)
+	if (stage->direct) {
 		otte_rdma_budget_stick(&rdma->direct, stage->direct);
-	if (sticks) /* where all does, who waits is to hear so */
-		tell_next(worker);
+		tell_next(worker, &rdma->direct);
+	}
 	*stage = (struct otte_rdma_stage){};
 }
 

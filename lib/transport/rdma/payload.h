@@ -29,16 +29,16 @@ struct otte_rdma_stage {
 
 /* Of `rdma` as it begins. */
 void otte_rdma_stages_open(struct otte_rdma *rdma);
-/* 0: there are some, or will be again. Else why there are none. */
+/* Of chunks: 0: there are some, or will be again. Else why there are none. */
 int otte_rdma_stages_ready(struct otte_rdma *rdma);
-/* No slice is longer. */
-uint64_t otte_rdma_stages_longest(const struct otte_rdma *rdma);
+/* No slice is longer, in a chunk or in place. */
+uint64_t otte_rdma_stages_longest(const struct otte_rdma *rdma, bool staged);
 /* Those of `nics` that a work's payload may pass. */
 uint64_t otte_rdma_stages_nics(const struct otte_rdma *rdma, const struct otte_work *work,
 			       uint64_t nics);
-/* 0; 1: it waits for its turn; -EUCLEAN with a text: there will be none. */
-int otte_rdma_stage_take(struct otte_rdma_worker *worker, struct otte_rdma_turn *turn,
-			 uint64_t bytes, struct otte_rdma_stage *stage);
+/* Of a slice. 0; 1: its parent waits for its turn; -EUCLEAN with a text: there will be none. */
+int otte_rdma_stage_take(struct otte_rdma_worker *worker, const struct otte_rdma_slice *slice,
+			 struct otte_rdma_stage *stage);
 /* It wants none, for now. */
 void otte_rdma_stage_leave(struct otte_rdma_worker *worker, struct otte_rdma_turn *turn);
 /* No NIC can touch it any more; or nobody can say so. Of none: nothing. */

@@ -23,6 +23,7 @@
 #include "base/fd.h"
 #include "base/line.h"
 #include "base/log.h"
+#include "cuda/memory.h"
 #include "ledger/ledger.h"
 #include "transport/chain.h"
 #include "transport/rdma/deadline.h"
@@ -55,7 +56,8 @@ void otte_rdma_work_tell(struct otte_work *work, int code, bool drained)
 
 	work->code = code;
 	work->effect = code && work->op == OTTE_WRITE && (work->own.moved || work->own.torn) ?
-			       OTTE_EFFECT_UNKNOWN : OTTE_EFFECT_NONE;
+			       OTTE_EFFECT_UNKNOWN :
+			       OTTE_EFFECT_NONE;
 	work->drained = drained;
 	work->carrier = OTTE_TRANSPORT_RDMA;
 	work->done(work);
@@ -270,6 +272,43 @@ static void line_ready(struct otte_watch *watch, uint32_t events)
 
 /* ---- What waits ---- */
 
+int otte_rdma_poll_producer(const struct otte_work *work)
+{
+	struct otte_cuda_mem *gpu = work->published->gpu;
+
+	return gpu ? otte_cuda_ready_poll(gpu) : 0;
+}
+
+/*
+ * The queue's first, and so what is behind it, waits until its producer is done; it is asked under
+ * the lock, as the memory is there as long as the work is. 0; 1: it waits; negative, with a text.
+ */
+static int look_at_producer(struct otte_rdma_peer *peer, const struct otte_work **first)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&peer->lock);
+	*first = peer->queue;
+	if (*first)
+		ret = otte_rdma_poll_producer(*first);
+	pthread_mutex_unlock(&peer->lock);
+	if (ret != -EAGAIN)
+		return ret;
+	peer->worker->soon = true;
+	return 1;
+}
+
+/* It cannot begin, as the error's text says; who wants its end may have been faster. */
+static void give_up_first(struct otte_rdma_peer *peer, const struct otte_work *first, int code)
+{
+	struct otte_work *work = take_first(peer, &peer->queue, first);
+
+	if (!work)
+		return;
+	work->said = work->wanted == OTTE_TRANSPORT_RDMA && otte_region_is_fresh(work->watch);
+	otte_rdma_work_hand_on(peer, work, code);
+}
+
 /* 0: begun, or over; 1: it waits. */
 static int begin_first(struct otte_rdma_peer *peer, uint64_t now_ns)
 {
@@ -278,6 +317,11 @@ static int begin_first(struct otte_rdma_peer *peer, uint64_t now_ns)
 	struct otte_work *work;
 	int ret;
 
+	ret = look_at_producer(peer, &first);
+	if (ret < 0)
+		give_up_first(peer, first, ret);
+	if (ret)
+		return ret > 0;
 	ret = otte_rdma_lease_begin(peer, now_ns, &first);
 	if (ret != -ENOENT)
 		return ret;
@@ -291,12 +335,8 @@ static int begin_first(struct otte_rdma_peer *peer, uint64_t now_ns)
 	ret = otte_rdma_parent_begin(peer, work, &plan, now_ns);
 	if (ret >= 0)
 		return ret;
-	/* Who wants its end may have been faster; the next one's turn comes. */
-	work = take_first(peer, &peer->queue, work);
-	if (!work)
-		return 0;
-	work->said = work->wanted == OTTE_TRANSPORT_RDMA && otte_region_is_fresh(work->watch);
-	otte_rdma_work_hand_on(peer, work, ret);
+	/* The next one's turn comes. */
+	give_up_first(peer, work, ret);
 	return 0;
 }
 

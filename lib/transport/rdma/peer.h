@@ -94,6 +94,11 @@ void otte_rdma_peer_close(struct otte_transport_peer *peer);
 void otte_rdma_peer_start(struct otte_transport_peer *peer, struct otte_work *work);
 /* Nothing of it was moved. */
 void otte_rdma_work_init(struct otte_work *work);
+/*
+ * Of a GPU's memory: whether who was to fill it, or to be done with it, is. 0; -EAGAIN: not yet;
+ * -EUCLEAN with a text: nobody can say. Of the host's 0.
+ */
+int otte_rdma_poll_producer(const struct otte_work *work);
 void otte_rdma_peer_cancel(struct otte_transport_peer *peer, void *pinned, int code);
 /* Whether a work is not for this transport, as far as can be told without a lock. */
 bool otte_rdma_peer_passes(const struct otte_rdma_peer *peer, const struct otte_work *work);

@@ -3,6 +3,8 @@
  * Which NICs are near memory: by rdma.priority_matrix, else by rdma.topology_file, else by what
  * sysfs says of NICs' nodes. By that a memory node has its own NICs in the first rank and all others
  * in the last (topo/priority.h), and memory of which nobody knows where it is has all NICs alike.
+ * Of GPUs, where NICs reach them (rdma.cuda_memory), the machine's topology says it: those below the
+ * same bridge come first, then others of its node.
  */
 #ifndef OTTE_TRANSPORT_RDMA_RANKS_H
 #define OTTE_TRANSPORT_RDMA_RANKS_H

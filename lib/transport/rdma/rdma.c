@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "control/auth.h"
+#include "cuda/gpudirect.h"
 #include "transport/chain.h"
 #include "transport/rdma/alone.h"
 #include "transport/rdma/domain.h"
@@ -41,35 +42,84 @@ static void settle(struct otte_transport *transport)
 
 /* ---- Regions ---- */
 
-static int publish(struct otte_transport *transport, uint8_t *address, uint64_t length,
-		   uint32_t access, struct otte_published **out)
+static int register_range(struct otte_rdma *rdma, struct otte_published *published,
+			  struct otte_rdma_buffer_spec *spec)
 {
-	struct otte_rdma *rdma = to_rdma(transport);
-	struct otte_published *published;
+	int ret;
+
+	published->id = spec->region = atomic_fetch_add(&rdma->published, 1) + 1;
+	ret = otte_rdma_buffers_publish(rdma->buffers, spec);
+	if (!ret)
+		published->buffer = otte_rdma_buffers_get(rdma->buffers, spec->region);
+	return ret;
+}
+
+static int publish_host(struct otte_rdma *rdma, const struct otte_publishing *range,
+			struct otte_published *published)
+{
 	struct otte_rdma_buffer_spec spec = {
-		.at = address,
-		.bytes = length,
-		.remote = access != OTTE_LOCAL_ONLY,
+		.at = range->address,
+		.bytes = range->length,
+		.remote = range->access != OTTE_LOCAL_ONLY,
 	};
 	int ret;
 
+	published->location.kind = OTTE_LOCATION_ANY;
+	if (otte_rdma_is_staged(rdma))
+		return 0;
+	ret = register_range(rdma, published, &spec);
+	if (!ret)
+		published->location = otte_rdma_location_of(range->address, range->length);
+	return ret;
+}
+
+static int publish_gpu(struct otte_rdma *rdma, const struct otte_publishing *range,
+		       struct otte_published *published)
+{
+	struct otte_rdma_buffer_spec spec = {
+		.at = range->address,
+		.bytes = range->length,
+		.gpu = range->gpu,
+	};
+	int ret;
+
+	ret = otte_gpudirect_admit(range->gpu);
+	if (!ret)
+		ret = otte_rdma_gpu_route(rdma->verbs, rdma->env.config->rdma_gpu_registration,
+					  range->gpu, &spec.route);
+	if (!ret)
+		ret = register_range(rdma, published, &spec);
+	if (ret)
+		return ret;
+	published->gpu = range->gpu;
+	published->location = (struct otte_location){
+		.kind = OTTE_LOCATION_CUDA,
+		.index = (uint32_t)range->gpu->device,
+	};
+	return 0;
+}
+
+static int publish(struct otte_transport *transport, const struct otte_publishing *range,
+		   struct otte_published **out)
+{
+	struct otte_rdma *rdma = to_rdma(transport);
+	struct otte_published *published;
+	int ret;
+
+	if (range->gpu && rdma->env.config->rdma_cuda_memory != OTTE_CUDA_MEMORY_DIRECT)
+		return 0;
 	published = calloc(1, sizeof(*published));
 	if (!published)
 		return otte_fail(-ENOMEM, "no memory for a region's record");
-	published->location.kind = OTTE_LOCATION_ANY;
-	*out = published;
-	if (otte_rdma_is_staged(rdma))
-		return 0;
-	published->id = spec.region = atomic_fetch_add(&rdma->published, 1) + 1;
-	ret = otte_rdma_buffers_publish(rdma->buffers, &spec);
-	if (ret) {
-		*out = NULL;
+	if (range->gpu)
+		ret = publish_gpu(rdma, range, published);
+	else
+		ret = publish_host(rdma, range, published);
+	if (ret)
 		free(published);
-		return ret;
-	}
-	published->buffer = otte_rdma_buffers_get(rdma->buffers, spec.region);
-	published->location = otte_rdma_location_of(address, length);
-	return 0;
+	else
+		*out = published;
+	return ret;
 }
 
 static int withdraw(struct otte_transport *transport, struct otte_published *published)
@@ -362,8 +412,8 @@ static void counters(struct otte_transport *transport, struct otte_stats *stats)
 	stats->rdma_mrs += buffers.mrs;
 	stats->rdma_mr_bytes += buffers.bytes;
 	stats->rdma_direct_bytes += atomic_load(&rdma->direct.used);
-	stats->rdma_staging_bytes += atomic_load(&rdma->staging.budget.used) +
-				     atomic_load(&rdma->mirrors.budget.used);
+	stats->rdma_staging_bytes +=
+		atomic_load(&rdma->staging.budget.used) + atomic_load(&rdma->mirrors.budget.used);
 	stats->rdma_grants += atomic_load(&rdma->grants);
 	stats->rdma_leases += atomic_load(&rdma->leases_given);
 	stats->rdma_lease_requests += atomic_load(&rdma->lease_requests);
@@ -382,6 +432,7 @@ const struct otte_transport_ops otte_rdma_transport = {
 	.kind = OTTE_TRANSPORT_RDMA,
 	.serves_by_address = true, /* what it lends itself has loans of its own */
 	.probe = probe,
+	.check = otte_rdma_gpu_check,
 	.create = create,
 	.settle = settle,
 	.destroy = destroy,

@@ -88,6 +88,7 @@ struct otte_published {
 	uint64_t id;
 	const struct otte_rdma_buffer *buffer; /* held; NULL: staged, no NIC knows it */
 	struct otte_location location;
+	struct otte_cuda_mem *gpu;             /* whose memory it is, with a buffer; NULL: the host's */
 };
 
 struct otte_rdma {
@@ -135,10 +136,16 @@ struct otte_rdma {
 	} rails_of[OTTE_NIC_IDS];        /* by NIC of ours */
 };
 
-/* NICs know pools of ours, and nothing that is registered. */
+/* NICs know pools of ours, and nothing of the host's that is registered. */
 static inline bool otte_rdma_is_staged(const struct otte_rdma *rdma)
 {
 	return rdma->env.config->rdma_host_memory == OTTE_HOST_MEMORY_STAGED;
+}
+/* Whether the payload of what is registered so passes a pool. */
+static inline bool otte_rdma_stages(const struct otte_rdma *rdma,
+				    const struct otte_published *published)
+{
+	return otte_rdma_is_staged(rdma) && !published->gpu;
 }
 /*
  * Whether who has `held` of what there is may have another one of the `free` ones: a first one in

@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/util.h"
-#include "cuda/memory.h"
 #include "gpu/gpu.h"
 #include "sim/cuda/sim.h"
 #include "sim/verbs/sim.h"
@@ -279,6 +278,10 @@ static void gpu_memory_in_place_wants_no_scatter_by_the_cpu(void **state)
 
 	(void)state;
 	MUST(otte_config_init(&config, sizeof(config)));
+	config.rdma_cuda_memory = OTTE_CUDA_MEMORY_DIRECT;
+	unsetenv("MLX5_SCATTER_TO_CQE");
+	assert_int_equal(otte_rdma_gpu_check(&config), 0);
+	config.rdma_enabled = 1;
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		config.rdma_cuda_memory = rows[i].memory;
 		unsetenv("MLX5_SCATTER_TO_CQE");
