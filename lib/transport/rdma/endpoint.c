@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The queue pairs with a peer over one rail, for one direction: an array of fixed width.
+ * The queue pairs with a peer over one rail, for one direction: an array of fixed width. Those of
+ * cells (cell.h) are in an array of their own, and each is closed when its one transfer is over.
  *
  * A slot is filled when those before it are full, and one at a time: who finds one coming waits for
  * it instead of making another. What fails holds the array off, each time twice as long, until
@@ -32,49 +33,87 @@ static void pair_closed(struct otte_rdma_pair *pair, bool gone);
 
 /* ---- Those of a peer ---- */
 
-struct otte_rdma_endpoint *otte_rdma_endpoint_find(const struct otte_rdma_peer *peer,
-						   unsigned int nic, unsigned int remote_nic,
-						   uint8_t op)
+static bool is_like(const struct otte_rdma_endpoint *endpoint,
+		    const struct otte_rdma_endpoint *like)
+{
+	return endpoint->nic == like->nic && endpoint->remote_nic == like->remote_nic &&
+	       endpoint->op == like->op && endpoint->cell == like->cell;
+}
+
+static struct otte_rdma_endpoint *find(const struct otte_rdma_peer *peer,
+				       const struct otte_rdma_endpoint *like)
 {
 	struct otte_rdma_endpoint *endpoint;
 
 	DL_FOREACH(peer->endpoints, endpoint)
-		if (endpoint->nic == nic && endpoint->remote_nic == remote_nic &&
-		    endpoint->op == op)
+		if (is_like(endpoint, like))
 			return endpoint;
 	return NULL;
 }
 
-int otte_rdma_endpoint_get(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic,
-			   uint8_t op, struct otte_rdma_endpoint **out)
+struct otte_rdma_endpoint *otte_rdma_endpoint_find(const struct otte_rdma_peer *peer,
+						   unsigned int nic, unsigned int remote_nic,
+						   uint8_t op)
 {
-	struct otte_rdma_endpoint *endpoint = otte_rdma_endpoint_find(peer, nic, remote_nic, op);
+	const struct otte_rdma_endpoint like = { .nic = nic, .remote_nic = remote_nic, .op = op };
+
+	return find(peer, &like);
+}
+
+static int get(struct otte_rdma_peer *peer, const struct otte_rdma_endpoint *like,
+	       struct otte_rdma_endpoint **out)
+{
+	struct otte_rdma_endpoint *endpoint = find(peer, like);
 	unsigned int i;
 
 	*out = endpoint;
 	if (endpoint)
 		return 0;
-	endpoint = calloc(1, sizeof(*endpoint));
+	endpoint = malloc(sizeof(*endpoint));
 	if (!endpoint)
 		return otte_fail(-ENOMEM, "no memory for queue pairs");
+	*endpoint = *like;
 	endpoint->peer = peer;
-	endpoint->nic = nic;
-	endpoint->remote_nic = remote_nic;
-	endpoint->op = op;
 	for (i = 0; i < OTTE_RDMA_WIDTH; i++)
 		endpoint->pairs[i] = (struct otte_rdma_pair){
 			.rdma = peer->rdma,
 			.worker = peer->worker,
 			.owner = endpoint,
-			.nic = nic,
-			.remote_nic = remote_nic,
-			.op = op,
+			.nic = like->nic,
+			.remote_nic = like->remote_nic,
+			.op = like->op,
+			.cell = like->cell,
 			.failed = pair_failed,
 			.closed = pair_closed,
 		};
 	DL_APPEND(peer->endpoints, endpoint);
 	*out = endpoint;
 	return 0;
+}
+
+int otte_rdma_endpoint_get(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic,
+			   uint8_t op, struct otte_rdma_endpoint **out)
+{
+	const struct otte_rdma_endpoint like = { .nic = nic, .remote_nic = remote_nic, .op = op };
+
+	return get(peer, &like, out);
+}
+
+int otte_rdma_endpoint_get_cells(struct otte_rdma_peer *peer, unsigned int nic,
+				 unsigned int remote_nic, uint8_t op,
+				 struct otte_rdma_endpoint **out)
+{
+	const struct otte_rdma_endpoint like = {
+		.nic = nic, .remote_nic = remote_nic, .op = op, .cell = true
+	};
+
+	return get(peer, &like, out);
+}
+
+/* Slots that are filled at most. */
+static unsigned int width_of(const struct otte_rdma_endpoint *endpoint)
+{
+	return endpoint->cell ? OTTE_RDMA_WIDTH : endpoint->peer->rdma->env.config->rdma_pairs;
 }
 
 void otte_rdma_endpoints_free(struct otte_rdma_peer *peer)
@@ -140,7 +179,7 @@ void otte_rdma_endpoint_succeeded(struct otte_rdma_endpoint *endpoint)
 bool otte_rdma_endpoint_is_blocked(const struct otte_rdma_endpoint *endpoint, uint64_t now_ns,
 				   int *code)
 {
-	unsigned int i, retained = 0, width = endpoint->peer->rdma->env.config->rdma_pairs;
+	unsigned int i, retained = 0, width = width_of(endpoint);
 
 	if (any_is(endpoint, 1u << OTTE_RDMA_PAIR_OPEN | 1u << OTTE_RDMA_PAIR_JOINED))
 		return false;
@@ -171,6 +210,11 @@ static void close_pair(struct otte_rdma_endpoint *endpoint, struct otte_rdma_pai
 	otte_rdma_transfers_lose(peer, pair, code);
 	otte_rdma_leases_lose(peer, pair);
 	otte_rdma_uses_lose(peer, pair);
+}
+
+void otte_rdma_endpoint_end(struct otte_rdma_pair *pair)
+{
+	otte_rdma_pair_close(pair, -ECANCELED, "what it was for is over");
 }
 
 void otte_rdma_endpoints_close(struct otte_rdma_peer *peer, int code)
@@ -258,6 +302,7 @@ static int build(struct otte_rdma_endpoint *endpoint, struct otte_rdma_pair *pai
 		.source_nic = remote->nic,
 		.requester_nic = local->nic,
 		.op = pair->op,
+		.cell = pair->cell,
 		.qpn = pair->qp->end.qpn,
 		.psn = pair->qp->end.psn,
 		.mtu_bytes = (uint32_t)min_u64(local->mtu_bytes, remote->mtu_bytes),
@@ -277,17 +322,23 @@ static uint64_t load_of(const struct otte_rdma_peer *peer, const struct otte_rdm
 	return load;
 }
 
+/* A cell has room for one transfer, ever. */
+static uint64_t room_of(const struct otte_rdma_endpoint *endpoint)
+{
+	return endpoint->cell ? 1 : PAIR_LOAD(endpoint->peer->rdma->env.config);
+}
+
 /* The one with most room, or NULL. */
 static struct otte_rdma_pair *roomiest(struct otte_rdma_endpoint *endpoint)
 {
-	uint64_t least = PAIR_LOAD(endpoint->peer->rdma->env.config), load;
+	uint64_t least = room_of(endpoint), load;
 	struct otte_rdma_pair *found = NULL;
 	unsigned int i;
 
 	for (i = 0; i < OTTE_RDMA_WIDTH; i++) {
 		struct otte_rdma_pair *pair = &endpoint->pairs[i];
 
-		if (pair->state != OTTE_RDMA_PAIR_JOINED)
+		if (pair->state != OTTE_RDMA_PAIR_JOINED || (pair->cell && pair->spent))
 			continue;
 		load = load_of(endpoint->peer, pair);
 		if (load >= least)
@@ -302,7 +353,7 @@ static struct otte_rdma_pair *first_empty(struct otte_rdma_endpoint *endpoint)
 {
 	unsigned int i;
 
-	for (i = 0; i < endpoint->peer->rdma->env.config->rdma_pairs; i++)
+	for (i = 0; i < width_of(endpoint); i++)
 		if (endpoint->pairs[i].state == OTTE_RDMA_PAIR_EMPTY)
 			return &endpoint->pairs[i];
 	return NULL;

@@ -16,6 +16,7 @@
 struct otte_rdma_peer;
 
 struct otte_rdma_endpoint {
+	bool cell;               /* each of its pairs is for one transfer, of memory of a GPU */
 	struct otte_rdma_endpoint *prev, *next; /* peer->endpoints */
 	struct otte_rdma_peer *peer;
 	unsigned int nic, remote_nic;
@@ -26,18 +27,23 @@ struct otte_rdma_endpoint {
 	unsigned int failures;   /* since anything has passed */
 };
 
-/* NULL: there is none yet. It stays as long as the peer. */
+/* NULL: there is none yet. It stays as long as the peer. No cells. */
 struct otte_rdma_endpoint *otte_rdma_endpoint_find(const struct otte_rdma_peer *peer,
 						   unsigned int nic, unsigned int remote_nic,
 						   uint8_t op);
 int otte_rdma_endpoint_get(struct otte_rdma_peer *peer, unsigned int nic, unsigned int remote_nic,
 			   uint8_t op, struct otte_rdma_endpoint **out);
+int otte_rdma_endpoint_get_cells(struct otte_rdma_peer *peer, unsigned int nic,
+				 unsigned int remote_nic, uint8_t op,
+				 struct otte_rdma_endpoint **out);
 /* 0: *out has room for a transfer. 1: later. Negative: there is none, and none can be made now. */
 int otte_rdma_endpoint_pick(struct otte_rdma_endpoint *endpoint, uint64_t now_ns,
 			    struct otte_rdma_pair **out);
 /* Whether pick() could say nothing but no, and why. */
 bool otte_rdma_endpoint_is_blocked(const struct otte_rdma_endpoint *endpoint, uint64_t now_ns,
 				   int *code);
+/* Of a cell, which its transfer is over with: the source's end is gone, or about to be. */
+void otte_rdma_endpoint_end(struct otte_rdma_pair *pair);
 /* Something has passed. */
 void otte_rdma_endpoint_succeeded(struct otte_rdma_endpoint *endpoint);
 int otte_rdma_endpoint_connected(struct otte_rdma_peer *peer,

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/log_limit.h"
+#include "cuda/memory.h"
 #include "transport/rdma/mirror.h"
 #include "transport/rdma/pair.h"
 #include "transport/rdma/rdma.h"
@@ -46,6 +47,23 @@ static bool is_known(const struct otte_rdma_exposure *exposure,
 	       published->buffer->by_nic[nic].parent.state == OTTE_RDMA_MR_LIVE;
 }
 
+/* With a text. */
+static int check_known(const struct otte_rdma_exposure *exposure,
+		       const struct otte_published *published)
+{
+	const unsigned long region = (unsigned long)exposure->ask.region;
+	bool celled = otte_rdma_exposure_is_celled(exposure);
+	bool gpu = published && published->gpu;
+
+	if (gpu && !celled)
+		return otte_fail(OTTE_RDMA_WANTS_CELL, "region %lu is a GPU's memory", region);
+	if (!gpu && celled)
+		return otte_fail(-EOPNOTSUPP, "region %lu is no GPU's memory", region);
+	if (gpu || is_known(exposure, published))
+		return 0;
+	return otte_fail(-EOPNOTSUPP, "no NIC knows region %lu", region);
+}
+
 int otte_rdma_exposure_begin(struct otte_rdma_exposure *exposure)
 {
 	const struct otte_source_ops *ops = otte_rdma_exposure_ops(exposure);
@@ -60,17 +78,43 @@ int otte_rdma_exposure_begin(struct otte_rdma_exposure *exposure)
 		.offset = ask->offset,
 		.length = ask->length,
 	};
-	const struct otte_published *published;
 	int ret;
 
 	ret = ops->begin_lent(exposure->source->peer, &request, &exposure->use, &exposure->address);
 	if (ret)
 		return ret;
-	published = ops->published(exposure->use);
-	if (is_known(exposure, published))
-		return 0;
-	end_loan(exposure, false, OTTE_EVIDENCE_NEVER_EXPOSED);
-	return otte_fail(-EOPNOTSUPP, "no NIC knows region %lu", (unsigned long)ask->region);
+	ret = check_known(exposure, ops->published(exposure->use));
+	if (ret)
+		end_loan(exposure, false, OTTE_EVIDENCE_NEVER_EXPOSED);
+	return ret;
+}
+
+int otte_rdma_exposure_register(struct otte_rdma_exposure *exposure)
+{
+	const struct otte_published *published =
+		otte_rdma_exposure_ops(exposure)->published(exposure->use);
+	const bool written = exposure->ask.op == OTTE_WRITE;
+	const struct otte_rdma_mr_spec spec = {
+		.at = exposure->address,
+		.bytes = exposure->ask.length,
+		.access = written ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE :
+				    IBV_ACCESS_REMOTE_READ,
+		.route = published->buffer->route,
+		.gpu = published->gpu,
+	};
+	int ret;
+
+	ret = otte_cuda_ready_poll(published->gpu);
+	if (ret)
+		return ret == -EAGAIN ? 1 : ret;
+	return otte_rdma_cell_register(&exposure->pair->cell, &spec);
+}
+
+uint32_t otte_rdma_exposure_key(const struct otte_rdma_exposure *exposure)
+{
+	if (otte_rdma_exposure_is_celled(exposure))
+		return exposure->pair->cell.mr.native->rkey;
+	return exposure->window->key;
 }
 
 void otte_rdma_exposure_retain(struct otte_rdma_exposure *exposure)

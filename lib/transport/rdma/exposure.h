@@ -5,7 +5,8 @@
  *
  * It has a loan in the ledger before anything can reach it, and a window that opens exactly this
  * range, in one direction, to one queue pair, by a key that nobody had before. Where NICs are not
- * to know our memory it is mirrored: the window is over a chunk (mirror.h).
+ * to know our memory it is mirrored: the window is over a chunk (mirror.h). Memory of a GPU has no
+ * windows: what opens it is the MR of a cell (cell.h), which goes with its queue pair.
  *
  *   begin: its loan --take_window: a key--> bind --its CQE, bound()--> in reach of the peer
  *     before bind: cancel
@@ -47,7 +48,7 @@ struct otte_rdma_exposure {
 	uint8_t *address;                   /* where the range is */
 	struct otte_rdma_chunk *chunk;      /* what is reached instead; NULL: it itself */
 	struct otte_rdma_window *window;    /* NULL: none, or not ours any more */
-	bool window_kept;                   /* it could not be freed */
+	bool window_kept;                   /* it, or its cell, could not be freed */
 	bool stays, retained;               /* as far as anybody can say; and is recorded so */
 	uint64_t since_ns;                  /* of its owner's state; bind() and init() set it */
 	uint64_t recalled_ns;               /* it is wanted back since; 0: it is not */
@@ -58,6 +59,11 @@ static inline const struct otte_source_ops *
 otte_rdma_exposure_ops(const struct otte_rdma_exposure *exposure)
 {
 	return &exposure->source->rdma->env.source;
+}
+
+static inline bool otte_rdma_exposure_is_celled(const struct otte_rdma_exposure *exposure)
+{
+	return exposure->pair->pair.cell;
 }
 
 /* What the peer's NIC reaches. */
@@ -71,8 +77,18 @@ void otte_rdma_exposure_init(struct otte_rdma_exposure *exposure,
 			     const struct otte_rdma_exposure_use *as,
 			     struct otte_rdma_source_pair *pair, const struct otte_rdma_ask *ask);
 
-/* Its loan. -EOPNOTSUPP: its pair's NIC does not know the region; else as begin_lent(). */
+/*
+ * Its loan. -EOPNOTSUPP: its pair's NIC does not know the region, or not so; OTTE_RDMA_WANTS_CELL:
+ * it is a GPU's, and its pair no cell; else as begin_lent().
+ */
 int otte_rdma_exposure_begin(struct otte_rdma_exposure *exposure);
+/*
+ * Of a cell, which has its loan: an MR of the range. 0; 1: its producer is not done with it yet;
+ * -EUCLEAN with a text: nobody can say whether it ever will be; else as otte_rdma_cell_register().
+ */
+int otte_rdma_exposure_register(struct otte_rdma_exposure *exposure);
+/* What the peer's NIC needs to know for it: of its window, or of its cell. */
+uint32_t otte_rdma_exposure_key(const struct otte_rdma_exposure *exposure);
 /* As otte_rdma_window_take(); a spare one of the pair goes before a new one. */
 int otte_rdma_exposure_take_window(struct otte_rdma_exposure *exposure);
 /* Where it is mirrored: its chunk, as otte_rdma_mirror_take(). */

@@ -17,6 +17,10 @@
 #include "transport/rdma/rdma.h"
 #include "transport/rdma/source.h"
 
+/* What prepare() says beside 0 and errors. */
+#define NOT_NOW 1
+#define ENDS_WITH_PAIR 2
+
 static struct otte_rdma_lent *to_lent(struct otte_rdma_exposure *exposure)
 {
 	return container_of(exposure, struct otte_rdma_lent, base);
@@ -68,6 +72,7 @@ static void say_want(struct otte_rdma *rdma)
 static void refuse(struct otte_rdma_lent *lent, int code)
 {
 	struct otte_rdma_source *source = lent->base.source;
+	struct otte_rdma_source_pair *pair = lent->base.pair;
 
 	if (code == -EDQUOT || code == -ENOMEM || code == -EUCLEAN)
 		say_want(source->rdma);
@@ -75,6 +80,8 @@ static void refuse(struct otte_rdma_lent *lent, int code)
 		otte_rdma_exposure_ops(&lent->base)->refused(source->peer);
 	otte_rdma_exposure_refuse(source, &lent->base.ask, code);
 	free_lent(lent);
+	if (pair->pair.cell)
+		otte_rdma_source_end_pair(pair);
 }
 
 void otte_rdma_lents_retain(struct otte_rdma_source *source)
@@ -122,29 +129,43 @@ static void say_done(struct otte_rdma_lent *lent, int status, bool intact)
 	otte_rdma_source_say(lent->base.source, &message);
 }
 
-/* Exactly this grant's binding has come, and has taken its key with it. */
+/* Nothing can reach the range any more; it is told. */
+static void settle(struct otte_rdma_lent *lent)
+{
+	struct otte_rdma_exposure *exposure = &lent->base;
+	bool used = !lent->receipt.unused, intact;
+	int status;
+
+	lent->state = OTTE_RDMA_LENT_RETURNED;
+	leave_place(lent); /* others need not wait for the peer's ACK */
+	status = otte_rdma_exposure_conclude(exposure, used, &intact);
+	otte_rdma_exposure_settle(exposure, !status && used, OTTE_EVIDENCE_RETURNED);
+	say_done(lent, status, intact);
+}
+
+/* Exactly this grant's binding has come, and has taken its key with it, if it had a window's. */
 static void returned(struct otte_rdma_receipt *receipt, int code)
 {
 	struct otte_rdma_lent *lent = container_of(receipt, struct otte_rdma_lent, receipt);
 	struct otte_rdma_exposure *exposure = &lent->base;
-	bool intact;
-	int status;
 
 	if (code) /* with its queue pair: otte_rdma_lents_unpair() */
 		return;
 	exposure->source->worker->busy = true;
+	if (otte_rdma_exposure_is_celled(exposure)) {
+		if (!is_joined(lent))
+			return; /* CLOSE has told everything */
+		lent->state = OTTE_RDMA_LENT_LEAVING;
+		otte_rdma_source_end_pair(exposure->pair);
+		return;
+	}
 	if (exposure->window && otte_rdma_window_received(exposure->window)) {
 		otte_rdma_source_fail_pair(exposure->pair, -EPROTO, otte_error_text());
 		return;
 	}
 	otte_rdma_exposure_put_window(exposure);
-	lent->state = OTTE_RDMA_LENT_RETURNED;
-	leave_place(lent); /* others need not wait for the peer's ACK */
-	status = otte_rdma_exposure_conclude(exposure, !receipt->unused, &intact);
-	otte_rdma_exposure_settle(exposure, !status && !receipt->unused, OTTE_EVIDENCE_RETURNED);
-	if (is_joined(lent))
-		say_done(lent, status, intact);
-	else /* CLOSE has told everything, and no ACK will come */
+	settle(lent);
+	if (!is_joined(lent)) /* CLOSE has told everything, and no ACK will come */
 		end_lent(lent);
 }
 
@@ -159,7 +180,7 @@ static void say_grant(struct otte_rdma_lent *lent)
 			.ask = exposure->ask.ask,
 			.grant = exposure->id,
 			.address = (uint64_t)(uintptr_t)otte_rdma_exposure_at(exposure),
-			.key = exposure->window->key,
+			.key = otte_rdma_exposure_key(exposure),
 			.qpn = exposure->pair->pair.qp->end.qpn,
 		},
 	};
@@ -185,8 +206,13 @@ static void bound(struct otte_rdma_exposure *exposure, int code)
 /* 1: no room in the send queue now. */
 static int open_window(struct otte_rdma_lent *lent)
 {
-	int ret = otte_rdma_exposure_bind(&lent->base);
+	int ret;
 
+	if (otte_rdma_exposure_is_celled(&lent->base)) { /* it is open */
+		bound(&lent->base, 0);
+		return 0;
+	}
+	ret = otte_rdma_exposure_bind(&lent->base);
 	if (ret == -EAGAIN)
 		return 1;
 	lent->state = OTTE_RDMA_LENT_BINDING;
@@ -216,7 +242,7 @@ static void fill_receipt(struct otte_rdma_lent *lent)
 		.grant = exposure->id,
 		.address = (uint64_t)(uintptr_t)otte_rdma_exposure_at(exposure),
 		.length = exposure->ask.length,
-		.key = exposure->window->key,
+		.key = otte_rdma_exposure_key(exposure),
 		.direction = exposure->ask.op,
 	};
 
@@ -227,13 +253,36 @@ static void fill_receipt(struct otte_rdma_lent *lent)
 	memcpy(binding.nonce, lent->nonce, sizeof(binding.nonce));
 	lent->receipt.done = returned;
 	lent->receipt.grant = exposure->id;
-	lent->receipt.key = exposure->window->key;
+	lent->receipt.key = otte_rdma_exposure_key(exposure);
+	lent->receipt.plain = otte_rdma_exposure_is_celled(exposure);
 	otte_rdma_binding_encode(&binding, lent->receipt.binding);
 }
 
+/* What opens the range to the peer. NOT_NOW: there is no chunk, or a producer is not done. */
+static int take_key(struct otte_rdma_lent *lent)
+{
+	struct otte_rdma_exposure *exposure = &lent->base;
+	int ret;
+
+	if (otte_rdma_exposure_is_celled(exposure)) {
+		ret = otte_rdma_exposure_register(exposure);
+		lent->pending = ret > 0;
+		return ret;
+	}
+	ret = otte_rdma_exposure_mirror(exposure);
+	return ret ? ret : otte_rdma_exposure_take_window(exposure);
+}
+
+/* A key of a cell may be guessed, though nobody was told it: it is over with its pair. */
+static int end_with_pair(struct otte_rdma_lent *lent, int code)
+{
+	otte_rdma_source_fail_pair(lent->base.pair, code, otte_error_text());
+	return ENDS_WITH_PAIR;
+}
+
 /*
- * A use, a chunk if it needs one, a window, and a receipt that is waited for, in a place that was
- * reserved; or nothing. 1: there is no chunk now.
+ * A use, a chunk if it needs one, a key, and a receipt that is waited for, in a place that was
+ * reserved; or nothing. NOT_NOW; ENDS_WITH_PAIR.
  */
 static int prepare(struct otte_rdma_lent *lent)
 {
@@ -247,15 +296,15 @@ static int prepare(struct otte_rdma_lent *lent)
 	if (ret)
 		goto release;
 	exposure->id = atomic_fetch_add(&exposure->source->rdma->last_grant, 1) + 1;
-	ret = otte_rdma_exposure_mirror(exposure);
-	if (!ret)
-		ret = otte_rdma_exposure_take_window(exposure);
+	ret = take_key(lent);
 	if (ret)
 		goto cancel;
 	fill_receipt(lent);
 	ret = otte_rdma_qp_expect(qp, &lent->receipt);
 	if (!ret)
 		return 0;
+	if (otte_rdma_exposure_is_celled(exposure))
+		return end_with_pair(lent, ret);
 	if (ret != -EEXIST && ret != -ENOMEM) { /* the place is used up */
 		otte_rdma_exposure_cancel(exposure);
 		return ret;
@@ -277,16 +326,19 @@ static void put_back(struct otte_rdma_lent *lent)
 	DL_PREPEND2(source->worker->waiting, lent, wait_prev, wait_next);
 }
 
-/* It has a place. False: it waits on. */
+/* It has a place. False: it waits on, and so do all others. */
 static bool grant(struct otte_rdma_lent *lent)
 {
 	struct otte_rdma_source_pair *pair = lent->base.pair;
 	int ret;
 
 	ret = prepare(lent);
-	if (ret > 0) {
+	if (ret == ENDS_WITH_PAIR)
+		return true;
+	if (ret == NOT_NOW) {
 		put_back(lent);
-		return false;
+		pair->source->worker->soon |= lent->pending;
+		return lent->pending;
 	}
 	/* Not before: no lease of the range was to be had meanwhile. */
 	otte_rdma_ranges_waited(&lent->range);
@@ -320,7 +372,7 @@ static struct otte_rdma_lent *find_next(struct otte_rdma_worker *worker,
 
 	*denied = NULL;
 	DL_FOREACH2(worker->waiting, lent, wait_next) {
-		if (next && !goes_before(lent, next))
+		if (lent->pending || (next && !goes_before(lent, next)))
 			continue;
 		if (!otte_rdma_places_admit(&lent->base.source->places, free)) {
 			if (free == places && (!*denied || goes_before(lent, *denied)))
@@ -375,6 +427,7 @@ static bool grant_next(struct otte_rdma_worker *worker)
 
 void otte_rdma_lents_go_on(struct otte_rdma_worker *worker)
 {
+	struct otte_rdma_lent *lent;
 	int ret;
 
 	if (!worker->waiting) {
@@ -384,6 +437,8 @@ void otte_rdma_lents_go_on(struct otte_rdma_worker *worker)
 	ret = check_places(worker->rdma);
 	if (ret)
 		refuse_all(worker, ret);
+	DL_FOREACH2(worker->waiting, lent, wait_next)
+		lent->pending = false;
 	/* Each time from the beginning: where a pair fails, others that wait for it are gone. */
 	while (grant_next(worker))
 		;
@@ -474,6 +529,8 @@ int otte_rdma_lent_ask(struct otte_rdma_source_pair *pair, const struct otte_rdm
 	if (ask->op != pair->pair.op)
 		return otte_fail(-EPROTO, "op %u is asked for on a queue pair for %u", ask->op,
 				 pair->pair.op);
+	if (pair->pair.cell && pair->pair.spent)
+		return otte_fail(-EPROTO, "two ranges are asked for on one cell");
 	if (source->unanswered >= source->rdma->env.config->rdma_grants)
 		return otte_fail(-EPROTO, "a peer asks for more than rdma.grants");
 	if (longest && ask->length > longest)
@@ -486,6 +543,7 @@ int otte_rdma_lent_ask(struct otte_rdma_source_pair *pair, const struct otte_rdm
 	lent->range.ask = &lent->base.ask;
 	otte_rdma_ranges_wait(&lent->range);
 	source->unanswered++;
+	pair->pair.spent = true;
 	DL_APPEND(source->lents, lent);
 	DL_APPEND2(source->worker->waiting, lent, wait_prev, wait_next);
 	return 0;
@@ -529,8 +587,7 @@ void otte_rdma_lents_forget(struct otte_rdma_source *source)
 	struct otte_rdma_lent *lent, *next;
 
 	DL_FOREACH_SAFE(source->lents, lent, next)
-		if (lent->state == OTTE_RDMA_LENT_WAITING ||
-		    lent->state == OTTE_RDMA_LENT_RETURNED)
+		if (lent->state == OTTE_RDMA_LENT_WAITING || lent->state == OTTE_RDMA_LENT_RETURNED)
 			end_lent(lent);
 }
 
@@ -550,6 +607,24 @@ void otte_rdma_lents_revoke(struct otte_rdma_source_pair *pair)
 	}
 }
 
+void otte_rdma_lents_keep(struct otte_rdma_source_pair *pair)
+{
+	struct otte_rdma_lent *lent;
+
+	DL_FOREACH(pair->source->lents, lent)
+		if (lent->base.pair == pair)
+			lent->base.window_kept = true;
+}
+
+/* Its pair and its cell are gone. Whose line is lost nobody acknowledges. */
+static void leave(struct otte_rdma_lent *lent)
+{
+	lent->base.pair = NULL;
+	settle(lent);
+	if (lent->base.source->lost)
+		end_lent(lent);
+}
+
 void otte_rdma_lents_unpair(struct otte_rdma_source_pair *pair, bool gone)
 {
 	struct otte_rdma_lent *lent, *next;
@@ -557,6 +632,14 @@ void otte_rdma_lents_unpair(struct otte_rdma_source_pair *pair, bool gone)
 	DL_FOREACH_SAFE(pair->source->lents, lent, next) {
 		if (lent->base.pair != pair)
 			continue;
+		if (lent->state == OTTE_RDMA_LENT_LEAVING && gone && !lent->base.window_kept) {
+			leave(lent);
+			continue;
+		}
+		if (lent->state == OTTE_RDMA_LENT_LEAVING) { /* instead of DONE */
+			otte_rdma_source_say_closed(pair, -EUCLEAN);
+			answered(lent);
+		}
 		if (otte_rdma_exposure_unpair(&lent->base, gone)) {
 			free_lent(lent);
 			continue;

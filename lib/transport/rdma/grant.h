@@ -9,6 +9,13 @@
  *   any but WAITING --its pair has closed--> REVOKED --> gone
  *                                             `--its window stays--> RETAINED
  *
+ * Of memory of a GPU, by a cell (cell.h), it is neither EXPECTING nor BINDING for long; and
+ *
+ *   GRANTED --receipt--> LEAVING --its pair and cell are gone--> RETURNED
+ *                           `--one of them stays--> RETAINED
+ *
+ * Its producer is to be done with it before: until then it WAITS.
+ *
  * Where the range is mirrored a place comes with a chunk, and is not to be had without (mirror.h).
  *
  * Who WAITS for half of control.timeout is refused. A BINDING that is not heard of for
@@ -33,6 +40,7 @@ enum otte_rdma_lent_state {
 	OTTE_RDMA_LENT_EXPECTING,
 	OTTE_RDMA_LENT_BINDING,
 	OTTE_RDMA_LENT_GRANTED,
+	OTTE_RDMA_LENT_LEAVING,
 	OTTE_RDMA_LENT_RETURNED,
 	OTTE_RDMA_LENT_RETAINED,
 };
@@ -46,6 +54,7 @@ struct otte_rdma_lent {
 	enum otte_rdma_lent_state state;
 	bool stuck;                                   /* it stays, and its place with it */
 	bool answered;                                /* counted in `unanswered` no more */
+	bool pending;                                 /* WAITING: for its producer, as of this look */
 	struct otte_rdma_receipt receipt;
 	uint8_t nonce[16];
 };
@@ -72,5 +81,7 @@ void otte_rdma_lents_forget(struct otte_rdma_source *source);
 /* The pair is CLOSING; then gone, or it stays. */
 void otte_rdma_lents_revoke(struct otte_rdma_source_pair *pair);
 void otte_rdma_lents_unpair(struct otte_rdma_source_pair *pair, bool gone);
+/* Before that: what is in its cell stays in reach. */
+void otte_rdma_lents_keep(struct otte_rdma_source_pair *pair);
 
 #endif

@@ -277,7 +277,8 @@ static bool plan(const struct otte_rdma_peer *peer, const struct otte_work *firs
 {
 	struct otte_work *work = peer->queue;
 
-	if (work != first || !otte_rdma_lease_is_wanted(work) || find(peer, work))
+	if (work != first || !otte_rdma_lease_is_wanted(work) || find(peer, work) ||
+	    otte_rdma_peer_is_celled(peer, work->region))
 		return false;
 	otte_rdma_plan(peer, work, wish);
 	fill_range(like, work);
@@ -381,6 +382,8 @@ bool otte_rdma_lease_refused(struct otte_rdma_peer *peer, const struct otte_rdma
 
 	if (!lease)
 		return false;
+	if (answer->status == OTTE_RDMA_WANTS_CELL)
+		otte_rdma_peer_note_celled(peer, lease->region);
 	otte_fail(answer->status, "the peer does not lease it");
 	otte_log(OTTE_LOG_DEBUG, "peer %s: %s", peer->source.name, otte_error_text());
 	lease->state = OTTE_RDMA_LEASE_NONE;

@@ -208,6 +208,8 @@ int otte_rdma_let_ask(struct otte_rdma_source_pair *pair, const struct otte_rdma
 	if (ask->op != pair->pair.op)
 		return otte_fail(-EPROTO, "op %u is to be leased on a queue pair for %u", ask->op,
 				 pair->pair.op);
+	if (pair->pair.cell)
+		return otte_fail(-EPROTO, "a range is to be leased on a cell");
 	ret = let_it(pair, ask);
 	if (ret)
 		otte_rdma_exposure_refuse(pair->source, ask, ret);
@@ -230,13 +232,12 @@ static void count(struct otte_rdma_let *let, const struct otte_rdma_leasing *lea
 {
 	bool read = let->base.ask.op == OTTE_READ;
 
-	otte_rdma_exposure_ops(&let->base)->count(let->base.source->peer, leasing->requests,
-						  read ? leasing->bytes : 0,
-						  read ? 0 : leasing->bytes);
+	otte_rdma_exposure_ops(&let->base)
+		->count(let->base.source->peer, leasing->requests, read ? leasing->bytes : 0,
+			read ? 0 : leasing->bytes);
 }
 
-void otte_rdma_let_renewed(struct otte_rdma_source *source,
-			   const struct otte_rdma_leasing *leasing)
+void otte_rdma_let_renewed(struct otte_rdma_source *source, const struct otte_rdma_leasing *leasing)
 {
 	struct otte_rdma_let *let = find(source, leasing->lease);
 
@@ -268,8 +269,7 @@ static void want(struct otte_rdma_let *let)
 		let->base.source->worker->busy = true;
 }
 
-void otte_rdma_lets_recall(struct otte_rdma_source *source,
-			   const struct otte_rdma_recalls *recalls)
+void otte_rdma_lets_recall(struct otte_rdma_source *source, const struct otte_rdma_recalls *recalls)
 {
 	struct otte_rdma_let *let;
 
@@ -311,7 +311,7 @@ static int look(struct otte_rdma_let *let, uint64_t now_ns)
 	if (atomic_load(&let->range.wanted))
 		want(let);
 	source->worker->timed |= let->state != OTTE_RDMA_LET_LEASED || let->base.recalled_ns ||
-			       config_of(source)->rdma_lease_idle_ns < SHORT_IDLE_NS;
+				 config_of(source)->rdma_lease_idle_ns < SHORT_IDLE_NS;
 	if (let->state == OTTE_RDMA_LET_LEASED)
 		return look_at_leased(let, now_ns);
 	if (let->state == OTTE_RDMA_LET_EXPECTING)

@@ -40,8 +40,9 @@ static void unmap(struct otte_rdma_messages *messages)
 }
 
 int otte_rdma_messages_open(struct otte_rdma_messages *messages, struct otte_rdma_context *context,
-			    uint32_t places)
+			    struct ibv_pd *pd, uint32_t places)
 {
+	struct otte_rdma_mr_spec spec = { .access = IBV_ACCESS_LOCAL_WRITE, .pd = pd };
 	int rc;
 
 	*messages = (struct otte_rdma_messages){ .bytes = (size_t)places * PLACE_BYTES };
@@ -50,8 +51,9 @@ int otte_rdma_messages_open(struct otte_rdma_messages *messages, struct otte_rdm
 	rc = map(messages);
 	if (rc)
 		return rc;
-	rc = otte_rdma_mr_register(context, messages->pages, messages->bytes,
-				   IBV_ACCESS_LOCAL_WRITE, &messages->mr);
+	spec.at = messages->pages;
+	spec.bytes = messages->bytes;
+	rc = otte_rdma_mr_make(context, &spec, &messages->mr);
 	if (rc)
 		unmap(messages);
 	return rc;

@@ -23,9 +23,9 @@ struct otte_rdma_messages {
 	struct otte_rdma_mr mr;
 };
 
-/* 0 places: empty. -ENOMEM, or as of otte_rdma_mr_register(). */
+/* 0 places: empty. `pd` NULL: the context's. -ENOMEM, or as of otte_rdma_mr_make(). */
 int otte_rdma_messages_open(struct otte_rdma_messages *messages, struct otte_rdma_context *context,
-			    uint32_t places);
+			    struct ibv_pd *pd, uint32_t places);
 /* -EUCLEAN with a text: retained. */
 int otte_rdma_messages_close(struct otte_rdma_messages *messages);
 

@@ -42,7 +42,8 @@ static void fill_params(const struct otte_rdma_pair *pair, bool source,
 	params->finishes = !source;
 	if (!source)
 		return;
-	params->max_recv_wr = config->rdma_grants;
+	params->pd = pair->pd;
+	params->max_recv_wr = pair->cell ? 1 : config->rdma_grants;
 	params->remote_access = pair->op == OTTE_READ ? IBV_ACCESS_REMOTE_READ :
 							IBV_ACCESS_REMOTE_WRITE;
 }
@@ -99,6 +100,7 @@ int otte_rdma_pair_open(struct otte_rdma_pair *pair, bool source)
 	pair->state = OTTE_RDMA_PAIR_OPEN;
 	pair->since_ns = otte_now_ns();
 	pair->under_way = 0;
+	pair->spent = false;
 	return 0;
 
 uncharge:

@@ -45,6 +45,9 @@ struct otte_rdma_pair {
 	uint64_t connection;
 	unsigned int nic, remote_nic;
 	uint8_t op;
+	bool cell;           /* it is for one grant, of memory of a GPU (cell.h) */
+	bool spent;          /* and was asked for that */
+	struct ibv_pd *pd;   /* of a source's cell; NULL: the context's */
 	struct otte_rdma_qp *qp;
 	uint32_t remote_qpn;
 	int code;            /* CLOSING: why */

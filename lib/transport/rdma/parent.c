@@ -219,6 +219,12 @@ void otte_rdma_slice_refused(struct otte_rdma_slice *slice, int code)
 			return;
 		}
 	}
+	/* It is asked for over a cell, as are those of its region from now on. */
+	if (code == OTTE_RDMA_WANTS_CELL && !slice->celled && !parent->code) {
+		otte_rdma_peer_note_celled(parent->peer, parent->work->region);
+		wait_again(slice, 0);
+		return;
+	}
 	/* No place has come for a while: what may go by nothing else asks again. */
 	if (code == -EAGAIN && parent->work->wanted == OTTE_TRANSPORT_RDMA && !parent->code) {
 		wait_again(slice, 0);
@@ -559,8 +565,13 @@ static int ask(struct otte_rdma_slice *slice, uint64_t now_ns, bool *in_turn)
 
 	if (!(peer->trusted[slice->nic] >> slice->remote_nic & 1))
 		return otte_fail(-ENETUNREACH, "something has failed on a rail to the peer");
-	ret = otte_rdma_endpoint_get(peer, slice->nic, slice->remote_nic, slice->parent->op,
-				     &endpoint);
+	slice->celled = otte_rdma_peer_is_celled(peer, slice->parent->work->region);
+	if (slice->celled)
+		ret = otte_rdma_endpoint_get_cells(peer, slice->nic, slice->remote_nic,
+						   slice->parent->op, &endpoint);
+	else
+		ret = otte_rdma_endpoint_get(peer, slice->nic, slice->remote_nic, slice->parent->op,
+					     &endpoint);
 	if (!ret)
 		ret = otte_rdma_endpoint_pick(endpoint, now_ns, &pair);
 	if (ret)

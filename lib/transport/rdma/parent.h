@@ -43,6 +43,7 @@ struct otte_rdma_slice {
 	uint32_t tries;                /* its payload was lost so often */
 	uint32_t turns;                /* from rail to rail, since it was asked for last */
 	bool moved;                    /* to another rail */
+	bool celled;                   /* it was asked for over a cell */
 	uint64_t busy_ns, again_ns;    /* since when its range is busy; not asked for before */
 };
 

@@ -137,6 +137,7 @@ static void lose(struct otte_rdma_peer *peer, int code, bool stopped, uint64_t n
 	pthread_mutex_unlock(&peer->lock);
 	otte_rdma_parents_fail(peer, stopped ? code : -ECONNRESET, stopped);
 	otte_rdma_endpoints_close(peer, code);
+	otte_rdma_transfers_forget(peer);
 	otte_rdma_probes_go_on(peer, now_ns);
 	if (was_ready)
 		otte_rdma_peer_part(peer);
@@ -180,6 +181,7 @@ static int take_paths(struct otte_rdma_peer *peer, const struct otte_rdma_messag
 	if (message->type != OTTE_RDMA_MSG_PATHS)
 		return otte_fail(-EPROTO, "message %u of a source before its PATHS", message->type);
 	peer->paths = message->paths;
+	peer->celled_count = 0;
 	otte_rdma_peer_meet(peer);
 	peer->state = OTTE_RDMA_PEER_READY;
 	return 0;
@@ -268,6 +270,24 @@ static void line_ready(struct otte_watch *watch, uint32_t events)
 	if (ret == -EPROTO || ret == -EPROTONOSUPPORT)
 		atomic_fetch_add(&peer->rdma->bad_frames, 1);
 	otte_rdma_peer_break(peer, ret);
+}
+
+/* ---- Regions that are reached by cells ---- */
+
+bool otte_rdma_peer_is_celled(const struct otte_rdma_peer *peer, uint64_t region)
+{
+	unsigned int known = (unsigned int)min_u64(peer->celled_count, OTTE_RDMA_CELLED), i;
+
+	for (i = 0; i < known; i++)
+		if (peer->celled[i] == region)
+			return true;
+	return false;
+}
+
+void otte_rdma_peer_note_celled(struct otte_rdma_peer *peer, uint64_t region)
+{
+	if (!otte_rdma_peer_is_celled(peer, region))
+		peer->celled[peer->celled_count++ % OTTE_RDMA_CELLED] = region;
 }
 
 /* ---- What waits ---- */
@@ -400,7 +420,7 @@ static bool is_over(struct otte_rdma_peer *peer)
 	    !otte_rdma_endpoints_are_over(peer))
 		return false;
 	DL_FOREACH(peer->transfers, transfer)
-		if (transfer->pair->state != OTTE_RDMA_PAIR_RETAINED)
+		if (transfer->pair && transfer->pair->state != OTTE_RDMA_PAIR_RETAINED)
 			return false;
 	return !otte_rdma_line_is_open(&peer->line);
 }

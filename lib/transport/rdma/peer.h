@@ -35,6 +35,8 @@ enum otte_rdma_peer_state {
 	OTTE_RDMA_PEER_READY = 3,
 };
 
+#define OTTE_RDMA_CELLED 64
+
 struct otte_rdma_peer {
 	struct otte_transport_peer base;
 	struct otte_rdma_peer *prev, *next_peer; /* worker->peers */
@@ -81,6 +83,9 @@ struct otte_rdma_peer {
 	struct otte_rdma_lease *leases;
 	uint32_t lease_count;          /* but for those that are NONE */
 	struct otte_rdma_use *uses;
+	/* Of its regions those that were found to be reached by cells, the latest of them. */
+	uint64_t celled[OTTE_RDMA_CELLED];
+	uint64_t celled_count;         /* ever, over this line */
 	int broken;                    /* the line: why it is to be lost; 0: it is not */
 	char broken_text[OTTE_TEXT_MAX];
 };
@@ -110,6 +115,9 @@ bool otte_rdma_peer_look(struct otte_rdma_peer *peer, uint64_t now_ns);
 /* The thread, see routes.c: pairs on this NIC are closed; PATHS are said again. */
 void otte_rdma_peer_port_changed(struct otte_rdma_peer *peer, unsigned int nic);
 void otte_rdma_peer_paths_changed(struct otte_rdma_peer *peer, unsigned int unused);
+/* Whether a region of the peer is reached by cells, as far as it has said so. */
+bool otte_rdma_peer_is_celled(const struct otte_rdma_peer *peer, uint64_t region);
+void otte_rdma_peer_note_celled(struct otte_rdma_peer *peer, uint64_t region);
 /* The line is to be lost, as the error's text says. */
 void otte_rdma_peer_break(struct otte_rdma_peer *peer, int code);
 /* Where that fails the line is lost, with the next look. */

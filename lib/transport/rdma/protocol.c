@@ -119,6 +119,8 @@ static int check_connect(const struct otte_rdma_connect *connect)
 	if (!rc)
 		rc = otte_wire_at_most("CONNECT", "op", connect->op, OTTE_WRITE);
 	if (!rc)
+		rc = otte_wire_at_most("CONNECT", "cell", connect->cell, 1);
+	if (!rc)
 		rc = check_number("CONNECT", "qpn", connect->qpn);
 	if (!rc)
 		rc = otte_wire_at_most("CONNECT", "psn", connect->psn, OTTE_RDMA_NUMBER_MAX);
@@ -308,7 +310,7 @@ static uint8_t *put_connect(uint8_t *at, const struct otte_rdma_connect *connect
 	at = put_u8(at, connect->source_nic);
 	at = put_u8(at, connect->requester_nic);
 	at = put_u8(at, connect->op);
-	at = put_u8(at, 0);
+	at = put_u8(at, connect->cell);
 	at = put_le32(at, connect->qpn);
 	at = put_le32(at, connect->psn);
 	at = put_le32(at, connect->mtu_bytes);
@@ -319,7 +321,6 @@ static uint8_t *put_connect(uint8_t *at, const struct otte_rdma_connect *connect
 static void get_connect(const uint8_t *at, struct otte_rdma_connect *connect, uint64_t *reserved)
 {
 	uint32_t reserved32;
-	uint8_t reserved8;
 
 	at = get_le64(at, &connect->connection);
 	at = get_le64(at, &connect->source_pd);
@@ -327,13 +328,13 @@ static void get_connect(const uint8_t *at, struct otte_rdma_connect *connect, ui
 	at = get_u8(at, &connect->source_nic);
 	at = get_u8(at, &connect->requester_nic);
 	at = get_u8(at, &connect->op);
-	at = get_u8(at, &reserved8);
+	at = get_u8(at, &connect->cell);
 	at = get_le32(at, &connect->qpn);
 	at = get_le32(at, &connect->psn);
 	at = get_le32(at, &connect->mtu_bytes);
 	at = get_le32(at, &connect->rd_atomic);
 	get_le32(at, &reserved32);
-	*reserved |= reserved8 | reserved32;
+	*reserved |= reserved32;
 }
 
 static uint8_t *put_connected(uint8_t *at, const struct otte_rdma_connected *connected)

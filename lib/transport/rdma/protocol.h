@@ -21,6 +21,16 @@
  *                                            NICs, ports and PDs with other addresses and states;
  *                                            who hears it answers nothing
  *
+ *   of memory of a GPU, which is reached by cells (cell.h):
+ *   ASK               >
+ *                     <                      REFUSED, with OTTE_RDMA_WANTS_CELL
+ *   CONNECT           >                      with `cell`: a pair for one ASK, in a PD of its own
+ *                     <                      CONNECTED
+ *   ASK               >                      and on as above, but that the message at the end
+ *                                            invalidates no key, and that the source's end of the
+ *                                            pair, and all that is in its PD, is gone before DONE.
+ *                                            After DONE or REFUSED nobody says CLOSE of it
+ *
  *   LEASE             >                      takes a loan, binds a window that stands
  *                     <                      LEASED, or REFUSED
  *   payloads, over the NICs, and nothing else
@@ -45,6 +55,7 @@
 #ifndef OTTE_TRANSPORT_RDMA_PROTOCOL_H
 #define OTTE_TRANSPORT_RDMA_PROTOCOL_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -82,7 +93,7 @@ enum otte_rdma_message_type {
  *            gid_type u8, ethernet u8, active u8, reserved u8, lid u16, mtu_bytes u32,
  *            reserved u32, pd u64, gid u8[16]
  * CONNECT:   connection u64, source_pd u64, requester_pd u64, source_nic u8, requester_nic u8,
- *            op u8, reserved u8, qpn u32, psn u32, mtu_bytes u32, rd_atomic u32, reserved u32
+ *            op u8, cell u8, qpn u32, psn u32, mtu_bytes u32, rd_atomic u32, reserved u32
  * CONNECTED: connection u64, status i32, qpn u32, psn u32, mtu_bytes u32, rd_atomic u32,
  *            reserved u32
  * ASK:       ask u64, connection u64, epoch u64, region u64, offset u64, length u64, op u8,
@@ -126,6 +137,9 @@ struct otte_rdma_paths {
 	struct otte_rdma_path rows[OTTE_NIC_IDS];
 };
 
+/* Of REFUSED: what is asked for is reached by a cell, which is to be connected for it. */
+#define OTTE_RDMA_WANTS_CELL (-EMEDIUMTYPE)
+
 #define OTTE_RDMA_CHUNK_MIN 4096u      /* as of rdma.chunk_bytes */
 #define OTTE_RDMA_NUMBER_MAX 0xffffffu /* of a QP and of a packet: 24 bits */
 
@@ -134,6 +148,7 @@ struct otte_rdma_connect {
 	uint64_t source_pd, requester_pd;
 	uint8_t source_nic, requester_nic;
 	uint8_t op;          /* enum otte_op: what it is for */
+	uint8_t cell;        /* 1: for one ASK, of memory of a GPU */
 	uint32_t qpn, psn;   /* of the requester's QP, and of the first packet that it sends */
 	uint32_t mtu_bytes;
 	uint32_t rd_atomic;  /* READs that the requester would have under way */

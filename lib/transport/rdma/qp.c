@@ -126,14 +126,16 @@ static int open_queues(struct otte_rdma_qp *qp, uint32_t serial)
 		.max_send_wr = qp->params.max_send_wr,
 		.signal_interval = qp->params.signal_interval,
 		.messages = qp->params.finishes,
+		.pd = qp->params.pd,
 	};
 	int rc = otte_rdma_send_queue_open(&qp->send, qp->context, &send, &qp->lane->sends,
 					   SEND_TAG(serial));
 
 	if (rc)
 		return rc;
-	rc = otte_rdma_receive_queue_open(&qp->receive, qp->context, qp->params.max_recv_wr,
-					  &qp->lane->receives, RECEIVE_TAG(serial));
+	rc = otte_rdma_receive_queue_open(&qp->receive, qp->context, qp->params.pd,
+					  qp->params.max_recv_wr, &qp->lane->receives,
+					  RECEIVE_TAG(serial));
 	if (rc && otte_rdma_send_queue_close(&qp->send))
 		return -EUCLEAN;
 	return rc;
@@ -163,8 +165,10 @@ static int create_native(struct otte_rdma_qp *qp)
 		},
 	};
 
+	struct ibv_pd *pd = qp->params.pd ? qp->params.pd : qp->context->pd;
+
 	errno = 0;
-	qp->native = qp->context->verbs->create_qp(qp->context->pd, &attr);
+	qp->native = qp->context->verbs->create_qp(pd, &attr);
 	if (!qp->native)
 		return otte_rdma_call_failed(qp->context, "ibv_create_qp", errno);
 	qp->end.qpn = qp->native->qp_num;

@@ -47,11 +47,12 @@ enum otte_rdma_qp_state {
 };
 
 struct otte_rdma_qp_params {
+	struct ibv_pd *pd; /* NULL: the context's */
 	uint32_t max_send_wr;
 	uint32_t max_recv_wr; /* 0: it expects no receipts */
 	uint32_t signal_interval; /* at least 1 */
-	bool finishes; /* it posts FINISH */
-	unsigned int remote_access; /* IBV_ACCESS_REMOTE_READ or _WRITE, through windows; or 0 */
+	bool finishes; /* it posts FINISH or TELL */
+	unsigned int remote_access; /* IBV_ACCESS_REMOTE_READ or _WRITE, by a window or an MR; or 0 */
 	uint8_t timeout; /* 4.096 us << timeout; 0: none */
 	uint8_t retry_count; /* at most 7, which is 6 on rxe */
 	uint8_t rnr_retry; /* at most 7, which is without end */

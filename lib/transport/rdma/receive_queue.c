@@ -13,8 +13,9 @@
 /* ---- Life ------------------------------------------------------------------------------------ */
 
 int otte_rdma_receive_queue_open(struct otte_rdma_receive_queue *queue,
-				 struct otte_rdma_context *context, uint32_t max_recv_wr,
-				 struct otte_rdma_credits *credits, uint32_t tag)
+				 struct otte_rdma_context *context, struct ibv_pd *pd,
+				 uint32_t max_recv_wr, struct otte_rdma_credits *credits,
+				 uint32_t tag)
 {
 	int rc;
 
@@ -22,7 +23,8 @@ int otte_rdma_receive_queue_open(struct otte_rdma_receive_queue *queue,
 	rc = otte_rdma_wr_ring_open(&queue->ring, max_recv_wr, tag);
 	if (rc)
 		return rc;
-	rc = otte_rdma_messages_open(&queue->messages, context, max_recv_wr ? queue->ring.size : 0);
+	rc = otte_rdma_messages_open(&queue->messages, context, pd,
+				     max_recv_wr ? queue->ring.size : 0);
 	if (rc)
 		otte_rdma_wr_ring_close(&queue->ring);
 	return rc;
@@ -158,13 +160,24 @@ static bool has_invalidated(const struct otte_rdma_receive_queue *queue, const s
 	return wc->wc_flags & (IBV_WC_WITH_INV | (queue->rxe ? RXE_WC_WITH_INV : 0));
 }
 
+/* What is wrong with the keys that came invalidated; NULL: nothing. */
+static const char *check_keys(const struct otte_rdma_receive_queue *queue,
+			      const struct otte_rdma_receipt *receipt, const struct ibv_wc *wc)
+{
+	if (receipt->plain)
+		return has_invalidated(queue, wc) ? "that has invalidated a key" : NULL;
+	if (!has_invalidated(queue, wc))
+		return "that has invalidated no key";
+	return wc->invalidated_rkey != receipt->key ? "that has invalidated another key" : NULL;
+}
+
 /* The receipt that the message is, all of it; else NULL, with a text. */
 static struct otte_rdma_receipt *match(const struct otte_rdma_receive_queue *queue,
 				       const struct ibv_wc *wc, const uint8_t *message)
 {
 	struct otte_rdma_binding binding;
 	struct otte_rdma_receipt *receipt;
-	const char *why = NULL;
+	const char *why;
 
 	if (wc->byte_len != OTTE_RDMA_BINDING_BYTES) {
 		refuse(wc, "with a message of another length");
@@ -175,13 +188,8 @@ static struct otte_rdma_receipt *match(const struct otte_rdma_receive_queue *que
 		return NULL;
 	}
 	receipt = find(queue, binding.grant);
-	if (!receipt)
-		why = "of a grant that is not expected";
-	else if (!has_invalidated(queue, wc))
-		why = "that has invalidated no key";
-	else if (wc->invalidated_rkey != receipt->key)
-		why = "that has invalidated another key";
-	else if (memcmp(message, receipt->binding, OTTE_RDMA_BINDING_UNUSED_AT) != 0)
+	why = receipt ? check_keys(queue, receipt, wc) : "of a grant that is not expected";
+	if (!why && memcmp(message, receipt->binding, OTTE_RDMA_BINDING_UNUSED_AT) != 0)
 		why = "with another binding";
 	if (!why) {
 		receipt->unused = binding.unused;

@@ -6,8 +6,8 @@
  * Buffers are the queue's, and all alike; which one a message comes in says nothing of which grant
  * it is of. A message completes the receipt whose grant it names, if it was not completed before,
  * if all 141 bytes are those of that grant's binding, but for the one that says whether it was used
- * (binding.h), and the key that came invalidated with it is the grant's; else it completes nothing,
- * and the QP is to be fenced (-EPROTO).
+ * (binding.h), and the key that came invalidated with it is the grant's, or none, where that is of a
+ * cell; else it completes nothing, and the QP is to be fenced (-EPROTO).
  *
  *   buffer    free --reserve--> reserved --expect--> posted --its CQE--> free
  *   receipt   idle --expect--> EXPECTED --its message--> done(0)
@@ -35,7 +35,7 @@
 #include "transport/rdma/messages.h"
 #include "transport/rdma/wr_ring.h"
 
-/* Embedded in its grant; the first three are set by who expects it. */
+/* Embedded in its grant; the first five are set by who expects it. */
 struct otte_rdma_receipt {
 	/*
 	 * In the thread of the QP's lane, under no lock. 0: it is here; -ECANCELED: it never will
@@ -44,6 +44,7 @@ struct otte_rdma_receipt {
 	void (*done)(struct otte_rdma_receipt *receipt, int code);
 	uint64_t grant;
 	uint32_t key;
+	bool plain; /* of a cell: no key comes invalidated with it */
 	uint8_t binding[OTTE_RDMA_BINDING_BYTES];
 
 	bool unused; /* with done(0): it came so */
@@ -66,7 +67,8 @@ struct otte_rdma_receive_queue {
 };
 
 int otte_rdma_receive_queue_open(struct otte_rdma_receive_queue *queue,
-				 struct otte_rdma_context *context, uint32_t max_recv_wr,
+				 struct otte_rdma_context *context, struct ibv_pd *pd,
+				 uint32_t max_recv_wr,
 				 struct otte_rdma_credits *credits, uint32_t tag);
 /* Nothing is charged. -EUCLEAN with a text: its messages are retained. */
 int otte_rdma_receive_queue_close(struct otte_rdma_receive_queue *queue);

@@ -17,6 +17,7 @@ static const struct {
 	[OTTE_RDMA_READ] = { IBV_WR_RDMA_READ, IBV_WC_RDMA_READ },
 	[OTTE_RDMA_WRITE] = { IBV_WR_RDMA_WRITE, IBV_WC_RDMA_WRITE },
 	[OTTE_RDMA_FINISH] = { IBV_WR_SEND_WITH_INV, IBV_WC_SEND },
+	[OTTE_RDMA_TELL] = { IBV_WR_SEND, IBV_WC_SEND },
 	[OTTE_RDMA_BIND] = { IBV_WR_BIND_MW, IBV_WC_BIND_MW },
 	[OTTE_RDMA_INVALIDATE] = { IBV_WR_LOCAL_INV, IBV_WC_LOCAL_INV },
 };
@@ -58,7 +59,7 @@ int otte_rdma_send_queue_open(struct otte_rdma_send_queue *queue, struct otte_rd
 	};
 	rc = alloc_arrays(queue, params->max_send_wr, tag);
 	if (!rc)
-		rc = otte_rdma_messages_open(&queue->messages, context,
+		rc = otte_rdma_messages_open(&queue->messages, context, params->pd,
 					     params->messages ? queue->ring.size : 0);
 	if (rc)
 		free_arrays(queue);
@@ -82,6 +83,7 @@ static int check(const struct otte_rdma_send_queue *queue, const struct otte_rdm
 			return otte_fail(-EINVAL, "rdma: %" PRIu64 " bytes in one WR", send->bytes);
 		return 0;
 	case OTTE_RDMA_FINISH:
+	case OTTE_RDMA_TELL:
 		return queue->messages.pages ? 0 : otte_fail(-EINVAL, "rdma: no messages here");
 	case OTTE_RDMA_BIND:
 		return send->bytes ? 0 : otte_fail(-EINVAL, "rdma: a window of no bytes");
@@ -131,7 +133,8 @@ static void fill_message(const struct otte_rdma_send_queue *queue,
 	*sge = otte_rdma_messages_sge(&queue->messages, place);
 	wr->sg_list = sge;
 	wr->num_sge = 1;
-	wr->invalidate_rkey = send->key;
+	if (send->op == OTTE_RDMA_FINISH)
+		wr->invalidate_rkey = send->key;
 	wr->send_flags |= IBV_SEND_FENCE;
 }
 
@@ -153,7 +156,7 @@ static void fill(const struct otte_rdma_send_queue *queue, const struct otte_rdm
 	wr->opcode = ops[send->op].opcode;
 	if (send->fenced)
 		wr->send_flags |= IBV_SEND_FENCE;
-	if (send->op == OTTE_RDMA_FINISH)
+	if (send->op == OTTE_RDMA_FINISH || send->op == OTTE_RDMA_TELL)
 		fill_message(queue, send, wr, sge);
 	else if (send->op == OTTE_RDMA_BIND)
 		fill_bind(send, wr);

@@ -33,6 +33,7 @@ enum otte_rdma_op {
 	OTTE_RDMA_READ, /* local, bytes, lkey; remote, key */
 	OTTE_RDMA_WRITE,
 	OTTE_RDMA_FINISH, /* message, key: a fenced SEND that invalidates the peer's key */
+	OTTE_RDMA_TELL, /* message: the same without a key */
 	OTTE_RDMA_BIND, /* window, parent, remote, bytes, key, access */
 	OTTE_RDMA_INVALIDATE, /* key: of a window of ours */
 };
@@ -47,7 +48,7 @@ struct otte_rdma_send {
 	struct ibv_mr *parent;
 	const uint8_t *message; /* OTTE_RDMA_BINDING_BYTES, copied */
 	struct otte_rdma_work *work; /* told once if it may have been accepted; NULL: nobody */
-	bool fenced; /* not before READs that were posted earlier are in; FINISH always is */
+	bool fenced; /* not before READs that were posted earlier are in; messages are, always */
 	bool empty; /* READ, WRITE of no bytes: needs no key, touches nothing; does it arrive? */
 };
 
@@ -64,7 +65,8 @@ struct otte_rdma_send_queue {
 struct otte_rdma_send_queue_params {
 	uint32_t max_send_wr;
 	uint32_t signal_interval; /* at least 1 */
-	bool messages; /* FINISH will be posted */
+	bool messages; /* FINISH or TELL will be posted */
+	struct ibv_pd *pd; /* of the QP; NULL: the context's */
 };
 
 int otte_rdma_send_queue_open(struct otte_rdma_send_queue *queue, struct otte_rdma_context *context,

@@ -70,17 +70,27 @@ void otte_rdma_source_say(struct otte_rdma_source *source, const struct otte_rdm
 
 /* ---- Pairs ---- */
 
-void otte_rdma_source_fail_pair(struct otte_rdma_source_pair *pair, int code, const char *why)
+void otte_rdma_source_say_closed(struct otte_rdma_source_pair *pair, int code)
 {
 	struct otte_rdma_message message = {
 		.type = OTTE_RDMA_MSG_CLOSE,
 		.close = { .connection = pair->pair.connection, .status = code },
 	};
 
+	otte_rdma_source_say(pair->source, &message);
+}
+
+void otte_rdma_source_end_pair(struct otte_rdma_source_pair *pair)
+{
+	otte_rdma_pair_close(&pair->pair, -ECANCELED, "what it was for is over");
+}
+
+void otte_rdma_source_fail_pair(struct otte_rdma_source_pair *pair, int code, const char *why)
+{
 	if (pair->pair.state != OTTE_RDMA_PAIR_OPEN && pair->pair.state != OTTE_RDMA_PAIR_JOINED)
 		return;
 	otte_rdma_pair_close(&pair->pair, code, why);
-	otte_rdma_source_say(pair->source, &message);
+	otte_rdma_source_say_closed(pair, code);
 	if (pair->pair.stopped)
 		otte_rdma_exposures_drop_spares(pair);
 	otte_rdma_lents_revoke(pair);
@@ -109,12 +119,27 @@ static void pair_failed(struct otte_rdma_pair *pair, int code)
 				   "it has failed");
 }
 
+/* Its queue pair is gone, with all that was posted there. */
+static void close_cell(struct otte_rdma_source_pair *pair)
+{
+	uint64_t bytes = pair->cell.mr.bytes;
+
+	if (!otte_rdma_cell_close(&pair->cell))
+		return;
+	otte_log(OTTE_LOG_ERROR, "memory of a GPU that a NIC may still reach: %s",
+		 otte_error_text());
+	otte_rdma_lost(pair->source->rdma, bytes, "rdma: a cell that could not be destroyed");
+	otte_rdma_lents_keep(pair);
+}
+
 static void pair_closed(struct otte_rdma_pair *base, bool gone)
 {
 	struct otte_rdma_source_pair *pair = container_of(base, struct otte_rdma_source_pair, pair);
 
 	if (gone)
 		otte_rdma_exposures_drop_spares(pair);
+	if (gone)
+		close_cell(pair);
 	otte_rdma_lents_unpair(pair, gone);
 	otte_rdma_lets_unpair(pair, gone);
 	if (!gone)
@@ -183,10 +208,34 @@ static int check_connect(struct otte_rdma_source *source, const struct otte_rdma
 	if (!*path || (*path)->pd != connect->requester_pd)
 		return otte_fail(-ESTALE, "NIC %u of a peer is not the one of its PATHS",
 				 connect->requester_nic);
+	if (connect->cell && source->rdma->env.config->rdma_cuda_memory != OTTE_CUDA_MEMORY_DIRECT)
+		return otte_fail(-EOPNOTSUPP, "rdma.cuda_memory is staged: there are no cells");
 	if (!poller->context || poller->pd != connect->source_pd)
 		return otte_fail(-ESTALE, "NIC %u is not the one that a peer knows",
 				 connect->source_nic);
 	return 0;
+}
+
+/* With its cell, where it is one. */
+static int open_pair(struct otte_rdma_source_pair *pair, bool cell)
+{
+	char why[OTTE_ERROR_BYTES];
+	int ret;
+
+	if (cell) {
+		ret = otte_rdma_cell_open(pair->pair.rdma->pollers[pair->pair.nic].context,
+					  &pair->cell);
+		if (ret)
+			return ret;
+		pair->pair.cell = true;
+		pair->pair.pd = pair->cell.pd;
+	}
+	ret = otte_rdma_pair_open(&pair->pair, true);
+	if (!ret)
+		return 0;
+	otte_error_keep(why);
+	close_cell(pair);
+	return otte_fail(ret, "%s", why);
 }
 
 static int make_pair(struct otte_rdma_source *source, const struct otte_rdma_connect *connect,
@@ -214,7 +263,7 @@ static int make_pair(struct otte_rdma_source *source, const struct otte_rdma_con
 		.failed = pair_failed,
 		.closed = pair_closed,
 	};
-	ret = otte_rdma_pair_open(&pair->pair, true);
+	ret = open_pair(pair, connect->cell);
 	if (ret) {
 		free(pair);
 		return ret;

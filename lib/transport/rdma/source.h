@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/loop.h"
+#include "transport/rdma/cell.h"
 #include "transport/rdma/line.h"
 #include "transport/rdma/pair.h"
 #include "transport/rdma/places.h"
@@ -52,6 +53,7 @@ struct otte_rdma_source {
  */
 struct otte_rdma_source_pair {
 	struct otte_rdma_pair pair;
+	struct otte_rdma_cell cell; /* of memory of a GPU; else NONE */
 	struct otte_rdma_source *source;
 	struct otte_rdma_source_pair *prev, *next;
 	struct otte_rdma_window *spares; /* by their `next` */
@@ -72,5 +74,9 @@ void otte_rdma_source_paths_changed(struct otte_rdma_source *source, unsigned in
 void otte_rdma_source_say(struct otte_rdma_source *source, const struct otte_rdma_message *message);
 /* Closed, and everything that was granted on it is taken back. */
 void otte_rdma_source_fail_pair(struct otte_rdma_source_pair *pair, int code, const char *why);
+/* Of a cell, which has had its grant: it goes, and its peer is not told CLOSE of it. */
+void otte_rdma_source_end_pair(struct otte_rdma_source_pair *pair);
+/* CLOSE, of one that is gone or about to be. */
+void otte_rdma_source_say_closed(struct otte_rdma_source_pair *pair, int code);
 
 #endif

@@ -93,21 +93,42 @@ static void end_slice(struct otte_rdma_transfer *transfer)
 		otte_rdma_slice_done(let_go(transfer));
 }
 
-static void look_whether_over(struct otte_rdma_transfer *transfer)
+/* What came of it is known by DONE alone, whatever its CQEs say. */
+static bool is_proven(const struct otte_rdma_transfer *transfer)
+{
+	return transfer->done && transfer->pair->cell;
+}
+
+static void say_ack(struct otte_rdma_peer *peer, uint64_t ask, uint64_t grant)
 {
 	struct otte_rdma_message ack = {
 		.type = OTTE_RDMA_MSG_ACK,
-		.answer = { .ask = transfer->ask, .grant = transfer->grant },
+		.answer = { .ask = ask, .grant = grant },
 	};
 
-	/* Of what has failed its pair tells the rest, whatever the source says. */
-	if (transfer->state != OTTE_RDMA_TRANSFER_POSTED || is_charged(transfer) ||
-	    !transfer->done || transfer->code)
-		return;
+	otte_rdma_peer_say(peer, &ack);
+}
+
+static void be_over(struct otte_rdma_transfer *transfer)
+{
 	transfer->state = OTTE_RDMA_TRANSFER_OVER;
 	transfer->since_ns = otte_now_ns();
-	otte_rdma_peer_say(transfer->peer, &ack);
+	if (!transfer->orphan)
+		say_ack(transfer->peer, transfer->ask, transfer->grant);
 	end_slice(transfer);
+}
+
+static void look_whether_over(struct otte_rdma_transfer *transfer)
+{
+	if (transfer->state != OTTE_RDMA_TRANSFER_POSTED || !transfer->done)
+		return;
+	if (is_proven(transfer))
+		otte_rdma_endpoint_end(transfer->pair);
+	/* Of what has failed its pair tells the rest, whatever the source says. */
+	else if (transfer->code)
+		return;
+	if (!is_charged(transfer))
+		be_over(transfer);
 }
 
 /* Nothing of it moves any more, and its pair is of no use. */
@@ -189,7 +210,22 @@ void otte_rdma_transfers_unpair(struct otte_rdma_peer *peer, const struct otte_r
 			continue;
 		if (!gone)
 			end_unproven(transfer);
+		else if (transfer->state == OTTE_RDMA_TRANSFER_OVER && !transfer->orphan)
+			transfer->pair = NULL;
 		else
+			free_transfer(transfer);
+	}
+}
+
+void otte_rdma_transfers_forget(struct otte_rdma_peer *peer)
+{
+	struct otte_rdma_transfer *transfer, *next;
+
+	DL_FOREACH_SAFE(peer->transfers, transfer, next) {
+		if (transfer->state == OTTE_RDMA_TRANSFER_LOST)
+			continue;
+		transfer->orphan = true;
+		if (!transfer->pair)
 			free_transfer(transfer);
 	}
 }
@@ -200,7 +236,7 @@ static void completed(struct otte_rdma_transfer *transfer, const struct otte_rdm
 {
 	transfer->peer->worker->busy = true;
 	otte_rdma_pair_hear(transfer->pair);
-	if (outcome->code && !transfer->code)
+	if (outcome->code && !transfer->code && !is_proven(transfer))
 		transfer->code = outcome->code;
 	if (!is_charged(transfer))
 		transfer->since_ns = otte_now_ns();
@@ -212,7 +248,8 @@ static void payload_done(struct otte_rdma_work *work, const struct otte_rdma_out
 {
 	struct otte_rdma_transfer *transfer =
 		container_of(work, struct otte_rdma_transfer, payload);
-	enum otte_device_event event = outcome->code ? OTTE_DEVICE_DROPPED : OTTE_DEVICE_COMPLETED;
+	enum otte_device_event event =
+		outcome->code && !is_proven(transfer) ? OTTE_DEVICE_DROPPED : OTTE_DEVICE_COMPLETED;
 
 	transfer->payload_charged = false;
 	if (transfer->slice)
@@ -271,7 +308,7 @@ static void post(struct otte_rdma_transfer *transfer)
 		fill_payload(transfer, &sends[count++]);
 	transfer->binding[OTTE_RDMA_BINDING_UNUSED_AT] = !payload;
 	sends[count++] = (struct otte_rdma_send){
-		.op = OTTE_RDMA_FINISH,
+		.op = transfer->pair->cell ? OTTE_RDMA_TELL : OTTE_RDMA_FINISH,
 		.fenced = true,
 		.key = transfer->key,
 		.message = transfer->binding,
@@ -369,7 +406,7 @@ void otte_rdma_transfers_go_on(struct otte_rdma_peer *peer, uint64_t now_ns)
 	DL_FOREACH_SAFE(peer->transfers, transfer, next) {
 		int code = transfer->work ? atomic_load(&transfer->work->own.abandon) : 0;
 
-		if (transfer->pair->state == OTTE_RDMA_PAIR_RETAINED)
+		if (transfer->pair && transfer->pair->state == OTTE_RDMA_PAIR_RETAINED)
 			end_unproven(transfer);
 		else if (code)
 			abandon(transfer, code);
@@ -402,7 +439,8 @@ static void log_rail(const struct otte_rdma_transfer *transfer)
 
 	if (path)
 		memcpy(gid.bytes, path->gid, sizeof(gid.bytes));
-	otte_log(OTTE_LOG_DEBUG, "slice of %lu bytes: NIC %u (%s port %u) to NIC %u (%s) of peer %s",
+	otte_log(OTTE_LOG_DEBUG,
+		 "slice of %lu bytes: NIC %u (%s port %u) to NIC %u (%s) of peer %s",
 		 (unsigned long)transfer->bytes, pair->nic, context->name, context->port,
 		 pair->remote_nic, otte_rdma_gid_text(&gid, text), transfer->peer->source.name);
 }
@@ -432,6 +470,7 @@ int otte_rdma_transfer_begin(struct otte_rdma_peer *peer, struct otte_rdma_pair 
 	transfer->ticket = *ticket;
 	transfer->ticketed = true;
 	transfer->stage = *stage;
+	pair->spent = true;
 	if (peer->rdma->env.config->rdma_log_slice_affinity)
 		log_rail(transfer);
 	ask.ask = (struct otte_rdma_ask){
@@ -504,6 +543,8 @@ int otte_rdma_transfer_granted(struct otte_rdma_peer *peer, const struct otte_rd
 static void refused(struct otte_rdma_transfer *transfer, int code)
 {
 	give_ticket_back(transfer);
+	if (transfer->pair->cell)
+		otte_rdma_endpoint_end(transfer->pair);
 	if (transfer->slice)
 		otte_rdma_slice_refused(let_go(transfer), code);
 	settle(transfer);
@@ -515,9 +556,15 @@ int otte_rdma_transfer_answered(struct otte_rdma_peer *peer,
 	const struct otte_rdma_answer *answer = &message->answer;
 	struct otte_rdma_transfer *transfer = find(peer, answer->ask);
 
-	/* Its pair was closed meanwhile. */
-	if (!transfer || transfer->state == OTTE_RDMA_TRANSFER_LOST)
+	/*
+	 * Its pair was closed meanwhile. A cell's end at the source, which has said this, hears of
+	 * no CLOSE any more.
+	 */
+	if (!transfer || transfer->state == OTTE_RDMA_TRANSFER_LOST) {
+		if (message->type == OTTE_RDMA_MSG_DONE)
+			say_ack(peer, answer->ask, answer->grant);
 		return 0;
+	}
 	if (message->type == OTTE_RDMA_MSG_REFUSED && transfer->state == OTTE_RDMA_TRANSFER_ASKED) {
 		refused(transfer, answer->status);
 		return 0;

@@ -6,6 +6,10 @@
  *     |                 |
  *     `--REFUSED--------`--its pair closes--> LOST, told once nothing of it is charged
  *
+ * Over a cell (cell.h) DONE comes when the source's end of the pair is gone, which may be before the
+ * CQEs, and instead of them: the message that it answers came behind all payload. Then our end is
+ * closed, and it is OVER when that has flushed what was left; its pair may go before READY comes.
+ *
  * Cancelled, it is told at once while its payload is not posted, or when everything of it has
  * completed; a GRANT is given back unused. Without DONE or READY for control.timeout after that the
  * line is lost; so it is without a GRANT for twice as long, as a source lets nobody wait for more
@@ -45,7 +49,7 @@ enum otte_rdma_transfer_state {
 struct otte_rdma_transfer {
 	struct otte_rdma_transfer *prev, *next; /* peer->transfers */
 	struct otte_rdma_peer *peer;
-	struct otte_rdma_pair *pair;
+	struct otte_rdma_pair *pair; /* NULL: OVER, and it is gone */
 	struct otte_rdma_slice *slice; /* NULL: it has left */
 	struct otte_work *work;      /* of the slice, likewise */
 	struct otte_rail_ticket ticket;
@@ -56,6 +60,7 @@ struct otte_rdma_transfer {
 	bool payload_charged, finish_charged, payload_posted;
 	bool done;                   /* DONE was heard */
 	bool intact;                 /* as that says: nothing of it was written at the source */
+	bool orphan;                 /* the line was lost after DONE: no READY will come */
 	uint64_t ask, grant;
 	uint64_t bytes;
 	uint64_t address;
@@ -83,6 +88,8 @@ void otte_rdma_transfers_lose(struct otte_rdma_peer *peer, const struct otte_rdm
 			      int code);
 void otte_rdma_transfers_unpair(struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair,
 				bool gone);
+/* The line is lost, and its pairs are closed: those that no pair ends. */
+void otte_rdma_transfers_forget(struct otte_rdma_peer *peer);
 /*
  * What could not be posted, what was cancelled, and what the peer should have answered: that ends
  * its line.

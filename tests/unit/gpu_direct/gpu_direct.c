@@ -115,6 +115,56 @@ static void a_gpu_is_reached_in_place_where_the_host_is_staged(void **state)
 	room_close();
 }
 
+/* ---- What peers reach ------------------------------------------------------------------------ */
+
+static unsigned int all_pds(void)
+{
+	return sim_counts(NULL).pds;
+}
+
+/* Each of its own PD, which is gone with its queue pair and its MR before the requester is told. */
+static void a_gpu_is_reached_by_peers_through_cells(void **state)
+{
+	unsigned int pds;
+
+	(void)state;
+	room_open();
+	pds = all_pds();
+	moves(&remote, NULL, OTTE_READ);
+	moves(NULL, &remote, OTTE_WRITE);
+	moves(&remote, &local, OTTE_READ);
+	moves(&local, &remote, OTTE_WRITE);
+	assert_int_equal(all_pds(), pds);
+	assert_int_equal(sim_calls(SIM_ALLOC_PD), pds + sim_calls(SIM_DEALLOC_PD));
+	assert_true(sim_calls(SIM_DEALLOC_PD) >= 32);
+	assert_int_equal(sim_calls(SIM_ALLOC_MW), 0);
+	room_close();
+}
+
+static void a_gpu_is_reached_by_peers_that_a_module_told(void **state)
+{
+	(void)state;
+	gpu_adjust = choose_peermem;
+	module_is_there = true;
+	sim_peer_memory(sim_cuda_reach);
+	room_open();
+	moves(&remote, NULL, OTTE_READ);
+	moves(NULL, &remote, OTTE_WRITE);
+	assert_int_equal(sim_calls(SIM_REG_DMABUF_MR), 0);
+	room_close();
+}
+
+static void a_gpu_is_reached_beside_what_is_staged(void **state)
+{
+	(void)state;
+	gpu_adjust = stage_the_host;
+	room_open();
+	moves(&remote, &local, OTTE_READ);
+	moves(&local, &remote, OTTE_WRITE);
+	moves(NULL, NULL, OTTE_WRITE);
+	room_close();
+}
+
 /* ---- Producers ------------------------------------------------------------------------------- */
 
 static CUstream busy_stream(const struct side *side)
@@ -365,6 +415,9 @@ int main(void)
 		TEST(a_gpu_is_filled_and_read_by_nics_as_a_dma_buf),
 		TEST(a_gpu_is_filled_and_read_by_nics_that_a_module_told),
 		TEST(a_gpu_is_reached_in_place_where_the_host_is_staged),
+		TEST(a_gpu_is_reached_by_peers_through_cells),
+		TEST(a_gpu_is_reached_by_peers_that_a_module_told),
+		TEST(a_gpu_is_reached_beside_what_is_staged),
 		TEST(a_request_waits_for_the_producer_of_its_memory),
 		TEST(gpu_direct_wants_its_environment_from_the_start),
 		TEST(memory_of_a_gpu_that_is_not_direct_is_for_nobody_else),

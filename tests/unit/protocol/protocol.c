@@ -38,7 +38,7 @@ static const struct otte_rdma_message paths = {
 static const struct otte_rdma_message connect = {
 	.type = OTTE_RDMA_MSG_CONNECT,
 	.connect = { .connection = 0x0102030405060708, .source_pd = 0x1112131415161718, .requester_pd = 2,
-		     .source_nic = 5, .requester_nic = 6, .op = OTTE_WRITE, .qpn = 0xabcdef, .psn = 0x123456,
+		     .source_nic = 5, .requester_nic = 6, .op = OTTE_WRITE, .cell = 1, .qpn = 0xabcdef, .psn = 0x123456,
 		     .mtu_bytes = 256, .rd_atomic = 16 },
 };
 static const struct otte_rdma_message connected = {
@@ -126,7 +126,7 @@ static const struct {
 		  "03010201 01000000 00040000 00000000 1817161514131211 0102030405060708090a0b0c0d0e0f10"
 		  "3f020000 00002221 00100000 00000000 0100000000000000 00000000000000000000000000000000" },
 	{ &connect, "02000300 00000000 0807060504030201 1817161514131211 0200000000000000"
-		    "05060100 efcdab00 56341200 00010000 10000000 00000000" },
+		    "05060101 efcdab00 56341200 00010000 10000000 00000000" },
 	{ &connected, "03000300 00000000 0700000000000000 00000000 11000000 00000000 00080000 00000000 00000000" },
 	{ &not_connected,
 	  "03000300 00000000 0700000000000000 86ffffff 00000000 00000000 00000000 00000000 00000000" },
@@ -304,7 +304,7 @@ static void each_field_has_its_rule(void **state)
 		{ &connect, 32, 1, 64, "CONNECT: source_nic is 64, above 63" },
 		{ &connect, 33, 1, 64, "CONNECT: requester_nic is 64, above 63" },
 		{ &connect, 34, 1, 2, "CONNECT: op is 2, above 1" },
-		{ &connect, 35, 1, 1, "CONNECT: reserved is 0x1, not 0" },
+		{ &connect, 35, 1, 2, "CONNECT: cell is 2, above 1" },
 		{ &connect, 36, 4, 0, "CONNECT: qpn is 0" },
 		{ &connect, 36, 4, 0x1000000, "CONNECT: qpn is 16777216, above 16777215" },
 		{ &connect, 40, 4, 0x1000000, "CONNECT: psn is 16777216, above 16777215" },
