@@ -116,9 +116,10 @@ LDFLAGS_unit_owners := $(addprefix -Wl$(comma)--wrap=,malloc calloc mmap)
 UNIT_WITH_gpu_routes += $(VERBS_SIM)
 LDFLAGS_unit_gpu_routes += $(addprefix -Wl$(comma)--wrap=,otte_rdma_peermem_is_there otte_gpudirect_close otte_log)
 
-# Engines with both: which NICs are near a GPU.
+# Engines with both: which NICs are near a GPU, what is said, and what is heard of it.
 UNIT_WITH_gpu_direct := $(VERBS_ROOM)
-LDFLAGS_unit_gpu_direct += $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_peermem_is_there otte_topo_read)
+LDFLAGS_unit_gpu_direct += $(addprefix -Wl$(comma)--wrap=,otte_verbs_open otte_rdma_peermem_is_there otte_topo_read \
+	otte_rdma_source_say otte_rdma_transfer_granted otte_rdma_transfer_answered)
 
 # The monitor over them; what fails in its creation.
 UNIT_WITH_monitor := $(VERBS_SIM)

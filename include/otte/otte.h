@@ -421,6 +421,8 @@ struct otte_stats {
 	uint64_t rdma_direct_bytes;     /* of requests that NICs move in place now, or stay */
 	uint64_t rdma_staging_bytes;    /* of chunks that are in use, or stay, for us and for peers */
 	uint64_t rdma_wrs;              /* work requests ever posted, but for receives */
+	uint64_t rdma_dmabuf_registrations; /* of memory of GPUs, that NICs were ever told so of, or */
+	uint64_t rdma_peermem_registrations; /* so: see rdma.gpu_direct_registration */
 };
 
 /*
@@ -568,12 +570,16 @@ OTTE_API int otte_segment_open(struct otte_engine *engine, const char *endpoint,
 /* Requests in flight hold the segment: -EBUSY. */
 OTTE_API int otte_segment_close(struct otte_segment *segment);
 
+/* How the peer's NICs were told of a GPU's memory. */
+#define OTTE_GPU_BY_DMABUF 1u
+#define OTTE_GPU_BY_PEERMEM 2u
+
 struct otte_region_info {
 	uint64_t id;
 	uint64_t length;
 	uint64_t address; /* where the peer has it mapped; a name for it, not a right to it */
 	uint32_t access;
-	uint32_t reserved;
+	uint32_t gpu_routes; /* OTTE_GPU_BY_*; 0: it is no GPU's memory */
 	char name[OTTE_NAME_MAX];
 };
 

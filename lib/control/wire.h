@@ -209,7 +209,7 @@ int otte_describe_decode(const uint8_t *in, size_t length, struct otte_describe 
 
 /*
  * REGIONS: header {u64 total, u32 count, u32 more} and `count` rows of OTTE_REGION_ROW_BYTES:
- * id, length, address, access, reserved, name[OTTE_NAME_MAX].
+ * id, length, address, access, gpu_routes, name[OTTE_NAME_MAX].
  */
 #define OTTE_REGIONS_HEADER 16
 #define OTTE_REGION_ROW_BYTES 96

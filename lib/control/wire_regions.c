@@ -15,6 +15,7 @@
 #define STATS_FIRST offsetof(struct otte_stats, regions)
 #define STATS_VALUES ((sizeof(struct otte_stats) - STATS_FIRST) / sizeof(uint64_t))
 #define KNOWN_ACCESS (OTTE_REMOTE_READ | OTTE_REMOTE_WRITE)
+#define KNOWN_ROUTES (OTTE_GPU_BY_DMABUF | OTTE_GPU_BY_PEERMEM)
 
 _Static_assert(OTTE_REGIONS_HEADER == 8 + 4 + 4, "REGIONS layout");
 _Static_assert(OTTE_REGION_ROW_BYTES == 8 + 8 + 8 + 4 + 4 + OTTE_NAME_MAX, "REGIONS row layout");
@@ -45,7 +46,7 @@ static uint8_t *put_row(uint8_t *at, const struct otte_region_info *row)
 	at = put_le64(at, row->length);
 	at = put_le64(at, row->address);
 	at = put_le32(at, row->access);
-	at = put_le32(at, 0);
+	at = put_le32(at, row->gpu_routes);
 	return otte_wire_put_string(at, row->name, sizeof(row->name));
 }
 
@@ -79,7 +80,7 @@ static const uint8_t *get_row(const uint8_t *at, struct otte_region_info *row)
 	at = get_le64(at, &row->length);
 	at = get_le64(at, &row->address);
 	at = get_le32(at, &row->access);
-	at = get_le32(at, &row->reserved);
+	at = get_le32(at, &row->gpu_routes);
 	return get_bytes(at, (uint8_t *)row->name, sizeof(row->name));
 }
 
@@ -96,9 +97,9 @@ static int check_row(const struct otte_region_info *row, uint64_t previous_id)
 	if (row->access & ~KNOWN_ACCESS)
 		return otte_fail(-EPROTO, "REGIONS row: access is 0x%" PRIx32 ", known is 0x%x",
 				 row->access, KNOWN_ACCESS);
-	rc = otte_wire_zero("REGIONS row", "reserved", row->reserved);
-	if (rc)
-		return rc;
+	if (row->gpu_routes & ~KNOWN_ROUTES)
+		return otte_fail(-EPROTO, "REGIONS row: gpu_routes is 0x%" PRIx32 ", known is 0x%x",
+				 row->gpu_routes, KNOWN_ROUTES);
 	return otte_wire_string("REGIONS row", "name", (const uint8_t *)row->name,
 				sizeof(row->name));
 }
@@ -127,7 +128,8 @@ static int check_regions(const struct otte_regions *regions, size_t length)
 	int rc;
 
 	if (bytes % OTTE_REGION_ROW_BYTES || bytes / OTTE_REGION_ROW_BYTES != regions->count)
-		return otte_fail(-EPROTO, "REGIONS: count is %" PRIu32 " in %zu bytes of rows of %d",
+		return otte_fail(-EPROTO,
+				 "REGIONS: count is %" PRIu32 " in %zu bytes of rows of %d",
 				 regions->count, bytes, OTTE_REGION_ROW_BYTES);
 	if (regions->total < regions->count)
 		return otte_fail(-EPROTO, "REGIONS: total is %" PRIu64 ", below count %" PRIu32,
@@ -168,7 +170,8 @@ void otte_regions_row(const uint8_t *in, uint32_t index, struct otte_region_info
 
 ssize_t otte_stats_encode(const struct otte_stats *stats, uint8_t *out, size_t size)
 {
-	int rc = otte_wire_room("STATS_REPLY", size, STATS_HEADER + STATS_VALUES * sizeof(uint64_t));
+	int rc =
+		otte_wire_room("STATS_REPLY", size, STATS_HEADER + STATS_VALUES * sizeof(uint64_t));
 	const uint64_t *values = (const uint64_t *)((const char *)stats + STATS_FIRST);
 	uint8_t *at = out;
 	size_t i;
@@ -190,12 +193,14 @@ int otte_stats_decode(const uint8_t *in, size_t length, struct otte_stats *stats
 	int rc;
 
 	if (length < STATS_HEADER)
-		return otte_fail(-EPROTO, "STATS_REPLY: length is %zu, below %d", length, STATS_HEADER);
+		return otte_fail(-EPROTO, "STATS_REPLY: length is %zu, below %d", length,
+				 STATS_HEADER);
 	at = get_le32(at, &count);
 	at = get_le32(at, &reserved);
 	if (length - STATS_HEADER != (uint64_t)count * sizeof(uint64_t))
-		return otte_fail(-EPROTO, "STATS_REPLY: count is %" PRIu32 " in %zu bytes of values",
-				 count, length - STATS_HEADER);
+		return otte_fail(-EPROTO,
+				 "STATS_REPLY: count is %" PRIu32 " in %zu bytes of values", count,
+				 length - STATS_HEADER);
 	rc = otte_wire_zero("STATS_REPLY", "reserved", reserved);
 	if (rc)
 		return rc;

@@ -425,6 +425,7 @@ int otte_region_describe(struct otte_engine *engine, uint64_t after, struct otte
 		row->length = region->length;
 		row->address = (uint64_t)(uintptr_t)region->mem->address + region->offset;
 		row->access = region->access;
+		row->gpu_routes = otte_transport_gpu_routes(engine->transport, region->published);
 		strcpy(row->name, region->name);
 		count++;
 	}

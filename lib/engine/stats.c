@@ -144,6 +144,7 @@ static const struct {
 	COUNTER(rdma_slices), COUNTER(rdma_slices_moved), COUNTER(rdma_rails_paused),
 	COUNTER(rdma_rail_errors), COUNTER(rdma_rail_probes), COUNTER(rdma_rail_recoveries),
 	COUNTER(rdma_direct_bytes), COUNTER(rdma_staging_bytes), COUNTER(rdma_wrs),
+	COUNTER(rdma_dmabuf_registrations), COUNTER(rdma_peermem_registrations),
 };
 
 #define NIC_VALUE(name) { #name, offsetof(struct otte_nic_info, name) }

@@ -262,6 +262,8 @@ struct otte_transport_ops {
 	int (*publish)(struct otte_transport *transport, const struct otte_publishing *range,
 		       struct otte_published **published);
 	int (*withdraw)(struct otte_transport *transport, struct otte_published *published);
+	/* How NICs were told of it, OTTE_GPU_BY_*; 0: it is no GPU's memory. NULL with publish(). */
+	uint32_t (*gpu_routes)(struct otte_transport *transport, const struct otte_published *published);
 
 	/*
 	 * A peer whose control connection is `control`; changed(arg) is called, without locks, whenever
@@ -372,6 +374,12 @@ static inline int otte_transport_withdraw(struct otte_transport *transport,
 					  struct otte_published *published)
 {
 	return published ? transport->ops->withdraw(transport, published) : 0;
+}
+
+static inline uint32_t otte_transport_gpu_routes(struct otte_transport *transport,
+						 const struct otte_published *published)
+{
+	return published ? transport->ops->gpu_routes(transport, published) : 0;
 }
 
 static inline size_t otte_transport_nics(struct otte_transport *transport,

@@ -72,7 +72,8 @@ test_ls_shows_names_lengths_and_rights() {
     serve --file "$scratch/source:weights" --anon blocks=64K
     exits 0 "$OTTE" ls "$endpoint" --json
     jq -e '.regions | length == 2' "$scratch/out" >/dev/null || fail "not two regions"
-    jq -e '.regions[] | select(.name == "weights") | .length == 4097 and .rights == "read"' \
+    jq -e '.regions[] | select(.name == "weights") | .length == 4097 and .rights == "read" and
+        .memory == "host"' \
         "$scratch/out" >/dev/null || fail "weights is shown wrongly: $(cat "$scratch/out")"
     jq -e '.regions[] | select(.name == "blocks") | .length == 65536' "$scratch/out" >/dev/null ||
         fail "blocks is shown wrongly: $(cat "$scratch/out")"

@@ -16,9 +16,9 @@ static const char help[] = "Usage: otte ls [OPTION]... ENDPOINT\n"
 static const struct option long_options[] = { COMMON_LONG_OPTIONS };
 
 static const struct column columns[] = {
-	{ "id", "id", COLUMN_COUNT, 0, 0 },    { "length", "length", COLUMN_COUNT, 0, 0 },
-	{ "length", "", COLUMN_BYTES, 0, 0 },  { "rights", "rights", COLUMN_TEXT, 0, 0 },
-	{ "name", "name", COLUMN_TEXT, 0, 0 },
+	{ "id", "id", COLUMN_COUNT, 0, 0 },	   { "length", "length", COLUMN_COUNT, 0, 0 },
+	{ "length", "", COLUMN_BYTES, 0, 0 },	   { "rights", "rights", COLUMN_TEXT, 0, 0 },
+	{ "memory", "memory", COLUMN_TEXT, 0, 0 }, { "name", "name", COLUMN_TEXT, 0, 0 },
 };
 
 static const char *rights_text(uint32_t access)
@@ -28,6 +28,14 @@ static const char *rights_text(uint32_t access)
 	return texts[access & (OTTE_REMOTE_READ | OTTE_REMOTE_WRITE)];
 }
 
+/* Whose it is, and how the peer's NICs were told of a GPU's. */
+static const char *memory_text(uint32_t gpu_routes)
+{
+	static const char *const texts[] = { "host", "gpu,dmabuf", "gpu,peermem", "gpu" };
+
+	return texts[gpu_routes & (OTTE_GPU_BY_DMABUF | OTTE_GPU_BY_PEERMEM)];
+}
+
 static json_t *region_rows(const struct otte_region_info *rows, size_t count)
 {
 	json_t *array = json_array();
@@ -35,10 +43,11 @@ static json_t *region_rows(const struct otte_region_info *rows, size_t count)
 
 	for (i = 0; i < count; i++)
 		json_array_append_new(
-			array,
-			json_pack("{s:I, s:I, s:s, s:s%}", "id", (json_int_t)rows[i].id, "length",
-				  (json_int_t)rows[i].length, "rights", rights_text(rows[i].access),
-				  "name", rows[i].name, strnlen(rows[i].name, OTTE_NAME_MAX)));
+			array, json_pack("{s:I, s:I, s:s, s:s, s:s%}", "id", (json_int_t)rows[i].id,
+					 "length", (json_int_t)rows[i].length, "rights",
+					 rights_text(rows[i].access), "memory",
+					 memory_text(rows[i].gpu_routes), "name", rows[i].name,
+					 strnlen(rows[i].name, OTTE_NAME_MAX)));
 	return array;
 }
 

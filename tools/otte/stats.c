@@ -103,6 +103,8 @@ static const struct {
 	COUNTER(rdma_direct_bytes),
 	COUNTER(rdma_staging_bytes),
 	COUNTER(rdma_wrs),
+	COUNTER(rdma_dmabuf_registrations),
+	COUNTER(rdma_peermem_registrations),
 };
 
 /* All that a peer tells: how many threads it has is its own affair. */

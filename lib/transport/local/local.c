@@ -68,6 +68,11 @@ static int withdraw(struct otte_transport *transport, struct otte_published *pub
 	return otte_transport_withdraw(to_local(transport)->next, published);
 }
 
+static uint32_t gpu_routes(struct otte_transport *transport, const struct otte_published *published)
+{
+	return otte_transport_gpu_routes(to_local(transport)->next, published);
+}
+
 static int accept_lane(struct otte_transport *transport, void *peer, int fd, enum otte_lane_kind kind,
 		       uint64_t counter)
 {
@@ -137,6 +142,7 @@ const struct otte_transport_ops otte_local_transport = {
 	.destroy = destroy,
 	.publish = publish,
 	.withdraw = withdraw,
+	.gpu_routes = gpu_routes,
 	.peer_open = local_peer_open,
 	.peer_connect = local_peer_connect,
 	.peer_ready = otte_chain_peer_ready,

@@ -110,12 +110,6 @@ int otte_rdma_endpoint_get_cells(struct otte_rdma_peer *peer, unsigned int nic,
 	return get(peer, &like, out);
 }
 
-/* Slots that are filled at most. */
-static unsigned int width_of(const struct otte_rdma_endpoint *endpoint)
-{
-	return endpoint->cell ? OTTE_RDMA_WIDTH : endpoint->peer->rdma->env.config->rdma_pairs;
-}
-
 void otte_rdma_endpoints_free(struct otte_rdma_peer *peer)
 {
 	struct otte_rdma_endpoint *endpoint, *next;
@@ -157,7 +151,62 @@ bool otte_rdma_endpoints_are_over(const struct otte_rdma_peer *peer)
 					     1u << OTTE_RDMA_PAIR_CLOSING);
 }
 
+static uint64_t load_of(const struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair)
+{
+	const struct otte_rdma_transfer *transfer;
+	uint64_t load = 0;
+
+	DL_FOREACH(peer->transfers, transfer)
+		load += transfer->pair == pair && transfer->state < OTTE_RDMA_TRANSFER_OVER;
+	return load;
+}
+
 /* ---- What fails ---- */
+
+/* Nothing is on it, nor may come by a lease. */
+static bool is_idle(const struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair)
+{
+	const struct otte_rdma_lease *lease;
+
+	if (pair->state != OTTE_RDMA_PAIR_JOINED || pair->under_way || load_of(peer, pair))
+		return false;
+	DL_FOREACH(peer->leases, lease)
+		if (lease->pair == pair)
+			return false;
+	return !otte_rdma_uses_are_on(peer, pair);
+}
+
+static struct otte_rdma_pair *find_idle(const struct otte_rdma_endpoint *endpoint)
+{
+	unsigned int i;
+
+	for (i = 0; i < OTTE_RDMA_WIDTH; i++)
+		if (is_idle(endpoint->peer, &endpoint->pairs[i]))
+			return (struct otte_rdma_pair *)&endpoint->pairs[i];
+	return NULL;
+}
+
+/*
+ * What goes by cells goes by nothing else. Those of the peer that stand idle give way to them, one
+ * for each cell that found no room (rdma.endpoints, at either end), and are made again when they
+ * are wanted.
+ */
+static void make_room(struct otte_rdma_peer *peer)
+{
+	struct otte_rdma_message message = { .type = OTTE_RDMA_MSG_CLOSE };
+	const struct otte_rdma_endpoint *endpoint;
+	struct otte_rdma_pair *pair = NULL;
+
+	DL_FOREACH(peer->endpoints, endpoint)
+		if (!pair && !endpoint->cell)
+			pair = find_idle(endpoint);
+	if (!pair)
+		return;
+	message.close.connection = pair->connection;
+	message.close.status = -EDQUOT;
+	otte_rdma_pair_close(pair, -EDQUOT, "it gives way to a cell");
+	otte_rdma_peer_say(peer, &message);
+}
 
 /* No pair is made for a while. */
 static void hold_off(struct otte_rdma_endpoint *endpoint, int code)
@@ -169,6 +218,8 @@ static void hold_off(struct otte_rdma_endpoint *endpoint, int code)
 		endpoint->failures++;
 	endpoint->again_ns = otte_now_ns() + min_u64(pause_ns, config->reconnect_max_ns);
 	endpoint->code = code;
+	if (endpoint->cell && code == -EDQUOT)
+		make_room(endpoint->peer);
 }
 
 void otte_rdma_endpoint_succeeded(struct otte_rdma_endpoint *endpoint)
@@ -179,7 +230,7 @@ void otte_rdma_endpoint_succeeded(struct otte_rdma_endpoint *endpoint)
 bool otte_rdma_endpoint_is_blocked(const struct otte_rdma_endpoint *endpoint, uint64_t now_ns,
 				   int *code)
 {
-	unsigned int i, retained = 0, width = width_of(endpoint);
+	unsigned int i, retained = 0, width = endpoint->peer->rdma->env.config->rdma_pairs;
 
 	if (any_is(endpoint, 1u << OTTE_RDMA_PAIR_OPEN | 1u << OTTE_RDMA_PAIR_JOINED))
 		return false;
@@ -312,16 +363,6 @@ static int build(struct otte_rdma_endpoint *endpoint, struct otte_rdma_pair *pai
 	return 0;
 }
 
-static uint64_t load_of(const struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair)
-{
-	const struct otte_rdma_transfer *transfer;
-	uint64_t load = 0;
-
-	DL_FOREACH(peer->transfers, transfer)
-		load += transfer->pair == pair && transfer->state < OTTE_RDMA_TRANSFER_OVER;
-	return load;
-}
-
 /* A cell has room for one transfer, ever. */
 static uint64_t room_of(const struct otte_rdma_endpoint *endpoint)
 {
@@ -353,7 +394,7 @@ static struct otte_rdma_pair *first_empty(struct otte_rdma_endpoint *endpoint)
 {
 	unsigned int i;
 
-	for (i = 0; i < width_of(endpoint); i++)
+	for (i = 0; i < endpoint->peer->rdma->env.config->rdma_pairs; i++)
 		if (endpoint->pairs[i].state == OTTE_RDMA_PAIR_EMPTY)
 			return &endpoint->pairs[i];
 	return NULL;

@@ -225,8 +225,12 @@ void otte_rdma_slice_refused(struct otte_rdma_slice *slice, int code)
 		wait_again(slice, 0);
 		return;
 	}
-	/* No place has come for a while: what may go by nothing else asks again. */
-	if (code == -EAGAIN && parent->work->wanted == OTTE_TRANSPORT_RDMA && !parent->code) {
+	/*
+	 * No place has come for a while, or a producer is not done: what may go by nothing else
+	 * asks again.
+	 */
+	if (code == -EAGAIN && (parent->work->wanted == OTTE_TRANSPORT_RDMA || slice->celled) &&
+	    !parent->code) {
 		wait_again(slice, 0);
 		return;
 	}
@@ -316,7 +320,7 @@ static void tell(struct otte_rdma_parent *parent)
 		otte_rdma_work_tell(work, parent->unproven ? -EUCLEAN : parent->code,
 				    !parent->unproven);
 	else
-		otte_rdma_work_hand_on(peer, work, parent->code);
+		otte_rdma_work_leave(peer, work, parent->code);
 }
 
 /* Nothing of it is under way any more. */
@@ -574,6 +578,10 @@ static int ask(struct otte_rdma_slice *slice, uint64_t now_ns, bool *in_turn)
 					     &endpoint);
 	if (!ret)
 		ret = otte_rdma_endpoint_pick(endpoint, now_ns, &pair);
+	if (ret == -EDQUOT && slice->celled) { /* there will be room */
+		peer->worker->soon = true;
+		return 1;
+	}
 	if (ret)
 		return ret;
 	ret = otte_rdma_stage_take(peer->worker, slice, &stage);

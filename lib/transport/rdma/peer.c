@@ -77,6 +77,15 @@ void otte_rdma_work_hand_on(struct otte_rdma_peer *peer, struct otte_work *work,
 		peer->base.next->ops->start(peer->base.next, work);
 }
 
+/* No other transport reaches what is reached by cells: that would only say so. */
+void otte_rdma_work_leave(struct otte_rdma_peer *peer, struct otte_work *work, int code)
+{
+	if (otte_rdma_peer_is_celled(peer, work->region))
+		otte_rdma_work_tell(work, code, true);
+	else
+		otte_rdma_work_hand_on(peer, work, code);
+}
+
 /* The first of a list, out of it; or NULL. `only`: if it is this one; NULL: any. */
 static struct otte_work *take_first(struct otte_rdma_peer *peer, struct otte_work **list,
 				    const struct otte_work *only)
@@ -147,7 +156,7 @@ static void lose(struct otte_rdma_peer *peer, int code, bool stopped, uint64_t n
 		if (stopped)
 			otte_rdma_work_tell(work, code, true);
 		else
-			otte_rdma_work_hand_on(peer, work, code);
+			otte_rdma_work_leave(peer, work, code);
 	}
 }
 
@@ -326,7 +335,7 @@ static void give_up_first(struct otte_rdma_peer *peer, const struct otte_work *f
 	if (!work)
 		return;
 	work->said = work->wanted == OTTE_TRANSPORT_RDMA && otte_region_is_fresh(work->watch);
-	otte_rdma_work_hand_on(peer, work, code);
+	otte_rdma_work_leave(peer, work, code);
 }
 
 /* 0: begun, or over; 1: it waits. */

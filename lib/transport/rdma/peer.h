@@ -125,5 +125,7 @@ void otte_rdma_peer_say(struct otte_rdma_peer *peer, const struct otte_rdma_mess
 /* A work is done, or goes the other way. Without locks. */
 void otte_rdma_work_tell(struct otte_work *work, int code, bool drained);
 void otte_rdma_work_hand_on(struct otte_rdma_peer *peer, struct otte_work *work, int code);
+/* The thread: hand_on(), but for what no other transport can move. */
+void otte_rdma_work_leave(struct otte_rdma_peer *peer, struct otte_work *work, int code);
 
 #endif

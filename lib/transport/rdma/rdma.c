@@ -135,6 +135,15 @@ static int withdraw(struct otte_transport *transport, struct otte_published *pub
 	return ret;
 }
 
+static uint32_t gpu_routes(struct otte_transport *transport, const struct otte_published *published)
+{
+	(void)transport;
+	if (!published->gpu)
+		return 0;
+	return published->buffer->route == OTTE_RDMA_GPU_DMABUF ? OTTE_GPU_BY_DMABUF :
+								  OTTE_GPU_BY_PEERMEM;
+}
+
 /* ---- Life ---- */
 
 static int discover(const struct otte_config *config, const struct otte_verbs **verbs,
@@ -399,6 +408,17 @@ static uint64_t posted_wrs(const struct otte_rdma *rdma)
 	return sum;
 }
 
+static uint64_t gpu_mrs(const struct otte_rdma *rdma, enum otte_rdma_gpu_route route)
+{
+	uint64_t sum = 0;
+	unsigned int nic;
+
+	for (nic = 0; nic < OTTE_NIC_IDS; nic++)
+		if (rdma->pollers[nic].context)
+			sum += atomic_load(&rdma->pollers[nic].context->gpu_mrs[route]);
+	return sum;
+}
+
 static void counters(struct otte_transport *transport, struct otte_stats *stats)
 {
 	struct otte_rdma *rdma = to_rdma(transport);
@@ -418,6 +438,8 @@ static void counters(struct otte_transport *transport, struct otte_stats *stats)
 	stats->rdma_leases += atomic_load(&rdma->leases_given);
 	stats->rdma_lease_requests += atomic_load(&rdma->lease_requests);
 	stats->rdma_wrs += posted_wrs(rdma);
+	stats->rdma_dmabuf_registrations += gpu_mrs(rdma, OTTE_RDMA_GPU_DMABUF);
+	stats->rdma_peermem_registrations += gpu_mrs(rdma, OTTE_RDMA_GPU_PEERMEM);
 	stats->rdma_cqes += atomic_load(&rdma->cqes);
 	stats->rdma_slices += atomic_load(&rdma->slices);
 	stats->rdma_slices_moved += atomic_load(&rdma->slices_moved);
@@ -438,6 +460,7 @@ const struct otte_transport_ops otte_rdma_transport = {
 	.destroy = destroy,
 	.publish = publish,
 	.withdraw = withdraw,
+	.gpu_routes = gpu_routes,
 	.peer_open = otte_rdma_peer_open,
 	.peer_connect = otte_rdma_peer_connect,
 	.peer_ready = otte_chain_peer_ready,

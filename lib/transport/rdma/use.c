@@ -254,8 +254,7 @@ static void post_more(struct otte_rdma_use *use)
 
 /* ---- Its beginning ---- */
 
-bool otte_rdma_uses_leave_room(const struct otte_rdma_peer *peer,
-			       const struct otte_rdma_pair *pair)
+bool otte_rdma_uses_leave_room(const struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair)
 {
 	const struct otte_rdma_use *use;
 
@@ -263,6 +262,16 @@ bool otte_rdma_uses_leave_room(const struct otte_rdma_peer *peer,
 		if (use->pair == pair && use->work && use->posted < use->work->length)
 			return false;
 	return true;
+}
+
+bool otte_rdma_uses_are_on(const struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair)
+{
+	const struct otte_rdma_use *use;
+
+	DL_FOREACH(peer->uses, use)
+		if (use->pair == pair)
+			return true;
+	return false;
 }
 
 struct otte_rdma_use *otte_rdma_use_make(struct otte_rdma_lease *lease, struct otte_work *work)

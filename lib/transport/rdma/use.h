@@ -53,6 +53,7 @@ struct otte_rdma_use {
 /* Those that have begun on a pair go before others. */
 bool otte_rdma_uses_leave_room(const struct otte_rdma_peer *peer,
 			       const struct otte_rdma_pair *pair);
+bool otte_rdma_uses_are_on(const struct otte_rdma_peer *peer, const struct otte_rdma_pair *pair);
 /* Of a lease that is held; or NULL, for want of memory. free() is all that it needs. */
 struct otte_rdma_use *otte_rdma_use_make(struct otte_rdma_lease *lease, struct otte_work *work);
 /* Its work is in peer->running. It may be over, and freed, at once. */

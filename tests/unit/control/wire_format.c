@@ -169,6 +169,7 @@ static const struct otte_region_info sample_rows[2] = {
 		.length = 1,
 		.address = 2,
 		.access = OTTE_REMOTE_READ | OTTE_REMOTE_WRITE,
+		.gpu_routes = OTTE_GPU_BY_PEERMEM,
 		.name = "second",
 	},
 };
@@ -401,7 +402,9 @@ static const struct format formats[] = {
 	    { 1, AT_MOST, 1, NULL },
 	    { 16, FREE, 0, NULL },              /* length, address */
 	    { 1, AT_MOST, 3, NULL },            /* access */
-	    { 7, SAME, 0, NULL },               /* access, reserved */
+	    { 3, SAME, 0, NULL },
+	    { 1, AT_MOST, 3, NULL },            /* gpu_routes */
+	    { 3, SAME, 0, NULL },
 	    { 4, PRINT, 0, NULL },              /* name */
 	    { 2, PRINT_OR_ZERO, 0, NULL },
 	    { 58, SAME, 0, NULL } } },          /* and the second row, whose bytes tell no more */

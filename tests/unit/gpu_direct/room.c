@@ -77,16 +77,6 @@ int room_finish(void **state)
 	return nothing_is_left(state);
 }
 
-int room_forget(void **state)
-{
-	(void)state;
-	leave_context();
-	sim_cuda_reset();
-	sim_peer_memory(NULL);
-	sim_progress_set(SIM_INLINE, 0);
-	return 0;
-}
-
 void side_open(struct side *side, struct otte_engine *engine, int device, uint32_t access)
 {
 	struct otte_region_desc desc = { .length = SIZE, .access = access };
@@ -104,6 +94,17 @@ void side_close(struct side *side)
 {
 	OK(otte_region_unregister(&side->region, 1, 10 * SECOND, NULL));
 	OK(otte_mem_release(side->mem));
+}
+
+CUstream side_keep_busy(const struct side *side)
+{
+	CUstream stream;
+
+	OK((int)cuda->stream_create(&stream, CU_STREAM_NON_BLOCKING));
+	sim_cuda_hold(stream);
+	OK((int)cuda->memcpy_dtod_async(side->address, side->address + SIZE / 2, 4096, stream));
+	OK(otte_cuda_record(side->mem, stream));
+	return stream;
 }
 
 void room_open(void)

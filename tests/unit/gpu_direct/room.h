@@ -48,14 +48,14 @@ extern void (*gpu_adjust)(struct otte_config *config);
 int room_start(void **state);
 /* All is closed, and nothing is left, of verbs or of CUDA. */
 int room_finish(void **state);
-/* The same of a test that has lost something. */
-int room_forget(void **state);
 
 /* A pair, and memory of GPU 0 of both, which peers may use at the source. */
 void room_open(void);
 void room_close(void);
 void side_open(struct side *side, struct otte_engine *engine, int device, uint32_t access);
 void side_close(struct side *side);
+/* A producer, on a stream that is held, which has still to copy 4 KiB of its middle to its beginning. */
+CUstream side_keep_busy(const struct side *side);
 
 /* What there is. NULL: of the host's memory, at either end. */
 struct otte_request request_of(const struct side *from, const struct side *to, uint8_t op,
@@ -69,5 +69,11 @@ struct otte_task run_request(const struct otte_request *request);
 void moves(const struct side *from, const struct side *to, uint8_t op);
 
 void says(const char *word);
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, room_start, room_finish)
+
+/* cells.c; and one of them, in a process of its own. */
+int run_cell_tests(void);
+int run_cell_test(const char *name);
 
 #endif
