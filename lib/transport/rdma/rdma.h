@@ -26,6 +26,7 @@
  *   poller     a NIC: its context, and the lanes on it that each worker has; nic_lanes.c
  *   exposure   a range that a peer may reach: a use with its loan, a window; exposure.c
  *   mirror     what it reaches instead, where NICs do not know our memory; mirror.c
+ *   cell       what it is reached by, where it is a GPU's; cell.c
  *   lent       as a grant: for one payload, until its receipt; grant.c
  *   let        as a lease: for as long as we let it; let.c
  *   place      of a grant, and whose source is next; places.c
@@ -54,7 +55,8 @@
  *     otte_rdma_staging.lock  a pool of chunks (staging.h)
  *     otte_rdma_budget.lock   bytes under way, and whose turn it is (budget.h)
  *
- * Under a lock of a worker or a peer none is taken but a loop's, and nobody of the engine called.
+ * Under a lock of a worker or a peer none is taken but a loop's, and, to ask whether a producer is
+ * done with memory, otte_cuda_ready.lock; and nobody of the engine is called.
  * Those of what workers share are leaves, and nobody is woken under them; but while a pool is made
  * its lock is held, for long, with its budget's and its contexts' within. What NICs have of their
  * own, a context's routes and windows, a lane's QPs, buffers and devices, has a lock of its own in
