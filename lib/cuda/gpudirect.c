@@ -98,12 +98,16 @@ int otte_gpudirect_fit(const struct otte_cuda_mem *memory, uint64_t address, uin
 	return 0;
 }
 
-int otte_gpudirect_can_export(const struct otte_cuda_mem *memory, bool *can)
+int otte_gpudirect_look_for_export(const struct otte_cuda_mem *memory, const char **missing)
 {
 	int value = 0, ret;
 
+	*missing = NULL;
 	ret = ask_device(memory, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, &value);
-	*can = !ret && value && memory->cuda->mem_get_handle_for_address_range;
+	if (!memory->cuda->mem_get_handle_for_address_range)
+		*missing = "the driver has no cuMemGetHandleForAddressRange";
+	else if (!value)
+		*missing = "the GPU does not export its memory (DMA_BUF_SUPPORTED)";
 	return ret;
 }
 

@@ -19,7 +19,6 @@
 #ifndef OTTE_CUDA_GPUDIRECT_H
 #define OTTE_CUDA_GPUDIRECT_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "cuda/memory.h"
@@ -39,8 +38,8 @@ int otte_gpudirect_fit(const struct otte_cuda_mem *memory, uint64_t address, uin
  */
 int otte_gpudirect_admit(struct otte_cuda_mem *memory);
 
-/* Whether the driver, and the device, say that they export memory. */
-int otte_gpudirect_can_export(const struct otte_cuda_mem *memory, bool *can);
+/* *missing: what the driver, or the device, lacks to export memory; NULL: nothing. */
+int otte_gpudirect_look_for_export(const struct otte_cuda_mem *memory, const char **missing);
 
 /* What a NIC is given; fd -1: none. */
 struct otte_gpudirect_export {

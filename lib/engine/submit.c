@@ -63,8 +63,8 @@ static int check_gpu(const struct otte_request *request, size_t i)
 		return otte_fail(-EOPNOTSUPP, "request %zu: local memory is a GPU's, which no NIC knows "
 				 "(rdma.cuda_memory)", i);
 	if (request->transport != OTTE_TRANSPORT_ANY && request->transport != OTTE_TRANSPORT_RDMA)
-		return otte_fail(-EOPNOTSUPP, "request %zu: local memory is a GPU's, which transport rdma alone reaches",
-				 i);
+		return otte_fail(-EOPNOTSUPP, "request %zu: local memory is a GPU's, and transport rdma alone "
+				 "reaches it", i);
 	return 0;
 }
 

@@ -242,7 +242,7 @@ struct otte_transport_ops {
 	 * it always can.
 	 */
 	int (*probe)(const struct otte_config *config);
-	/* Whatever there is: -EINVAL, with a text, of what the config asks and this process cannot have. NULL: nothing. */
+	/* Whatever there is: -EINVAL, with a text, of what the config asks and this process cannot have. */
 	int (*check)(const struct otte_config *config);
 	int (*create)(const struct otte_transport_env *env, struct otte_transport **transport);
 	/*

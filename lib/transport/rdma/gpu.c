@@ -35,19 +35,11 @@ const char *otte_rdma_gpu_route_text(enum otte_rdma_gpu_route route)
 static int look_for_dmabuf(const struct otte_verbs *verbs, const struct otte_cuda_mem *memory,
 			   const char **missing)
 {
-	bool can;
-	int ret = otte_gpudirect_can_export(memory, &can);
+	int ret = otte_gpudirect_look_for_export(memory, missing);
 
-	*missing = NULL;
-	if (ret)
-		return ret;
-	if (!memory->cuda->mem_get_handle_for_address_range)
-		*missing = "libcuda.so.1 has no cuMemGetHandleForAddressRange";
-	else if (!can)
-		*missing = "the GPU does not export its memory (DMA_BUF_SUPPORTED)";
-	else if (!verbs->reg_dmabuf_mr)
+	if (!*missing && !verbs->reg_dmabuf_mr)
 		*missing = "libibverbs.so.1 has no ibv_reg_dmabuf_mr";
-	return 0;
+	return ret;
 }
 
 static const char *look_for_peermem(void)

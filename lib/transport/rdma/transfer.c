@@ -399,19 +399,25 @@ static void look_whether_late(struct otte_rdma_transfer *transfer, uint64_t now_
 	otte_rdma_peer_break(transfer->peer, -ETIMEDOUT);
 }
 
+static void go_on_with(struct otte_rdma_transfer *transfer)
+{
+	int code = transfer->work ? atomic_load(&transfer->work->own.abandon) : 0;
+
+	if (transfer->pair->state == OTTE_RDMA_PAIR_RETAINED)
+		end_unproven(transfer);
+	else if (code)
+		abandon(transfer, code);
+	if (transfer->state == OTTE_RDMA_TRANSFER_GRANTED)
+		go(transfer);
+}
+
 void otte_rdma_transfers_go_on(struct otte_rdma_peer *peer, uint64_t now_ns)
 {
 	struct otte_rdma_transfer *transfer, *next;
 
 	DL_FOREACH_SAFE(peer->transfers, transfer, next) {
-		int code = transfer->work ? atomic_load(&transfer->work->own.abandon) : 0;
-
-		if (transfer->pair && transfer->pair->state == OTTE_RDMA_PAIR_RETAINED)
-			end_unproven(transfer);
-		else if (code)
-			abandon(transfer, code);
-		if (transfer->state == OTTE_RDMA_TRANSFER_GRANTED)
-			go(transfer);
+		if (transfer->pair)
+			go_on_with(transfer);
 		look_whether_late(transfer, now_ns);
 	}
 }

@@ -147,10 +147,10 @@ void sim_peer_memory(void *(*reach)(uint64_t address, size_t length))
 }
 
 /* A mapping that nobody may touch has no pages, either. */
-static bool can_be_touched(const uint8_t *at)
+static bool can_be_touched(uint8_t *at)
 {
 	uint8_t byte;
-	const struct iovec to = { &byte, 1 }, from = { (void *)(uintptr_t)at, 1 };
+	const struct iovec to = { &byte, 1 }, from = { at, 1 };
 
 	return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1;
 }

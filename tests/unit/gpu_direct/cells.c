@@ -20,8 +20,12 @@
 
 /* ---- What is said, and heard ----------------------------------------------------------------- */
 
-/* What the source has of these when it says so of each type of message, last. */
-static struct sim_counts at_message[OTTE_RDMA_MSG_ENDED + 1];
+struct natives {
+	unsigned int pds, mrs, qps;
+};
+
+/* What the source had of these when it said each type of message last. */
+static struct natives at_message[OTTE_RDMA_MSG_ENDED + 1];
 static _Atomic unsigned int heard[OTTE_RDMA_MSG_ENDED + 1];
 static _Atomic unsigned int unsaid; /* a type that is not said, so often */
 static _Atomic unsigned int unsaid_times;
@@ -44,20 +48,21 @@ int __real_otte_rdma_transfer_answered(struct otte_rdma_peer *peer,
 int __wrap_otte_rdma_transfer_answered(struct otte_rdma_peer *peer,
 				       const struct otte_rdma_message *message);
 
-static struct sim_counts source_counts(void)
+static struct natives source_has(void)
 {
 	struct sim_counts one = sim_counts(nics[SOURCE][0]), other = sim_counts(nics[SOURCE][1]);
 
-	one.pds += other.pds;
-	one.mrs += other.mrs;
-	one.qps += other.qps;
-	return one;
+	return (struct natives){
+		.pds = one.pds + other.pds,
+		.mrs = one.mrs + other.mrs,
+		.qps = one.qps + other.qps,
+	};
 }
 
 void __wrap_otte_rdma_source_say(struct otte_rdma_source *source,
 				 const struct otte_rdma_message *message)
 {
-	at_message[message->type] = source_counts();
+	at_message[message->type] = source_has();
 	atomic_fetch_add(&heard[message->type], 1);
 	if (atomic_load(&unsaid) == message->type && atomic_load(&unsaid_times)) {
 		atomic_fetch_sub(&unsaid_times, 1);
@@ -119,11 +124,11 @@ static void be_hasty(struct otte_config *config)
 
 static void a_cell_is_gone_when_its_end_is_told(void **state)
 {
-	struct sim_counts before;
+	struct natives before;
 
 	(void)state;
 	room_open();
-	before = source_counts();
+	before = source_has();
 	assert_int_equal(run_one(&remote, NULL, OTTE_READ).code, 0);
 	/* Beside the queue pair over which it was asked for first: one of a cell, with an MR for it and its message. */
 	assert_int_equal(at_message[OTTE_RDMA_MSG_GRANT].pds, before.pds + 1);
@@ -384,7 +389,7 @@ static bool has_pds(void *arg)
 {
 	const unsigned int *pds = arg;
 
-	return source_counts().pds == *pds;
+	return source_has().pds == *pds;
 }
 
 static void fail_next(enum sim_verb verb, unsigned int after, unsigned int times)
@@ -405,14 +410,14 @@ static void a_cell_that_cannot_be_made_leaves_nothing(void **state)
 {
 	static const enum sim_verb verbs[] = { SIM_ALLOC_PD, SIM_REG_DMABUF_MR, SIM_CREATE_QP,
 					       SIM_MODIFY_QP, SIM_POST_RECV };
-	struct sim_counts before;
+	struct natives before;
 	size_t i;
 
 	(void)state;
 	room_open();
 	assert_int_equal(run_one(NULL, &remote, OTTE_WRITE).code, 0);
 	assert_int_equal(run_one(&remote, NULL, OTTE_READ).code, 0);
-	before = source_counts();
+	before = source_has();
 	for (i = 0; i < ARRAY_SIZE(verbs); i++) {
 		fail_next(verbs[i], 0, 1);
 		run_one(NULL, &remote, OTTE_WRITE);

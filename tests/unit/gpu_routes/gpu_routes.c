@@ -261,17 +261,17 @@ static void a_module_is_there_where_its_version_is(void **state)
 static void gpu_memory_in_place_wants_no_scatter_by_the_cpu(void **state)
 {
 	static const struct {
-		uint32_t memory;
 		const char *value;
+		uint32_t memory;
 		int ret;
 	} rows[] = {
-		{ OTTE_CUDA_MEMORY_STAGED, NULL, 0 },
-		{ OTTE_CUDA_MEMORY_STAGED, "1", 0 },
-		{ OTTE_CUDA_MEMORY_DIRECT, NULL, -EINVAL },
-		{ OTTE_CUDA_MEMORY_DIRECT, "1", -EINVAL },
-		{ OTTE_CUDA_MEMORY_DIRECT, "", -EINVAL },
-		{ OTTE_CUDA_MEMORY_DIRECT, "00", -EINVAL },
-		{ OTTE_CUDA_MEMORY_DIRECT, "0", 0 },
+		{ NULL, OTTE_CUDA_MEMORY_STAGED, 0 },
+		{ "1", OTTE_CUDA_MEMORY_STAGED, 0 },
+		{ NULL, OTTE_CUDA_MEMORY_DIRECT, -EINVAL },
+		{ "1", OTTE_CUDA_MEMORY_DIRECT, -EINVAL },
+		{ "", OTTE_CUDA_MEMORY_DIRECT, -EINVAL },
+		{ "00", OTTE_CUDA_MEMORY_DIRECT, -EINVAL },
+		{ "0", OTTE_CUDA_MEMORY_DIRECT, 0 },
 	};
 	struct otte_config config;
 	size_t i;
