@@ -337,7 +337,6 @@ static bool grant(struct otte_rdma_lent *lent)
 		return true;
 	if (ret == NOT_NOW) {
 		put_back(lent);
-		pair->source->worker->soon |= lent->pending;
 		return lent->pending;
 	}
 	/* Not before: no lease of the range was to be had meanwhile. */
@@ -637,7 +636,6 @@ void otte_rdma_lents_unpair(struct otte_rdma_source_pair *pair, bool gone)
 			continue;
 		}
 		if (lent->state == OTTE_RDMA_LENT_LEAVING) { /* instead of DONE */
-			otte_rdma_source_say_closed(pair, -EUCLEAN);
 			answered(lent);
 		}
 		if (otte_rdma_exposure_unpair(&lent->base, gone)) {

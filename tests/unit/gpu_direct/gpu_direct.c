@@ -137,6 +137,40 @@ static void a_gpu_is_reached_in_place_where_the_host_is_staged(void **state)
 	room_close();
 }
 
+static void trust(struct otte_config *config)
+{
+	config->local_trusted = 1;
+}
+
+/* Who could map the memory of the other maps none of a GPU's, nor moves any inside a call. */
+static void a_gpu_is_reached_by_nics_within_a_host(void **state)
+{
+	const struct side *sides[] = { &local, NULL };
+	struct otte_request request;
+	struct otte_task task;
+	size_t i;
+
+	(void)state;
+	gpu_adjust = trust;
+	room_open();
+	for (i = 0; i < ARRAY_SIZE(sides); i++) {
+		moves(&remote, sides[i], OTTE_READ);
+		moves(sides[i], &remote, OTTE_WRITE);
+		request = request_of(&remote, sides[i], OTTE_READ, 0, 4096);
+		OK(otte_batch_run(pair.batch, &request, 1, 30 * SECOND));
+	}
+	moves(NULL, &local, OTTE_READ);
+	request = request_of(NULL, &local, OTTE_READ, 0, 4096);
+	OK(otte_batch_run(pair.batch, &request, 1, 30 * SECOND));
+	assert_int_equal(task_of(&pair, 0).transport, OTTE_TRANSPORT_RDMA);
+	/* As memory of the host is. */
+	request = request_of(NULL, NULL, OTTE_READ, 0, 4096);
+	task = run_request(&request);
+	assert_int_equal(task.code, 0);
+	assert_int_equal(task.transport, OTTE_TRANSPORT_LOCAL);
+	room_close();
+}
+
 /* ---- What peers reach ------------------------------------------------------------------------ */
 
 static unsigned int all_pds(void)
@@ -403,6 +437,7 @@ int main(int argc, char **argv)
 		TEST(a_gpu_is_reached_by_peers_through_cells),
 		TEST(a_gpu_is_reached_by_peers_that_a_module_told),
 		TEST(a_gpu_is_reached_beside_what_is_staged),
+		TEST(a_gpu_is_reached_by_nics_within_a_host),
 		TEST(a_request_waits_for_the_producer_of_its_memory),
 		TEST(gpu_direct_wants_its_environment_from_the_start),
 		TEST(memory_of_a_gpu_that_is_not_direct_is_for_nobody_else),
