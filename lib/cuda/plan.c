@@ -145,9 +145,8 @@ static uint32_t add_single_rows(struct otte_plan *plan, const struct otte_copy_d
 				    *host = view_of(descs[at - 1].host);
 	uint64_t to_alias = host->alias - host->base, bytes = plan->bytes;
 	struct otte_plan_run *run = &plan->runs[plan->run_count - 1];
-	uint32_t begin = at, most = count - at;
+	uint32_t begin = at, most = (uint32_t)min_u64(count - at, plan->max_rows - plan->row_count);
 
-	most = most < plan->max_rows - plan->row_count ? most : plan->max_rows - plan->row_count;
 	for (; at - begin < most; at++) {
 		const struct otte_copy_desc *desc = &descs[at];
 		uint64_t on_device = device->base + desc->device_offset,
@@ -302,23 +301,19 @@ static inline void widen(struct otte_plan_range *all, struct otte_plan_range one
 	all->end = max_u64(all->end, one.end);
 }
 
-static inline uint64_t plan_start(const struct otte_plan *plan, bool of_host)
-{
-	return of_host ? plan->runs[0].host : plan->runs[0].device;
-}
-
 static struct survey survey(struct otte_plan *plan)
 {
 	struct survey all = { .to = { UINT64_MAX, 0 }, .from = { UINT64_MAX, 0 } };
-	struct otte_plan_range to, before = { 0, 0 };
 	bool to_host = plan->to_host, up = true, down = true;
+	uint64_t first = range_of(plan, 0, to_host).start;
+	struct otte_plan_range to, before = { 0, 0 };
 	uint32_t i;
 
 	for (i = 0; i < plan->run_count; i++) {
 		to = range_of(plan, i, to_host);
 		widen(&all.to, to);
 		widen(&all.from, range_of(plan, i, !to_host));
-		all.apart |= to.start - plan_start(plan, to_host);
+		all.apart |= to.start - first;
 		up &= to.start >= before.end;
 		down &= !i || to.end <= before.start;
 		before = to;

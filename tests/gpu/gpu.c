@@ -59,6 +59,20 @@ int gpu_stop(void **state)
 	return 0;
 }
 
+void gpu_says(const char *word)
+{
+	if (!strstr(otte_error_text(), word))
+		fail_msg("\"%s\" does not say %s", otte_error_text(), word);
+}
+
+struct otte_stats gpu_stats(void)
+{
+	struct otte_stats stats = { .size = sizeof(stats) };
+
+	MUST(otte_engine_stats(engine, &stats));
+	return stats;
+}
+
 void *gpu_symbol(const char *name)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);

@@ -35,6 +35,11 @@ void must_cuda(CUresult result, const char *call, const char *file, int line);
 int gpu_start(void **state);
 int gpu_stop(void **state);
 
+/* The text of the last error holds `word`. */
+void gpu_says(const char *word);
+/* The counters of the engine. */
+struct otte_stats gpu_stats(void);
+
 /* Of what the table does not have; NULL where the driver, or the simulated one, lacks it. */
 void *gpu_symbol(const char *name);
 

@@ -20,3 +20,14 @@ bool option_number(const char *option, const char *text, uint64_t least, uint64_
 		 (unsigned long long)least, (unsigned long long)most);
 	return false;
 }
+
+bool option_count(const char *option, const char *text, unsigned least, unsigned most,
+		  unsigned *number)
+{
+	uint64_t value;
+
+	if (!option_number(option, text, least, most, &value))
+		return false;
+	*number = (unsigned)value;
+	return true;
+}

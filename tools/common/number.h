@@ -9,5 +9,8 @@
 /* A decimal number from `least` to `most`; else it complains, naming the option: false. */
 bool option_number(const char *option, const char *text, uint64_t least, uint64_t most,
 		   uint64_t *number);
+/* The same for what is counted by an unsigned. */
+bool option_count(const char *option, const char *text, unsigned least, unsigned most,
+		  unsigned *number);
 
 #endif

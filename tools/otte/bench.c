@@ -155,16 +155,6 @@ static bool parse_congestion(struct bench_options *options, const char *text)
 	return false;
 }
 
-static bool parse_count(const char *option, const char *text, uint64_t most, unsigned *number)
-{
-	uint64_t value;
-
-	if (!option_number(option, text, 1, most, &value))
-		return false;
-	*number = (unsigned)value;
-	return true;
-}
-
 /* "1M=0.95,16M=0.95" */
 static bool parse_bars(const char *option, const char *text, struct bench_bar *bars, size_t *count)
 {
@@ -198,11 +188,11 @@ static bool parse_option(struct bench_options *options, int option, const char *
 		return args_sizes("--sizes", text, options->sizes, BENCH_SIZES_MAX,
 				  &options->size_count);
 	case OPT_BATCH:
-		return parse_count("--batch", text, BENCH_BATCH_MAX, &options->batch);
+		return option_count("--batch", text, 1, BENCH_BATCH_MAX, &options->batch);
 	case OPT_THREADS:
-		return parse_count("--threads", text, MEASURE_THREADS_MAX, &options->threads);
+		return option_count("--threads", text, 1, MEASURE_THREADS_MAX, &options->threads);
 	case OPT_LANES:
-		return parse_count("--lanes", text, LANES_MAX, &options->lanes);
+		return option_count("--lanes", text, 1, LANES_MAX, &options->lanes);
 	case OPT_LEASE:
 		options->lease = true;
 		return true;
@@ -221,7 +211,7 @@ static bool parse_option(struct bench_options *options, int option, const char *
 	case OPT_ITERATIONS:
 		return option_number("--iterations", text, 1, UINT32_MAX, &options->iterations);
 	case OPT_ROUNDS:
-		return parse_count("--rounds", text, BENCH_ROUNDS_MAX, &options->rounds);
+		return option_count("--rounds", text, 1, BENCH_ROUNDS_MAX, &options->rounds);
 	case OPT_NO_VERIFY:
 		options->verify = false;
 		return true;

@@ -122,17 +122,6 @@ static bool parse_choices(const char *option, const char *text, const struct cho
 	return good;
 }
 
-static bool parse_number(const char *option, const char *text, uint64_t least, uint64_t most,
-			 unsigned *number)
-{
-	uint64_t value;
-
-	if (!option_number(option, text, least, most, &value))
-		return false;
-	*number = (unsigned)value;
-	return true;
-}
-
 static bool parse_parts(struct bench_copy_options *options, int option, const char *text)
 {
 	const struct choice layouts[] = {
@@ -163,7 +152,7 @@ static bool parse_option(struct bench_copy_options *options, int option, const c
 	case OPT_COPY:
 		return true;
 	case OPT_DEVICE:
-		if (!parse_number("--device", text, 0, INT16_MAX, &device))
+		if (!option_count("--device", text, 0, INT16_MAX, &device))
 			return false;
 		options->device = (int)device;
 		return true;
@@ -171,13 +160,13 @@ static bool parse_option(struct bench_copy_options *options, int option, const c
 		return args_sizes("--sizes", text, options->sizes, BENCH_COPY_SIZES_MAX,
 				  &options->size_count);
 	case OPT_ROWS:
-		return parse_number("--rows", text, 1, BENCH_COPY_ROWS_MAX, &options->rows);
+		return option_count("--rows", text, 1, BENCH_COPY_ROWS_MAX, &options->rows);
 	case OPT_LAYOUTS:
 	case OPT_DIRECTIONS:
 	case OPT_PARTS:
 		return parse_parts(options, option, text);
 	case OPT_PRODUCT_SIZE:
-		if (!parse_number("--product-size", text, 64, PRODUCT_SIZE_MAX,
+		if (!option_count("--product-size", text, 64, PRODUCT_SIZE_MAX,
 				  &options->product_size))
 			return false;
 		if (options->product_size % 64)
@@ -185,7 +174,7 @@ static bool parse_option(struct bench_copy_options *options, int option, const c
 				 options->product_size);
 		return options->product_size % 64 == 0;
 	case OPT_ROUNDS:
-		return parse_number("--rounds", text, 1, BENCH_COPY_ROUNDS_MAX, &options->rounds);
+		return option_count("--rounds", text, 1, BENCH_COPY_ROUNDS_MAX, &options->rounds);
 	case OPT_CHECK:
 		options->check = true;
 		return true;
@@ -231,62 +220,41 @@ static void name_point(const json_t *row, char at[96])
 		 text_of(row, "layout"), text_of(row, "direction"));
 }
 
-/* Of the points whose rows have so many bytes, that whose `key` is least. */
+/* Of the points whose rows have so many bytes, that whose `key` is worst. */
 static void bar_of_points(json_t *bars, const json_t *points, const char *name, const char *key,
-			  uint64_t from, uint64_t to, double wanted)
+			  uint64_t from, uint64_t to, double wanted, bool at_least)
 {
-	double least = 0;
+	double worst = 0, value;
 	char at[96] = "";
-	size_t i;
+	uint64_t bytes;
 	json_t *row;
+	size_t i;
 
-	json_array_foreach(points, i, row)
-	{
-		uint64_t bytes = (uint64_t)json_integer_value(json_object_get(row, "row_bytes"));
-
-		if (bytes < from || bytes > to || (*at && real_of(row, key) >= least))
+	json_array_foreach(points, i, row) {
+		bytes = (uint64_t)json_integer_value(json_object_get(row, "row_bytes"));
+		value = real_of(row, key);
+		if (bytes < from || bytes > to || (*at && (at_least ? value >= worst : value <= worst)))
 			continue;
-		least = real_of(row, key);
+		worst = value;
 		name_point(row, at);
 	}
 	if (*at)
-		bar(bars, name, least, wanted, true, at);
-}
-
-/* A point that the kernel took more CTAs for than it may. */
-static void bar_of_ctas(json_t *bars, const json_t *points, uint64_t from, uint64_t to,
-			double wanted, const char *name)
-{
-	double most = -1;
-	char at[96] = "";
-	size_t i;
-	json_t *row;
-
-	json_array_foreach(points, i, row)
-	{
-		uint64_t bytes = (uint64_t)json_integer_value(json_object_get(row, "row_bytes"));
-
-		if (bytes < from || bytes > to || real_of(row, "ctas") <= most)
-			continue;
-		most = real_of(row, "ctas");
-		name_point(row, at);
-	}
-	if (*at)
-		bar(bars, name, most, wanted, false, at);
+		bar(bars, name, worst, wanted, at_least, at);
 }
 
 static void bars_of_points(json_t *bars, const json_t *points)
 {
 	bar_of_points(bars, points, "auto, of the best of calls, batch and kernel", "of_best", 0,
-		      UINT64_MAX, 0.95);
+		      UINT64_MAX, 0.95, true);
 	bar_of_points(bars, points, "auto, of one copy, rows of 512 B", "of_single", 512, 512,
-		      0.62);
+		      0.62, true);
 	bar_of_points(bars, points, "auto, of one copy, rows of 2 KiB", "of_single", 2 * KIB,
-		      2 * KIB, 0.84);
+		      2 * KIB, 0.84, true);
 	bar_of_points(bars, points, "auto, of one copy, rows from 16 KiB", "of_single", 16 * KIB,
-		      UINT64_MAX, 0.90);
-	bar_of_ctas(bars, points, 512, 512, 8, "CTAs, rows of 512 B");
-	bar_of_ctas(bars, points, 2 * KIB, UINT64_MAX, 4, "CTAs, rows from 2 KiB");
+		      UINT64_MAX, 0.90, true);
+	bar_of_points(bars, points, "CTAs, rows of 512 B", "ctas", 512, 512, 8, false);
+	bar_of_points(bars, points, "CTAs, rows from 2 KiB", "ctas", 2 * KIB, UINT64_MAX, 4,
+		      false);
 }
 
 static void bars_of_products(json_t *bars, const json_t *products)
@@ -295,8 +263,7 @@ static void bars_of_products(json_t *bars, const json_t *products)
 	size_t i;
 	json_t *row;
 
-	json_array_foreach(products, i, row)
-	{
+	json_array_foreach(products, i, row) {
 		if (!strcmp(text_of(row, "beside"), "dma"))
 			dma = real_of(row, "slowdown");
 		if (!strcmp(text_of(row, "beside"), "default"))
@@ -317,8 +284,7 @@ static json_t *make_bars(const json_t *report)
 		bar(bars, "us of a submission on the CPU", real_of(row, "us"),
 		    strcmp(text_of(row, "layout"), bench_copy_layouts[SCATTERED]) ? 50 : 150, false,
 		    text_of(row, "layout"));
-	json_array_foreach(json_object_get(report, "small"), i, row)
-	{
+	json_array_foreach(json_object_get(report, "small"), i, row) {
 		char at[64];
 
 		snprintf(at, sizeof(at), "%d rows, %s", (int)real_of(row, "rows"),
@@ -393,9 +359,10 @@ static void print_report(const json_t *report)
 	json_t *row;
 	size_t i;
 
-	json_array_foreach(json_object_get(report, "bars"), i, row) json_object_set_new(
-		row, "verdict",
-		json_string(json_is_true(json_object_get(row, "met")) ? "met" : "MISSED"));
+	json_array_foreach(json_object_get(report, "bars"), i, row)
+		json_object_set_new(row, "verdict",
+				    json_string(json_is_true(json_object_get(row, "met")) ? "met" :
+											    "MISSED"));
 	printf("%s%s%s, CUDA %s; %s; medians of %d rounds\n", text_of(report, "note"),
 	       *text_of(report, "note") ? "; " : "", text_of(report, "device"),
 	       text_of(report, "cuda"), text_of(report, "machine"),
@@ -448,8 +415,9 @@ static bool all_met(const json_t *bars)
 	json_t *row;
 	size_t i;
 
-	json_array_foreach(bars, i,
-			   row) if (!json_is_true(json_object_get(row, "met"))) return false;
+	json_array_foreach(bars, i, row)
+		if (!json_is_true(json_object_get(row, "met")))
+			return false;
 	return true;
 }
 

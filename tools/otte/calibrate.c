@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "../common/output.h"
+#include "../common/whole.h"
 #include "args.h"
 #include "bench_copy.h"
 #include "cuda/table.h"
@@ -207,18 +208,15 @@ static void make_folders(const char *path)
 	mkdir(folder, 0755);
 }
 
-/* All of it or nothing: programs may read it meanwhile. */
-static int write_whole(const char *path, const json_t *table)
+/* Whole or not at all: programs may read it meanwhile. */
+static int write_table(const char *path, const json_t *table)
 {
-	char beside[544];
-	int rc = EXIT_OK;
+	static struct whole whole; /* large */
+	int rc = whole_begin(&whole, path, 0);
 
-	snprintf(beside, sizeof(beside), "%s.%d", path, (int)getpid());
-	if (json_dump_file(table, beside, JSON_INDENT(2)) || rename(beside, path)) {
-		rc = complain(EXIT_LOCAL, "%s: cannot be written: %s", path, strerror(errno));
-		unlink(beside);
-	}
-	return rc;
+	if (!rc)
+		rc = whole_end(&whole, json_dumpf(table, whole.file, JSON_INDENT(2)) ? -EIO : 0);
+	return rc ? complain(EXIT_LOCAL, "%s: cannot be written: %s", path, strerror(-rc)) : EXIT_OK;
 }
 
 static int keep(const struct calibration *it, const json_t *table, char path[512])
@@ -233,7 +231,7 @@ static int keep(const struct calibration *it, const json_t *table, char path[512
 			return complain_library(rc, "where it is to be kept");
 		make_folders(path);
 	}
-	return write_whole(path, table);
+	return write_table(path, table);
 }
 
 static int finish(struct calibration *it)
@@ -263,26 +261,20 @@ static int finish(struct calibration *it)
 
 static bool parse_option(struct calibration *it, int option, const char *text)
 {
-	uint64_t value;
+	unsigned device;
 
 	switch (option) {
 	case OPT_DEVICE:
-		if (!option_number("--device", text, 0, INT16_MAX, &value))
+		if (!option_count("--device", text, 0, INT16_MAX, &device))
 			return false;
-		it->options.device = (int)value;
+		it->options.device = (int)device;
 		return true;
 	case OPT_OUTPUT:
 		return args_file("--output", text, &it->output);
 	case OPT_ROWS:
-		if (!option_number("--rows", text, 1, BENCH_COPY_ROWS_MAX, &value))
-			return false;
-		it->options.rows = (unsigned)value;
-		return true;
+		return option_count("--rows", text, 1, BENCH_COPY_ROWS_MAX, &it->options.rows);
 	case OPT_ROUNDS:
-		if (!option_number("--rounds", text, 1, BENCH_COPY_ROUNDS_MAX, &value))
-			return false;
-		it->options.rounds = (unsigned)value;
-		return true;
+		return option_count("--rounds", text, 1, BENCH_COPY_ROUNDS_MAX, &it->options.rounds);
 	default:
 		return common_option(&it->options.common, option, text);
 	}

@@ -82,14 +82,6 @@ static int stop(void **state)
 	return 0;
 }
 
-static uint64_t retained(void)
-{
-	struct otte_stats stats = { .size = sizeof(stats) };
-
-	MUST(otte_engine_stats(engine, &stats));
-	return stats.retained;
-}
-
 static struct otte_copier *bind_mode(enum otte_copy_mode mode, uint32_t slots)
 {
 	struct otte_copier_config config;
@@ -135,12 +127,6 @@ static struct otte_copier_stats stats_of(struct otte_copier *copier)
 	return stats;
 }
 
-static void says(const char *word)
-{
-	if (!strstr(otte_error_text(), word))
-		fail_msg("\"%s\" does not say %s", otte_error_text(), word);
-}
-
 /* ---- A call that fails in the middle --------------------------------------------------------- */
 
 /* What the driver took before goes through, and the handle says when, and why not all of it. */
@@ -158,10 +144,10 @@ static void part_of(struct otte_copier *copier, const char *call, uint32_t taken
 	assert_int_equal(otte_copier_submit(copier, OTTE_COPY_TO_DEVICE, descs, ARRAY_SIZE(descs),
 					    NULL, &copy),
 			 -EIO);
-	says(call);
+	gpu_says(call);
 	assert_non_null(copy);
 	assert_int_equal(otte_copy_wait(copy, PATIENCE_NS), -EIO);
-	says(call);
+	gpu_says(call);
 	assert_int_equal(otte_copy_poll(copy), -EIO);
 	otte_copy_put(copy);
 	for (i = 0; i < ARRAY_SIZE(descs); i++)
@@ -290,11 +276,11 @@ static void is_stuck(struct otte_copier *copier, struct otte_copy *copy)
 			 -EUCLEAN);
 	assert_int_equal(otte_copier_progress(copier), -EUCLEAN);
 	assert_int_equal(otte_copier_close(copier, PATIENCE_NS), -EUCLEAN);
-	assert_int_equal(retained(), 0);
+	assert_int_equal(gpu_stats().retained, 0);
 	assert_int_equal(otte_copier_destroy(copier, PATIENCE_NS), -EUCLEAN);
 	assert_int_equal(otte_copy_poll(copy), -EUCLEAN);
 	otte_copy_put(copy);
-	assert_int_equal(retained(), 1);
+	assert_int_equal(gpu_stats().retained, 1);
 	sim_cuda_settle();
 	assert_int_equal(otte_region_unregister(&room.on_device, 1, 0, &pending), -ETIMEDOUT);
 	assert_int_equal(otte_mem_release(room.device), -EBUSY);
@@ -327,7 +313,7 @@ static void a_question_that_fails_is_no_answer(void **state)
 	sim_cuda_fail("cuEventQuery", 1, CUDA_ERROR_UNKNOWN, 1);
 	MUST(otte_copier_submit(copier, OTTE_COPY_TO_DEVICE, descs, 16, NULL, &copy));
 	assert_int_equal(otte_copy_wait(copy, PATIENCE_NS), -EUCLEAN);
-	says("cuEventQuery");
+	gpu_says("cuEventQuery");
 	is_stuck(copier, copy);
 }
 
@@ -344,7 +330,7 @@ static void work_that_failed_spoils_what_is_under_way(void **state)
 	MUST(otte_copier_submit(copier, OTTE_COPY_TO_DEVICE, &desc, 1, NULL, &copy));
 	sim_cuda_release(room.stream);
 	assert_int_equal(otte_copy_wait(copy, PATIENCE_NS), -EUCLEAN);
-	says("CUDA_ERROR_ILLEGAL_ADDRESS");
+	gpu_says("CUDA_ERROR_ILLEGAL_ADDRESS");
 	is_stuck(copier, copy);
 	sim_cuda_context_spoil(gpu_context, CUDA_SUCCESS);
 }
@@ -363,7 +349,7 @@ static void a_context_that_does_not_come_back_ends_what_is_under_way(void **stat
 	sim_cuda_fail("cuCtxPopCurrent_v2", 1, CUDA_ERROR_UNKNOWN, 1);
 	assert_int_equal(otte_copier_submit(copier, OTTE_COPY_TO_DEVICE, &desc, 1, NULL, &copy),
 			 -EUCLEAN);
-	says("cuCtxPopCurrent_v2");
+	gpu_says("cuCtxPopCurrent_v2");
 	is_stuck(copier, copy);
 }
 
@@ -380,11 +366,11 @@ static void one_that_is_destroyed_before_it_is_done_stays(void **state)
 	assert_int_equal(otte_copier_close(copier, 0), -ETIMEDOUT);
 	assert_int_equal(otte_copy_poll(copy), -EAGAIN);
 	assert_int_equal(otte_copy_wait(copy, 1000), -ETIMEDOUT);
-	assert_int_equal(retained(), 0);
+	assert_int_equal(gpu_stats().retained, 0);
 	assert_int_equal(otte_copier_destroy(copier, 1000), -EUCLEAN);
 	assert_int_equal(otte_copy_poll(copy), -EUCLEAN);
 	otte_copy_put(copy);
-	assert_int_equal(retained(), 1);
+	assert_int_equal(gpu_stats().retained, 1);
 	sim_cuda_release(room.stream);
 	sim_cuda_settle();
 	assert_int_equal(otte_mem_release(room.device), -EBUSY);
@@ -424,7 +410,7 @@ static void slots_are_so_many_and_one_that_is_over_is_taken_again(void **state)
 	assert_int_equal(otte_copier_submit(copier, OTTE_COPY_TO_DEVICE, &desc, 1, NULL,
 					    &copies[1]),
 			 -EDQUOT);
-	says("slots");
+	gpu_says("slots");
 	assert_null(copies[1]);
 	assert_int_equal(otte_region_unregister(&room.on_host, 1, 0, &pending), -ETIMEDOUT);
 	/* Two pieces each: the copy and the marker. */
@@ -526,9 +512,9 @@ static void a_producer_that_failed_lets_nobody_through(void **state)
 	MUST(otte_copier_destroy(copier, PATIENCE_NS));
 	gpu_region_gone(room.on_device);
 	assert_int_equal(otte_mem_release(room.device), -EUCLEAN);
-	assert_int_equal(retained(), 1);
+	assert_int_equal(gpu_stats().retained, 1);
 	assert_int_equal(otte_mem_release(room.device), -EUCLEAN);
-	assert_int_equal(retained(), 1);
+	assert_int_equal(gpu_stats().retained, 1);
 	room.lost = true;
 }
 
@@ -545,7 +531,7 @@ static void a_destroyed_stream_and_a_foreign_one_are_refused(void **state)
 	stream = gpu_stream();
 	MUST_CUDA(gpu->ctx_pop_current(&foreign));
 	assert_int_equal(otte_copier_bind(room.device, stream, NULL, &other), -EINVAL);
-	says("another context");
+	gpu_says("another context");
 	assert_int_equal(otte_cuda_record(room.device, stream), -EINVAL);
 	MUST_CUDA(gpu->stream_destroy(stream));
 	assert_int_equal(otte_copier_bind(room.device, stream, NULL, &other), -EINVAL);
@@ -553,7 +539,7 @@ static void a_destroyed_stream_and_a_foreign_one_are_refused(void **state)
 	MUST_CUDA(gpu->stream_destroy(room.stream));
 	assert_int_equal(otte_copier_submit(copier, OTTE_COPY_TO_DEVICE, &desc, 1, NULL, NULL),
 			 -EINVAL);
-	says("cuStreamIsCapturing");
+	gpu_says("cuStreamIsCapturing");
 	MUST(otte_copier_destroy(copier, PATIENCE_NS));
 	room.stream = gpu_stream();
 }
@@ -591,11 +577,11 @@ static void a_view_is_of_its_side(void **state)
 	make_descs(descs, 2);
 	descs[1].host = room.on_device;
 	assert_int_equal(otte_copier_submit(copier, OTTE_COPY_TO_DEVICE, descs, 2, NULL, NULL), -EINVAL);
-	says("descriptor 1: its host view");
+	gpu_says("descriptor 1: its host view");
 	make_descs(descs, 2);
 	descs[1].device = room.on_host;
 	assert_int_equal(otte_copier_submit(copier, OTTE_COPY_TO_DEVICE, descs, 2, NULL, NULL), -EINVAL);
-	says("descriptor 1: its device view");
+	gpu_says("descriptor 1: its device view");
 	assert_int_equal(sim_cuda_calls("cuMemcpyHtoDAsync_v2"), 0);
 	MUST(otte_copier_destroy(copier, PATIENCE_NS));
 }
@@ -726,10 +712,10 @@ static void without_an_image_copies_go_by_the_driver(void **state)
 	MUST(otte_copier_config_init(&config, sizeof(config)));
 	config.mode = OTTE_COPY_KERNEL;
 	assert_int_equal(otte_copier_bind(room.device, room.stream, &config, &copier), -ENOSYS);
-	says("cuModuleLoadDataEx");
+	gpu_says("cuModuleLoadDataEx");
 	sim_cuda_fail("cuModuleGetFunction", 1, CUDA_ERROR_NOT_FOUND, 1);
 	assert_int_equal(otte_copier_bind(room.device, room.stream, &config, &copier), -ENOSYS);
-	says("cuModuleGetFunction");
+	gpu_says("cuModuleGetFunction");
 }
 
 static void memory_that_the_device_does_not_reach_goes_by_the_driver(void **state)
@@ -822,7 +808,7 @@ static void a_bind_of_which_a_call_fails_leaves_nothing(void **state)
 		failed++;
 		sim_cuda_balance(&after);
 		assert_memory_equal(&before, &after, sizeof(after));
-		assert_int_equal(retained(), 0);
+		assert_int_equal(gpu_stats().retained, 0);
 	}
 	assert_in_range(nth, 20, MOST_CALLS - 1);
 	assert_in_range(failed, nth - 6, nth);
@@ -842,8 +828,8 @@ static void a_destroy_of_which_a_call_fails_keeps_what_is_left(void **state)
 		copier = bind_mode(OTTE_COPY_KERNEL, 2);
 		sim_cuda_fail(calls[i], 2 - (i == 2), CUDA_ERROR_UNKNOWN, 1);
 		assert_int_equal(otte_copier_destroy(copier, PATIENCE_NS), -EUCLEAN);
-		says(calls[i]);
-		assert_int_equal(retained(), i + 1);
+		gpu_says(calls[i]);
+		assert_int_equal(gpu_stats().retained, i + 1);
 	}
 	room.lost = true;
 }
@@ -858,8 +844,8 @@ static void a_bind_that_cannot_be_undone_says_so(void **state)
 	sim_cuda_fail("cuMemAlloc_v2", 2, CUDA_ERROR_OUT_OF_MEMORY, 1);
 	sim_cuda_fail("cuModuleUnload", 1, CUDA_ERROR_UNKNOWN, UINT32_MAX);
 	assert_int_equal(otte_copier_bind(room.device, room.stream, &config, &copier), -EUCLEAN);
-	says("cuMemAlloc_v2");
-	assert_int_equal(retained(), 1);
+	gpu_says("cuMemAlloc_v2");
+	assert_int_equal(gpu_stats().retained, 1);
 	room.lost = true;
 }
 

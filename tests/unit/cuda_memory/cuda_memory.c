@@ -54,28 +54,6 @@ static int stop(void **state)
 	return 0;
 }
 
-static void says(const char *word)
-{
-	if (!strstr(otte_error_text(), word))
-		fail_msg("\"%s\" does not say %s", otte_error_text(), word);
-}
-
-static uint64_t retained(void)
-{
-	struct otte_stats stats = { .size = sizeof(stats) };
-
-	MUST(otte_engine_stats(engine, &stats));
-	return stats.retained;
-}
-
-static uint64_t retained_bytes(void)
-{
-	struct otte_stats stats = { .size = sizeof(stats) };
-
-	MUST(otte_engine_stats(engine, &stats));
-	return stats.retained_bytes;
-}
-
 static CUdeviceptr allocate(size_t size)
 {
 	CUdeviceptr at;
@@ -111,9 +89,9 @@ static void arguments_are_refused_by_name(void **state)
 	assert_int_equal(otte_cuda_alloc(engine, 0, 0, 0, &mem), -EINVAL);
 	assert_int_equal(otte_cuda_alloc(engine, 0, UINT64_MAX, 0, &mem), -EINVAL);
 	assert_int_equal(otte_cuda_alloc(engine, 0, 1, 1, &mem), -EINVAL);
-	says("flags");
+	gpu_says("flags");
 	assert_int_equal(otte_cuda_alloc(engine, 2, 1, 0, &mem), -ENODEV);
-	says("GPU 2");
+	gpu_says("GPU 2");
 	assert_int_equal(otte_cuda_alloc(engine, -1, 1, 0, &mem), -ENODEV);
 	assert_int_equal(otte_cuda_alloc_host(engine, 7, 1, 0, &mem), -ENODEV);
 	assert_int_equal(otte_cuda_alloc_host(engine, 0, 1, 2, &mem), -EINVAL);
@@ -188,17 +166,17 @@ static void what_is_adopted_is_the_device_s_and_within_one_allocation(void **sta
 	assert_int_equal(mem->cuda->extent_length, SOME);
 	assert_int_equal(otte_cuda_adopt(engine, 0, at, 101, &other), -EEXIST);
 	assert_int_equal(otte_cuda_adopt(engine, 1, at, 100, &other), -EINVAL);
-	says("GPU 0");
+	gpu_says("GPU 0");
 	assert_int_equal(otte_cuda_adopt(engine, 0, at + SOME - 1, 2, &other), -ERANGE);
 	assert_int_equal(otte_cuda_adopt(engine, 0, at + SOME, 1, &other), -EOPNOTSUPP);
 	MUST_CUDA(gpu->mem_host_alloc(&host, SOME, 0));
 	assert_int_equal(otte_cuda_adopt(engine, 0, (uint64_t)(uintptr_t)host, 1, &other),
 			 -EOPNOTSUPP);
-	says("host memory");
+	gpu_says("host memory");
 	MUST_CUDA(gpu->mem_free_host(host));
 	assert_int_equal(otte_cuda_adopt(engine, 0, (uint64_t)(uintptr_t)&other, 1, &other),
 			 -EOPNOTSUPP);
-	says("not memory of CUDA");
+	gpu_says("not memory of CUDA");
 	MUST(otte_mem_release(mem));
 	/* It is the caller's still. */
 	MUST_CUDA(gpu->mem_free(at));
@@ -213,11 +191,11 @@ static void managed_memory_is_refused_by_name(void **state)
 
 	(void)state;
 	assert_int_equal(otte_cuda_adopt(engine, 0, at, SOME, &mem), -EOPNOTSUPP);
-	says("managed");
+	gpu_says("managed");
 	/* NOLINTNEXTLINE(performance-no-int-to-ptr): managed memory, by its address */
 	address = (void *)(uintptr_t)at;
 	assert_int_equal(otte_cuda_pin(engine, 0, address, SOME, OTTE_CUDA_PINNED, &pin), -EOPNOTSUPP);
-	says("managed");
+	gpu_says("managed");
 	MUST_CUDA(gpu->mem_free(at));
 }
 
@@ -280,7 +258,7 @@ static void a_context_that_is_spoiled_is_said_so(void **state)
 	(void)state;
 	sim_cuda_context_spoil(gpu_context, CUDA_ERROR_ILLEGAL_ADDRESS);
 	assert_int_equal(otte_cuda_alloc(engine, 0, SOME, 0, &mem), -EIO);
-	says("CUDA_ERROR_ILLEGAL_ADDRESS");
+	gpu_says("CUDA_ERROR_ILLEGAL_ADDRESS");
 	sim_cuda_context_spoil(gpu_context, CUDA_SUCCESS);
 }
 
@@ -356,13 +334,13 @@ static void an_arena_that_its_owner_pinned_is_looked_at(void **state)
 	(void)state;
 	assert_int_equal(otte_cuda_pin(engine, 0, arena, SOME, OTTE_CUDA_PINNED, &pin),
 			 -EOPNOTSUPP);
-	says("not pinned");
+	gpu_says("not pinned");
 	MUST_CUDA(gpu->mem_host_register(arena, SOME / 2, 0));
 	assert_int_equal(otte_cuda_pin(engine, 0, arena, SOME, OTTE_CUDA_PINNED, &pin),
 			 -EOPNOTSUPP);
 	MUST_CUDA(gpu->mem_host_register(arena + SOME / 2, SOME / 2, 0));
 	assert_int_equal(otte_cuda_pin(engine, 0, arena, SOME, OTTE_CUDA_PINNED, &pin), -ERANGE);
-	says("one pin");
+	gpu_says("one pin");
 	MUST(otte_cuda_pin(engine, 0, arena, SOME / 2, OTTE_CUDA_PINNED, &pin));
 	MUST(otte_cuda_unpin(pin));
 	/* Not by us. */
@@ -433,7 +411,7 @@ static void what_is_made_is_made_whole_or_not_at_all(void **state)
 			if (ret == -EUCLEAN) {
 				MUST_CUDA(gpu->ctx_pop_current(&popped));
 				assert_ptr_equal(popped, gpu_context);
-				says("cuCtxPopCurrent_v2");
+				gpu_says("cuCtxPopCurrent_v2");
 				MUST_CUDA(gpu->ctx_get_current(&popped));
 				assert_null(popped);
 			} else {
@@ -454,16 +432,16 @@ static void what_is_made_is_made_whole_or_not_at_all(void **state)
 /* What could not be given back stands in the ledger once, and is not tried again. */
 static void stays(struct otte_mem *mem, struct otte_cuda_pin *pin, const char *call)
 {
-	uint64_t records = retained(), bytes = retained_bytes();
+	uint64_t records = gpu_stats().retained, bytes = gpu_stats().retained_bytes;
 
 	assert_int_equal(unmake(mem, pin), -EUCLEAN);
-	says(call);
-	assert_int_equal(retained(), records + 1);
-	assert_int_equal(retained_bytes(), bytes + SOME);
+	gpu_says(call);
+	assert_int_equal(gpu_stats().retained, records + 1);
+	assert_int_equal(gpu_stats().retained_bytes, bytes + SOME);
 	sim_cuda_reset();
 	assert_int_equal(unmake(mem, pin), -EUCLEAN);
 	assert_int_equal(sim_cuda_calls(call), 0);
-	assert_int_equal(retained(), records + 1);
+	assert_int_equal(gpu_stats().retained, records + 1);
 	left_pins[left_pin_count++] = pin;
 	lost = true;
 }
@@ -611,12 +589,12 @@ static void what_fails_of_a_producer_fences_the_memory(void **state)
 			assert_int_equal(otte_cuda_record(mem, stream), -EIO);
 		else
 			assert_int_equal(otte_cuda_ready_wait(mem->cuda), -EUCLEAN);
-		says(ways[i].call);
+		gpu_says(ways[i].call);
 		assert_int_equal(otte_cuda_record(mem, stream), -EUCLEAN);
 		assert_int_equal(otte_cuda_ready_poll(mem->cuda), -EUCLEAN);
 		sim_cuda_release(stream);
 		assert_int_equal(otte_mem_release(mem), -EUCLEAN);
-		assert_int_equal(retained(), i + 1);
+		assert_int_equal(gpu_stats().retained, i + 1);
 		sim_cuda_reset();
 	}
 	MUST(otte_cuda_alloc(engine, 0, SOME, 0, &mem));
